@@ -1,0 +1,46 @@
+"""What a backend is: something that answers a request with stream events."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import AsyncGenerator, Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from toolrelay.config import ModelSettings
+from toolrelay.core.events import StreamEvent
+from toolrelay.core.request import Request
+
+
+class Backend(Protocol):
+    def stream(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
+        """The answer in batches: what arrives together is handed on together.
+
+        Ends after AnswerFinished or AnswerFailed and raises nothing but cancellation. Closing the generator lets the model go.
+        `request.stream` says how the client asked.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+class BackendKind(Struct, frozen=True, kw_only=True):
+    """`providers` are the values of a model's `provider` that this kind serves."""
+
+    providers: frozenset[str]
+    open: Callable[[ModelSettings], Backend]
+
+
+def discover() -> dict[str, BackendKind]:
+    """Every backend kind in this package, by provider. A module that begins with an underscore is not one."""
+    import toolrelay.backends as package  # noqa: PLC0415 -- this module is part of it
+
+    found: dict[str, BackendKind] = {}
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name.startswith("_") or module.name == "base":
+            continue
+        kind: BackendKind = importlib.import_module(f"{package.__name__}.{module.name}").BACKEND
+        found.update(dict.fromkeys(kind.providers, kind))
+    return found

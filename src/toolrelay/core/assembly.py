@@ -1,0 +1,302 @@
+"""Folds stream events into the answer that they spell.
+
+An Assembly keeps its entries in the order in which they began, so that an encoder which writes as it goes (Responses) and one
+that waits for the end (Chat without streaming, the ledger) read the same record.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from toolrelay.core.events import (
+    AnnotationAdded,
+    AnswerFailed,
+    AnswerFinished,
+    AnswerStarted,
+    ArgumentsDelta,
+    CallFinished,
+    CallStarted,
+    ChoiceFinished,
+    Finish,
+    ItemReceived,
+    MessageStarted,
+    ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
+    RefusalDelta,
+    StreamEvent,
+    TextDelta,
+    Usage,
+)
+from toolrelay.core.json import Json
+from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Part, Reasoning, Refusal, Text
+from toolrelay.errors import ToolrelayError
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """A whole answer. `others` are the further choices of a client that asked for n > 1."""
+
+    items: tuple[Item, ...] = ()
+    finish: Finish = "stop"
+    usage: Usage | None = None
+    started: AnswerStarted = AnswerStarted()
+    service_tier: str | None = None
+    error: ToolrelayError | None = None
+    others: tuple[Answer, ...] = ()
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return tuple(item for item in self.items if isinstance(item, Call))
+
+
+class PartEntry:
+    """Text or a refusal, growing."""
+
+    __slots__ = ("annotations", "logprobs", "pieces", "refusal")
+
+    def __init__(self, *, refusal: bool) -> None:
+        self.refusal = refusal
+        self.pieces: list[str] = []
+        self.annotations: list[Json] = []
+        self.logprobs: list[Json] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    def part(self) -> Part:
+        if self.refusal:
+            return Refusal(text=self.text)
+        return Text(text=self.text, annotations=tuple(self.annotations), logprobs=tuple(self.logprobs))
+
+
+class MessageEntry:
+    __slots__ = ("parts", "phase")
+
+    def __init__(self, phase: str | None = None) -> None:
+        self.phase = phase
+        self.parts: list[PartEntry] = []
+
+    def part(self, *, refusal: bool) -> PartEntry:
+        """The part that grows now; a new one where the kind changes."""
+        if not self.parts or self.parts[-1].refusal is not refusal:
+            self.parts.append(PartEntry(refusal=refusal))
+        return self.parts[-1]
+
+    def item(self) -> Message:
+        return Message(role="assistant", content=tuple(p.part() for p in self.parts), phase=self.phase)
+
+
+class ReasoningEntry:
+    __slots__ = ("encrypted", "finished", "id", "summary", "text")
+
+    def __init__(self, id: str | None = None) -> None:  # noqa: A002 -- the wire's word
+        self.id = id
+        self.text: list[list[str]] = []
+        self.summary: list[list[str]] = []
+        self.encrypted: str | None = None
+        self.finished = False
+
+    def add(self, event: ReasoningDelta) -> None:
+        parts = self.text if event.kind == "text" else self.summary
+        while len(parts) <= event.part:
+            parts.append([])
+        parts[event.part].append(event.text)
+
+    def item(self) -> Reasoning:
+        return Reasoning(
+            id=self.id,
+            text=tuple("".join(part) for part in self.text),
+            summary=tuple("".join(part) for part in self.summary),
+            encrypted=self.encrypted,
+        )
+
+
+class CallEntry:
+    __slots__ = ("finished", "pieces", "started")
+
+    def __init__(self, started: CallStarted) -> None:
+        self.started = started
+        self.pieces: list[str] = []
+        self.finished = False
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
+
+    def item(self) -> Call:
+        start = self.started
+        return Call(
+            id=start.id,
+            name=start.name,
+            arguments=self.arguments,
+            kind=start.kind,
+            namespace=start.namespace,
+            extra=start.extra,
+        )
+
+
+class OpaqueEntry:
+    __slots__ = ("received",)
+
+    def __init__(self, received: ItemReceived) -> None:
+        self.received = received
+
+    def item(self) -> OpaqueItem:
+        return OpaqueItem(wire=self.received.wire, raw=self.received.raw)
+
+
+Entry: TypeAlias = MessageEntry | ReasoningEntry | CallEntry | OpaqueEntry
+
+
+class Assembly:
+    """One choice's record. Events of other choices are kept in `others`, each an Assembly of its own."""
+
+    __slots__ = ("_calls", "_current", "entries", "error", "finish", "others", "service_tier", "started", "usage")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.others: dict[int, Assembly] = {}
+        self.started = AnswerStarted()
+        self.finish: Finish = "stop"
+        self.usage: Usage | None = None
+        self.service_tier: str | None = None
+        self.error: ToolrelayError | None = None
+        self._calls: dict[int, CallEntry] = {}
+        self._current: Entry | None = None
+
+    def add(self, event: StreamEvent) -> Entry | None:
+        """Takes the event in; returns the entry it belongs to."""
+        cls = event.__class__
+        if cls is TextDelta:  # nearly every event
+            return self._add_text(event)  # type: ignore[arg-type]  # its class was just looked at
+        return self._add_other(event)
+
+    def _add_text(self, event: TextDelta) -> Entry:
+        if event.choice:
+            return self._other(event.choice)._add_text(TextDelta(event.text, 0, event.logprobs))  # noqa: SLF001
+        entry = self._current
+        if entry.__class__ is not MessageEntry:
+            entry = self._open(MessageEntry())
+        part = entry.part(refusal=False)  # type: ignore[union-attr]  # a MessageEntry by the test above
+        part.pieces.append(event.text)
+        if event.logprobs:
+            part.logprobs.extend(event.logprobs)
+        return entry
+
+    def _add_other(self, event: StreamEvent) -> Entry | None:
+        match event:
+            case ArgumentsDelta(choice=0):
+                entry = self._calls.get(event.index)
+                if entry is not None:
+                    entry.pieces.append(event.text)
+                return entry
+            case CallStarted(choice=0):
+                entry = CallEntry(event)
+                self._calls[event.index] = entry
+                return self._open(entry)
+            case CallFinished(choice=0):
+                entry = self._calls.get(event.index)
+                if entry is not None:
+                    entry.finished = True
+                return entry
+            case RefusalDelta(choice=0) | AnnotationAdded(choice=0) | MessageStarted():
+                return self._add_to_message(event)
+            case ReasoningDelta(choice=0) | ReasoningStarted() | ReasoningFinished():
+                return self._add_to_reasoning(event)
+            case ItemReceived():
+                return self._open(OpaqueEntry(event))
+            case ChoiceFinished():
+                self._other(event.choice).finish = event.finish
+            case AnswerStarted():
+                self.started = event
+            case AnswerFinished():
+                self.finish = event.finish
+                self.usage = event.usage
+                self.service_tier = event.service_tier
+            case AnswerFailed():
+                self.error = event.error
+            case RefusalDelta() | AnnotationAdded() | ReasoningDelta() | CallStarted() | ArgumentsDelta() | CallFinished():
+                return self._other(event.choice).add(_first_choice(event))
+            case TextDelta():
+                return self._add_text(event)
+        return None
+
+    def _add_to_message(self, event: RefusalDelta | AnnotationAdded | MessageStarted) -> Entry:
+        if isinstance(event, MessageStarted):
+            return self._open(MessageEntry(event.phase))
+        entry = self._current
+        if not isinstance(entry, MessageEntry):
+            entry = MessageEntry()
+            self._open(entry)
+        match event:
+            case RefusalDelta():
+                entry.part(refusal=True).pieces.append(event.text)
+            case AnnotationAdded():
+                entry.part(refusal=False).annotations.append(event.annotation)
+        return entry
+
+    def _add_to_reasoning(self, event: ReasoningDelta | ReasoningStarted | ReasoningFinished) -> Entry:
+        entry = self._current
+        if isinstance(event, ReasoningStarted):
+            return self._open(ReasoningEntry(event.id))
+        if not isinstance(entry, ReasoningEntry) or entry.finished:
+            entry = ReasoningEntry()
+            self._open(entry)
+        if isinstance(event, ReasoningDelta):
+            entry.add(event)
+        else:
+            entry.encrypted = event.encrypted
+            entry.finished = True
+        return entry
+
+    def _open(self, entry: Entry) -> Entry:
+        self.entries.append(entry)
+        self._current = entry
+        return entry
+
+    def _other(self, choice: int) -> Assembly:
+        return self.others.setdefault(choice, Assembly())
+
+    def answer(self) -> Answer:
+        """The answer so far. A call that was not finished is not part of it; nor is an empty message."""
+        return Answer(
+            items=tuple(entry.item() for entry in self.entries if _is_whole(entry)),
+            finish=self.finish,
+            usage=self.usage,
+            started=self.started,
+            service_tier=self.service_tier,
+            error=self.error,
+            others=tuple(self.others[choice].answer() for choice in sorted(self.others)),
+        )
+
+
+def _is_whole(entry: Entry) -> bool:
+    match entry:
+        case CallEntry():
+            return entry.finished
+        case MessageEntry():
+            return bool(entry.parts)
+        case _:
+            return True
+
+
+def _first_choice(
+    event: RefusalDelta | AnnotationAdded | ReasoningDelta | CallStarted | ArgumentsDelta | CallFinished,
+) -> StreamEvent:
+    """The same event as its own choice sees it."""
+    match event:
+        case RefusalDelta():
+            return RefusalDelta(event.text)
+        case AnnotationAdded():
+            return AnnotationAdded(event.annotation)
+        case ReasoningDelta():
+            return ReasoningDelta(event.text, event.kind, event.part)
+        case CallStarted():
+            return CallStarted(event.index, event.name, event.id, event.kind, 0, event.namespace, event.extra)
+        case ArgumentsDelta():
+            return ArgumentsDelta(event.index, event.text)
+        case CallFinished():
+            return CallFinished(event.index)

@@ -1,0 +1,58 @@
+"""What a turn wants done. The driver does it and hands back what came of it."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from toolrelay.core.events import StreamEvent
+from toolrelay.core.messages import Call
+from toolrelay.core.request import Request
+from toolrelay.core.steps import StepEvent
+
+
+class CallModel(Struct, frozen=True):
+    """Ask the model; its stream events come back."""
+
+    request: Request
+
+
+class RunTool(Struct, frozen=True):
+    """Run a gateway tool; RunFinished comes back."""
+
+    call: Call
+
+
+class AskPerson(Struct, frozen=True):
+    """Ask whether the call may run; VerdictGiven comes back."""
+
+    call: Call
+
+
+class Emit(Struct, frozen=True):
+    """For the client."""
+
+    events: list[StreamEvent]
+
+
+class Record(Struct, frozen=True):
+    """For the ledger, before the commands after it are done."""
+
+    step: StepEvent
+
+
+class Notice(Struct, frozen=True, kw_only=True):
+    """For the log: something was dropped, cut or passed on although it is odd. Nothing is swallowed in silence."""
+
+    event: str
+    rule: str
+    call_id: str | None = None
+    tool: str | None = None
+
+
+class End(Struct, frozen=True):
+    """The turn is over."""
+
+
+Command: TypeAlias = CallModel | RunTool | AskPerson | Emit | Record | Notice | End

@@ -1,0 +1,111 @@
+"""What a client asks for, in words that every wire can be translated from and into."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from toolrelay.core.json import Json, JsonObject
+from toolrelay.core.messages import CallKind, Item
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    """A function or custom tool that the model may call. `format` is a custom tool's grammar."""
+
+    name: str
+    description: str | None = None
+    parameters: JsonObject | None = None
+    strict: bool | None = None
+    kind: CallKind = "function"
+    format: JsonObject | None = None
+    extra: JsonObject | None = None
+
+
+class OpaqueTool(Struct, frozen=True, kw_only=True):
+    """A provider's own tool, such as web_search: only its wire can say it."""
+
+    wire: str
+    raw: JsonObject
+
+
+AnyTool: TypeAlias = Tool | OpaqueTool
+
+
+class ToolChoice(Struct, frozen=True, kw_only=True):
+    """`named` asks for the one tool in `names`; otherwise `names`, where given, are the only ones allowed (allowed_tools).
+
+    `raw` is a choice only the client's wire can say, such as a hosted tool's.
+    """
+
+    mode: Literal["auto", "none", "required", "named"] = "auto"
+    names: tuple[tuple[CallKind, str], ...] = ()
+    raw: JsonObject | None = None
+
+
+class OutputFormat(Struct, frozen=True, kw_only=True):
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    name: str | None = None
+    description: str | None = None
+    schema: JsonObject | None = None
+    strict: bool | None = None
+
+
+class ReasoningWish(Struct, frozen=True, kw_only=True):
+    effort: str | None = None
+    summary: str | None = None
+    encrypted: bool = False
+    extra: JsonObject | None = None
+
+
+class Sampling(Struct, frozen=True, kw_only=True):
+    """How the answer is drawn. None means: not said, the provider's default.
+
+    `max_tokens_field` is the client's own spelling of `max_output_tokens` on Chat, which has two.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = None
+    stop: str | tuple[str, ...] | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    n: int | None = None
+    verbosity: str | None = None
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """`wire` is the one the client spoke; `extra` holds its request fields that this gateway does not know."""
+
+    wire: str
+    model: str
+    items: tuple[Item, ...]
+    instructions: str | None = None
+    tools: tuple[AnyTool, ...] = ()
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    max_tool_calls: int | None = None
+    sampling: Sampling = Sampling()
+    output: OutputFormat | None = None
+    reasoning: ReasoningWish | None = None
+    stream: bool = False
+    include_usage: bool = False
+    include: tuple[str, ...] = ()
+    metadata: dict[str, str] | None = None
+    store: bool | None = None
+    user: str | None = None
+    service_tier: str | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    truncation: str | None = None
+    legacy_functions: bool = False
+    extra: dict[str, Json] | None = None
+
+    def functions(self) -> tuple[Tool, ...]:
+        """The tools that can be called by name, in the client's order."""
+        return tuple(tool for tool in self.tools if isinstance(tool, Tool))

@@ -1,0 +1,96 @@
+"""Step events: what happened to a turn. Few, durable, in the ledger in order; a turn's state is a fold over them."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from toolrelay.core.events import Finish, Usage
+from toolrelay.core.json import Json
+from toolrelay.core.messages import Call, Content, Item
+
+Owner: TypeAlias = Literal["client", "gateway"]
+
+
+class _Step(Struct, frozen=True, kw_only=True, tag=True):
+    pass
+
+
+class TurnAccepted(_Step, frozen=True):
+    """A request came in and will be worked on."""
+
+    model: str
+    wire: str
+
+
+class AnswerReceived(_Step, frozen=True):
+    """The model's answer, assembled."""
+
+    items: tuple[Item, ...]
+    finish: Finish
+    usage: Usage | None = None
+
+
+class CallPlanned(_Step, frozen=True):
+    call: Call
+    owner: Owner
+
+
+class QuestionAsked(_Step, frozen=True):
+    """A person is asked whether the call may run."""
+
+    call_id: str
+
+
+class VerdictGiven(_Step, frozen=True):
+    """`arguments`, where given, are what runs instead of the model's."""
+
+    call_id: str
+    verdict: Literal["allow", "deny"]
+    arguments: str | None = None
+    reason: str | None = None
+
+
+class RunStarted(_Step, frozen=True):
+    """Written before the tool runs. `arguments` are the ones that run."""
+
+    call_id: str
+    arguments: str
+
+
+class RunFinished(_Step, frozen=True):
+    call_id: str
+    output: Content
+    failed: bool = False
+
+
+class CallsHandedOver(_Step, frozen=True):
+    """The turn's answer ends with calls that are the client's to run."""
+
+    call_ids: tuple[str, ...]
+
+
+class TurnFinished(_Step, frozen=True):
+    finish: Finish
+    usage: Usage | None = None
+
+
+class TurnFailed(_Step, frozen=True):
+    code: str | None
+    message: str
+    detail: Json = None
+
+
+StepEvent: TypeAlias = (
+    TurnAccepted
+    | AnswerReceived
+    | CallPlanned
+    | QuestionAsked
+    | VerdictGiven
+    | RunStarted
+    | RunFinished
+    | CallsHandedOver
+    | TurnFinished
+    | TurnFailed
+)

@@ -1,0 +1,75 @@
+"""Server-sent events: splitting a byte stream, cut anywhere, into the data of its events; and the marks of our own."""
+
+from __future__ import annotations
+
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
+MAX_FRAME = 64 * 1024 * 1024
+
+
+class FrameTooLargeError(Exception):
+    """An event that does not end within MAX_FRAME bytes."""
+
+
+class Splitter:
+    """Events end with a blank line. Lines end with LF, CR LF or CR; comments and members other than data are passed over.
+
+    Bytes without the end of an event in them are kept as they came and looked at once, so that an event of many megabytes costs
+    no more per byte than a small one.
+    """
+
+    __slots__ = ("_held", "_held_size", "_last")
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._held_size = 0
+        self._last = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        if self._last or b"\r" in data:
+            data = self._unify(data)
+        if b"\n\n" not in data and not (data[:1] == b"\n" and self._held and self._held[-1][-1:] == b"\n"):
+            self._hold(data)
+            return []
+        if self._held:
+            data = b"".join([*self._held, data])
+            self._held.clear()
+            self._held_size = 0
+        *events, rest = data.split(b"\n\n")
+        if rest:
+            self._hold(rest)
+        return [found for event in events if (found := _data(event)) is not None]
+
+    def flush(self) -> list[bytes]:
+        """What an event without its blank line held, for providers that forget the last one."""
+        rest = b"".join(self._held) + self._last.replace(b"\r", b"\n")
+        self._held.clear()
+        found = _data(rest.strip(b"\n"))
+        return [] if found is None else [found]
+
+    def _hold(self, data: bytes) -> None:
+        self._held_size += len(data)
+        if self._held_size > MAX_FRAME:
+            raise FrameTooLargeError
+        if data:
+            self._held.append(data)
+
+    def _unify(self, data: bytes) -> bytes:
+        """Makes all line ends LF. A CR at the very end waits for what follows it."""
+        data = self._last + data
+        self._last = b""
+        if data.endswith(b"\r"):
+            self._last = b"\r"
+            data = data[:-1]
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _data(event: bytes) -> bytes | None:
+    if event.startswith(b"data: ") and b"\n" not in event:  # nearly every event
+        return event[6:]
+    lines = []
+    for line in event.split(b"\n"):
+        if line.startswith(b"data:"):
+            value = line[5:]
+            lines.append(value[1:] if value.startswith(b" ") else value)
+    return b"\n".join(lines) if lines else None
