@@ -25,7 +25,7 @@ Finish: TypeAlias = Literal["stop", "length", "calls", "content_filter"]
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """Tokens. `cached`, `cache_written` and `audio_in` are parts of `input`; `reasoning`, `audio_out` and the predictions of `output`."""
+    """Tokens. `cached`, `cache_written`, `audio_in` are parts of `input`; `reasoning`, `audio_out`, predictions of `output`."""
 
     input: int = 0
     output: int = 0

@@ -1,9 +1,8 @@
-"""Server-sent events: splitting a byte stream, cut anywhere, into the data of its events; and the marks of our own."""
+"""Server-sent events: splitting a byte stream, cut anywhere, into the data of its events; and the mark of its end."""
 
 from __future__ import annotations
 
 DONE = b"data: [DONE]\n\n"
-KEEP_ALIVE = b": keep-alive\n\n"
 MAX_FRAME = 64 * 1024 * 1024
 
 

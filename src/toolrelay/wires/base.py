@@ -15,6 +15,8 @@ from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ToolrelayError
 
+KEEP_ALIVE = b": keep-alive\n\n"  # a comment, on every wire that streams by server-sent events
+
 
 class Envelope(Struct, frozen=True, kw_only=True):
     """What an answer says of itself. `token` is the turn's, `created` seconds since 1970; `model` is the client's name for it."""

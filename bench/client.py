@@ -1,0 +1,252 @@
+"""One connection of the load generator's: sends requests and counts marks in the raw bytes of what comes back."""
+
+import re
+import select
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bench.script import MARK, STAMP_DIGITS, Script, now_us
+
+Door = Literal["chat", "responses"]
+KEY = "sk-bench"
+
+_SYSTEM = (
+    "You are a careful assistant. Answer briefly and correctly, use the tools when they help, and never state as a fact what "
+    "neither the context nor a tool has told you."
+)
+_PROMPT = (
+    "Tell me what you know about the quick brown fox and the lazy dog: where the sentence comes from, who printed it first, what "
+    "it was used for and what took its place. Five paragraphs of plain English, no lists; give dates where they are known and "
+    "say so where they are not."
+)
+_TARGETS: dict[Door, str] = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
+_WHOLE_TEXT = b"response.output_text.done"
+"""From here on a Responses stream repeats its text: marks after it are not chunks."""
+
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+_TAIL = 64
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked", re.IGNORECASE)
+_CLOSE = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
+_SHOWN_ERRORS = 3
+
+
+def request(*, door: Door, model: str, port: int, stream: bool, script: Script | None = None) -> bytes:
+    system, prompt = _SYSTEM, _PROMPT + (f" {script.encode()}" if script else "")
+    if door == "chat":
+        turns = f'[{{"role":"system","content":"{system}"}},{{"role":"user","content":"{prompt}"}}]'
+        body = f'{{"model":"{model}","messages":{turns},"temperature":0.7,"max_tokens":4096,"stream":{str(stream).lower()}}}'
+    else:
+        body = (
+            f'{{"model":"{model}","instructions":"{system}","input":"{prompt}","temperature":0.7,"max_output_tokens":4096,'
+            f'"store":false,"stream":{str(stream).lower()}}}'
+        )
+    accept = "text/event-stream" if stream else "application/json"
+    return (
+        f"POST {_TARGETS[door]} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: bench\r\nAuthorization: Bearer {KEY}\r\n"
+        f"Accept: {accept}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    ).encode()
+
+
+@dataclass(slots=True)
+class Tally:
+    """What all connections of one run saw together; latencies in µs."""
+
+    done: int = 0
+    chunks: int = 0
+    errors: int = 0
+    bad: int = 0
+    latencies: list[int] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
+
+    def fail(self, what: str) -> None:
+        self.errors += 1
+        if self.errors <= _SHOWN_ERRORS:
+            print(f"load: {what}", file=sys.stderr)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What every connection of a run does: `expected` chunks per answer, 0 for a plain answer, -1 for one that has no end."""
+
+    port: int
+    request: bytes
+    door: Door = "chat"
+    expected: int = 0
+    sample_all: bool = True
+
+
+class Loop:
+    """The epoll that all clients of a run share, and the one buffer they read into."""
+
+    def __init__(self) -> None:
+        self.epoll = select.epoll()
+        self.clients: dict[int, Client] = {}
+        self.buffer = bytearray(1 << 18)
+
+    def poll(self, seconds: float) -> None:
+        clients = self.clients
+        for fd, events in self.epoll.poll(seconds, 512):
+            if (client := clients.get(fd)) is not None:
+                client.ready(events)
+
+
+class Client:
+    def __init__(self, loop: Loop, plan: Plan, tally: Tally, finished: "Callable[[Client], None]") -> None:
+        self._loop = loop
+        self._plan = plan
+        self._tally = tally
+        self._finished = finished
+        self.sock: socket.socket | None = None
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def start(self) -> None:
+        """Sends the request, on a new connection where the last one was not kept."""
+        self._head = b""
+        self._body = False
+        self._count = 0
+        self._cut = False
+        self._tail = b"\r\n"
+        self._began = now_us()
+        if self.sock is not None:
+            self._send()
+            return
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self.sock.setblocking(False)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.connect_ex(("127.0.0.1", self._plan.port))
+        self._connected = False
+        self._loop.clients[self.sock.fileno()] = self
+        self._loop.epoll.register(self.sock.fileno(), select.EPOLLIN | select.EPOLLOUT)
+
+    def close(self) -> None:
+        if self.sock is not None:
+            del self._loop.clients[self.sock.fileno()]
+            self.sock.close()
+            self.sock = None
+
+    def ready(self, events: int) -> None:
+        assert self.sock is not None
+        if not self._connected:
+            if self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or events & select.EPOLLHUP:
+                self._fail("no connection")
+                return
+            self._connected = True
+            self._loop.epoll.modify(self.sock.fileno(), select.EPOLLIN)
+            self._send()
+            return
+        try:
+            size = self.sock.recv_into(self._loop.buffer)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._fail(f"reading failed: {error}")
+            return
+        if size == 0:
+            self._ended_by_close()
+        elif self._body:
+            self._read_body(0, size)
+        else:
+            self._read_head(size)
+
+    def _send(self) -> None:
+        assert self.sock is not None
+        try:
+            self.sock.send(self._plan.request)
+        except OSError as error:
+            self._fail(f"sending failed: {error}")
+
+    def _read_head(self, size: int) -> None:
+        before = len(self._head)
+        self._head += bytes(self._loop.buffer[:size])
+        end = self._head.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        head = self._head[: end + 2]
+        if not head.startswith(b"HTTP/1.1 200"):
+            self._fail(f"answered {self._head[:600].decode(errors='replace')}")
+            return
+        length = _LENGTH.search(head)
+        self._left = int(length[1]) if length else -1
+        self._after = "chunked" if _CHUNKED.search(head) else "length" if length else "close"
+        self._keep = self._after != "close" and _CLOSE.search(head) is None
+        self._body = True
+        self._read_body(end + 4 - before, size)
+
+    def _read_body(self, start: int, size: int) -> None:
+        buffer = self._loop.buffer
+        if self._plan.expected:
+            self._count_marks(buffer, start, size)
+        if self._after == "length":
+            self._left -= size - start
+            whole = self._left <= 0
+        else:
+            tail = self._tail + buffer[max(start, size - _TAIL) : size]
+            self._tail = bytes(tail[-_TAIL:])
+            whole = self._after == "chunked" and self._tail.endswith(_LAST_CHUNK)
+        if whole:
+            self._complete()
+
+    def _count_marks(self, buffer: bytearray, start: int, size: int) -> None:
+        if self._cut:
+            return
+        end = size
+        if self._plan.door == "responses":
+            end = self._end_of_deltas(buffer, start, size)
+        found = buffer.count(MARK, start, end)
+        if not found:
+            return
+        now = now_us()
+        first = self._count == 0
+        self._count += found
+        self._tally.chunks += found
+        at = start - 1
+        for _ in range(found if self._plan.sample_all else 1):
+            at = buffer.find(MARK, at + 1, end)
+            digits = buffer[at + 1 : at + 1 + STAMP_DIGITS]
+            if len(digits) < STAMP_DIGITS or not digits.isdigit():
+                continue  # cut by the read or by an HTTP chunk: it counts, its latency is not known
+            late = now - int(digits)
+            self._tally.latencies.append(late)
+            if first:
+                self._tally.first.append(late)
+                first = False
+
+    def _end_of_deltas(self, buffer: bytearray, start: int, size: int) -> int:
+        at = buffer.find(_WHOLE_TEXT, start, size)
+        if at < 0 and _WHOLE_TEXT in self._tail + buffer[start : start + len(_WHOLE_TEXT)]:
+            at = start
+        if at < 0:
+            return size
+        self._cut = True
+        return at
+
+    def _ended_by_close(self) -> None:
+        if self._body and self._after == "close":
+            self._complete()
+        else:
+            self._fail("the connection closed in mid-answer")
+
+    def _complete(self) -> None:
+        tally, plan = self._tally, self._plan
+        if plan.expected and (self._count != plan.expected or b"[DONE]" not in self._tail):
+            tally.bad += 1
+            if tally.bad <= _SHOWN_ERRORS:
+                print(f"load: {self._count} chunks instead of {plan.expected}, ending in {self._tail!r}", file=sys.stderr)
+        elif not plan.expected:
+            tally.latencies.append(now_us() - self._began)
+        tally.done += 1
+        if not self._keep:
+            self.close()
+        self._finished(self)
+
+    def _fail(self, what: str) -> None:
+        self._tally.fail(what)
+        self.close()
+        self._finished(self)

@@ -1,0 +1,259 @@
+"""The gateways that are compared: how each is configured and started, and what its process tree costs."""
+
+import contextlib
+import hashlib
+import http.client
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from bench.client import KEY, Door
+
+ROOT = Path(__file__).resolve().parent.parent
+_START_PATIENCE_S = 120
+_STOP_PATIENCE_S = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the results: a gateway, the front door used and the model asked for, which decides the wire behind."""
+
+    label: str
+    door: Door = "chat"
+    model: str = "fake-model"
+    full: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where everything is: the directory for configurations and logs, the ports, the cores."""
+
+    directory: Path
+    port: int
+    upstream_port: int
+    tool_core: int
+    gateway_core: int
+
+    @property
+    def upstream(self) -> str:
+        return f"http://127.0.0.1:{self.upstream_port}/v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    name: str
+    command: tuple[str, ...]
+    rows: tuple[Row, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    ours: bool = False
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+# --- configurations
+
+
+def toolrelay(place: Place, name: str, command: str) -> Gateway:
+    """`command` holds {config}, {port} and {data}; all four pairs of wires are served by the one process."""
+    config = place.directory / f"{name}.toml"
+    models = "".join(
+        f'[models.{table}]\nprovider = "compatible"\nwire = "{wire}"\nmodel = "fake-model"\nbase_url = "{place.upstream}"\n'
+        'api_key = "sk-up"\n\n'
+        for table, wire in (("fake-model", "chat"), ("fake-responses", "responses"))
+    )
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    config.write_text(f'{models}[[keys]]\nname = "bench"\nsha256 = "{digest}"\n')
+    filled = _fill(command, place, config=str(config), data=str(place.directory / f"{name}-data"))
+    rows = (
+        Row(label=name),
+        Row(label=f"{name} chat>responses", model="fake-responses", full=False),
+        Row(label=f"{name} responses>chat", door="responses", full=False),
+        Row(label=f"{name} responses>responses", door="responses", model="fake-responses", full=False),
+    )
+    return Gateway(name=name, command=filled, rows=rows, ours=True)
+
+
+def own_command() -> str:
+    program = Path(sys.executable).parent / "toolrelay"
+    if not program.exists():
+        sys.exit(f"{program} does not exist: run `make bench`, which installs it, or name another command")
+    return f"{shlex.quote(str(program))} serve --config {{config}} --port {{port}} --data-dir {{data}}"
+
+
+def other(place: Place, name: str, command: str) -> Gateway:
+    if "{config}" in command:
+        return toolrelay(place, name, command)
+    return Gateway(name=name, command=_fill(command, place), rows=(Row(label=name),))
+
+
+def _fill(command: str, place: Place, **more: str) -> tuple[str, ...]:
+    values = {"port": str(place.port), "upstream": place.upstream, **more}
+    return tuple(word.format(**values) for word in shlex.split(command))
+
+
+def nginx(place: Place) -> Gateway | None:
+    program = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
+    if program is None:
+        return None
+    here = place.directory
+    scratch = " ".join(f"{kind}_temp_path {here}/nginx-{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    config = here / "nginx.conf"
+    config.write_text(
+        f"""daemon off; worker_processes 1; pid {here}/nginx.pid; error_log {here}/nginx-error.log error;
+events {{ worker_connections 8192; }}
+http {{
+  access_log off; tcp_nodelay on; keepalive_requests 100000000; {scratch}
+  upstream provider {{ server 127.0.0.1:{place.upstream_port}; keepalive 2048; keepalive_requests 100000000; }}
+  server {{
+    listen 127.0.0.1:{place.port} backlog=4096;
+    location / {{
+      proxy_pass http://provider; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; proxy_read_timeout 600s;
+    }}
+  }}
+}}
+"""
+    )
+    return Gateway(name="nginx", command=(program, "-c", str(config)), rows=(Row(label="nginx"),))
+
+
+def litellm(place: Place) -> Gateway:
+    """The LiteLLM proxy in a virtual environment of its own, made once and kept in the user's cache directory."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "toolrelay-bench" / "litellm"
+    program = cache / "bin" / "litellm"
+    if not program.exists():
+        print(f"installing litellm[proxy] into {cache}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", str(cache)], check=True)
+        subprocess.run([str(cache / "bin" / "python"), "-m", "pip", "install", "--quiet", "litellm[proxy]"], check=True)
+    config = place.directory / "litellm.yaml"
+    config.write_text(
+        "model_list:\n- model_name: fake-model\n  litellm_params:\n    model: openai/fake-model\n"
+        f"    api_base: {place.upstream}\n    api_key: sk-up\n"
+        "litellm_settings: {callbacks: [], telemetry: false, request_timeout: 600}\n"
+        "router_settings: {num_retries: 0}\ngeneral_settings: {disable_spend_logs: true}\n"
+    )
+    command = (str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(place.port), "--num_workers", "1")
+    environment = (
+        ("LITELLM_LOG", "ERROR"),
+        ("LITELLM_MASTER_KEY", KEY),
+        ("LITELLM_MODE", "PRODUCTION"),
+        ("LITELLM_LOCAL_MODEL_COST_MAP", "True"),
+        ("DISABLE_ADMIN_UI", "True"),
+        ("NO_DOCS", "True"),
+    )
+    return Gateway(name="litellm", command=command, rows=(Row(label="litellm"),), environment=environment)
+
+
+# --- processes
+
+
+@contextlib.contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """What is started inside inherits the core."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def cpu_s(pids: set[int]) -> float:
+    """The processes' own CPU clocks; one that has ended in the meantime has no clock any more."""
+    total = 0.0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            total += time.clock_gettime((~pid << 3) | 2)
+    return total
+
+
+def tree(pid: int) -> set[int]:
+    found = {pid}
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in task.read_text().split():
+                found |= tree(int(child))
+    return found
+
+
+class Running:
+    """A started gateway; leaving the context ends its process tree and nothing else."""
+
+    def __init__(self, gateway: Gateway, place: Place) -> None:
+        self.gateway = gateway
+        self._place = place
+        self._log = place.directory / f"{gateway.name}.log"
+        kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        began = time.monotonic()
+        with self._log.open("ab") as log, on_core(place.gateway_core):
+            self._process = subprocess.Popen(
+                gateway.command,
+                env={**kept, **dict(gateway.environment)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=place.directory,
+                start_new_session=True,
+            )
+        try:
+            while not self._is_ready():
+                if self._process.poll() is not None or time.monotonic() - began > _START_PATIENCE_S:
+                    raise RuntimeError(f"{gateway.name} did not start:\n{self._log.read_text(errors='replace')[-2000:]}")
+                time.sleep(0.001)
+        except BaseException:
+            self.stop()
+            raise
+        self.start_s = time.monotonic() - began
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _is_ready(self) -> bool:
+        """200 of /readyz; any other answer that is not a 503 shows a gateway that has no /readyz, but answers."""
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", self._place.port, timeout=5)
+            connection.request("GET", "/readyz", headers={"Connection": "close"})
+            status = connection.getresponse().status
+            connection.close()
+        except (OSError, http.client.HTTPException):
+            return False
+        return status != 503
+
+    def pids(self) -> set[int]:
+        return tree(self._process.pid)
+
+    def rss_mb(self) -> float:
+        kilobytes = 0
+        for pid in self.pids():
+            with contextlib.suppress(OSError):
+                for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+                    if line.startswith("VmRSS:"):
+                        kilobytes += int(line.split()[1])
+        return kilobytes / 1024
+
+    def log_tail(self) -> str:
+        return self._log.read_text(errors="replace")[-1000:]
+
+    def stop(self) -> None:
+        pids = self.pids()
+        self._process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_STOP_PATIENCE_S)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()

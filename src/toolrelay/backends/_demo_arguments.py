@@ -1,0 +1,422 @@
+"""Values for a JSON schema, made from a user's words: the demo model's arguments and JSON answers.
+
+`Need` says how much a place in the schema wants a value:
+
+    NAMED    an optional member: only if the text speaks of it
+    OFFERED  a member that may be null: only if the text offers something
+    MUST     a required member: the schema's default or a plain value if the text offers nothing
+
+`pattern` is not looked at: it is the client's, and could take for ever to match.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from enum import IntEnum
+
+from msgspec import UNSET, UnsetType
+
+from toolrelay.backends._demo_hearing import Clues, name_words
+from toolrelay.core.json import Json, JsonObject
+
+_DEPTH = 64
+_NODES = 2000
+_FORMATS: dict[str, tuple[re.Pattern[str], str]] = {
+    "date": (re.compile(r"\b[0-9]{4}-[01][0-9]-[0-3][0-9]\b"), "2025-01-01"),
+    "date-time": (re.compile(r"\b[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-9:.]{5,15}(?:Z|[+-][0-9:]{5})"), "2025-01-01T00:00:00Z"),
+    "time": (re.compile(r"\b[0-2][0-9]:[0-5][0-9]:[0-5][0-9](?:Z|[+-][0-9:]{5})"), "12:00:00Z"),
+    "email": (re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"), "demo@example.com"),
+    "uri": (re.compile(r"https?://[^\s\"'<>`]*[^\s\"'<>`.,;:!?)]"), "https://example.com"),
+    "uuid": (re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"), "00000000-0000-4000-8000-000000000000"),
+    "ipv4": (re.compile(r"\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b"), "127.0.0.1"),
+    "ipv6": (re.compile(r"(?<![\w:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])"), "::1"),
+    "hostname": (re.compile(r"\b[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b"), "localhost"),
+}
+_PATH = re.compile(r"(?<![\w/.])[\w/.-]{0,200}[\w-]\.[A-Za-z][A-Za-z0-9]{0,4}(?!\w)|(?<!\S)~?/[\w/.-]{1,200}")
+_BY_NAME = {"email": _FORMATS["email"][0], "url": _FORMATS["uri"][0], "uri": _FORMATS["uri"][0], "path": _PATH, "file": _PATH}
+
+
+class Need(IntEnum):
+    NAMED = 0
+    OFFERED = 1
+    MUST = 2
+
+
+class EndlessError(Exception):
+    """A way through the schema that leads back to itself, or is too long."""
+
+
+def made_for(schema: Json, clues: Clues) -> Json:
+    """A value for the schema; None if there is none that ends."""
+    try:
+        value = _Maker(schema, clues).make(schema, "", Need.MUST, ())
+    except EndlessError:
+        return None
+    return None if isinstance(value, UnsetType) else value
+
+
+class _Maker:
+    """`trail` holds, for each step from the root to here, the $ref taken, or nothing."""
+
+    def __init__(self, root: Json, clues: Clues) -> None:
+        self._root = root
+        self._clues = clues
+        self._left = _NODES
+
+    def make(self, schema: Json, name: str, need: Need, trail: tuple[str, ...]) -> Json | UnsetType:
+        """A value, or UNSET where the need is too small for one; then no clue counts as used."""
+        kept = self._clues.kept()
+        try:
+            value = self._made(schema, name, need, trail)
+        except EndlessError:
+            self._clues.restore(kept)
+            raise
+        if value is UNSET:
+            self._clues.restore(kept)
+        return value
+
+    def _made(self, schema: Json, name: str, need: Need, trail: tuple[str, ...]) -> Json | UnsetType:
+        self._left -= 1
+        if self._left < 0 or len(trail) > _DEPTH:
+            raise EndlessError
+        plain, trail = self._resolved(schema, (*trail, ""))
+        if "const" in plain:
+            return plain["const"] if need is Need.MUST or self._is_mentioned(plain["const"]) else UNSET
+        options = _list(plain.get("enum"))
+        if options:
+            return self._option(plain, options, need)
+        ways = _alternatives(plain)
+        if ways:
+            return self._alternative(plain, ways, name, need, trail)
+        match _type(plain):
+            case "object":
+                return self._object(plain, name, need, trail)
+            case "array":
+                return self._array(plain, name, need, trail)
+            case "integer":
+                return self._number(plain, name, need, whole=True)
+            case "number":
+                return self._number(plain, name, need, whole=False)
+            case "boolean":
+                return self._boolean(plain, name, need)
+            case "null":
+                return None if need is Need.MUST else UNSET
+            case _:
+                return self._string(plain, name, need)
+
+    def _resolved(self, schema: Json, trail: tuple[str, ...]) -> tuple[JsonObject, tuple[str, ...]]:
+        """The schema with $ref and allOf put in place."""
+        plain = dict(_object(schema))
+        while isinstance(ref := plain.pop("$ref", None), str):
+            if ref in trail or len(trail) > _DEPTH:
+                raise EndlessError
+            trail = (*trail, ref)
+            plain = _merged(_object(_pointed(self._root, ref)), plain)
+        for part in _list(plain.pop("allOf", None)):
+            resolved, trail = self._resolved(part, trail)
+            plain = _merged(resolved, plain)
+        return plain, trail
+
+    def _alternative(
+        self, schema: JsonObject, ways: list[JsonObject], name: str, need: Need, trail: tuple[str, ...]
+    ) -> Json | UnsetType:
+        """The first way that the text speaks of, else null or the default where they are allowed, else the first that ends."""
+        full = [way for way in ways if way.get("type") != "null"]
+        for level in range(need + 1):
+            if level == Need.MUST and "default" in schema:
+                return schema["default"]
+            if level == Need.MUST and len(full) < len(ways):
+                return None
+            for way in full:
+                try:
+                    value = self.make(way, name, Need(level), trail)
+                except EndlessError:
+                    continue
+                if value is not UNSET:
+                    return value
+        if need is Need.MUST:
+            raise EndlessError
+        return UNSET
+
+    def _option(self, schema: JsonObject, options: list[Json], need: Need) -> Json | UnsetType:
+        mentioned = self._mentioned(options)
+        if mentioned:
+            return mentioned[0]
+        if need is not Need.MUST:
+            return UNSET
+        return schema["default"] if schema.get("default", UNSET) in options else None if None in options else options[0]
+
+    def _mentioned(self, options: list[Json]) -> list[Json]:
+        """Those that the text mentions, in its order."""
+        places = [(place, rank) for rank, option in enumerate(options) if (place := self._place(option)) is not None]
+        found = [options[rank] for _, rank in sorted(places)]
+        for option in found:
+            self._clues.use(str(option))
+        return found
+
+    def _place(self, option: Json) -> tuple[int, int] | None:
+        return None if option is None or isinstance(option, list | dict) else self._clues.mentioned(str(option))
+
+    def _is_mentioned(self, option: Json) -> bool:
+        return self._place(option) is not None
+
+    def _object(self, schema: JsonObject, name: str, need: Need, trail: tuple[str, ...]) -> Json | UnsetType:
+        properties = _object(schema.get("properties"))
+        required = [member for member in _list(schema.get("required")) if isinstance(member, str)]
+        needs = {member: Need.MUST if member in required else Need.NAMED for member in [*properties, *required]}
+        if not required:
+            # A tool that requires nothing would never be told anything: its first string takes what is offered.
+            text = next((member for member, part in properties.items() if _type(_object(part)) == "string"), None)
+            if text is not None and need is Need.MUST:
+                needs[text] = Need.OFFERED
+        members: JsonObject = {}
+        fits = False
+        for member in sorted(needs, key=lambda member: self._turn(properties.get(member))):
+            value = self._member(properties.get(member, {}), member, needs[member], trail)
+            if not isinstance(value, UnsetType):
+                members[member] = value
+                fits = fits or member not in required or self._speaks_of(member) or self._is_chosen(properties.get(member), value)
+        if need is not Need.MUST and not (fits or (name and self._clues.speaks_of(name))):
+            return UNSET
+        for member in properties:
+            if len(members) < _count(schema, "minProperties") and member not in members:
+                members[member] = self._settled(properties[member], member, trail)
+        return {member: members[member] for member in needs if member in members}
+
+    def _member(self, schema: Json, name: str, need: Need, trail: tuple[str, ...]) -> Json | UnsetType:
+        try:
+            return self.make(schema, name, need, trail)
+        except EndlessError:
+            if need is Need.MUST:
+                raise
+            return UNSET
+
+    def _settled(self, schema: Json, name: str, trail: tuple[str, ...]) -> Json:
+        value = self.make(schema, name, Need.MUST, trail)
+        return None if isinstance(value, UnsetType) else value
+
+    def _speaks_of(self, name: str) -> bool:
+        return self._clues.speaks_of(name) or self._clues.assigned(name) is not None
+
+    def _is_chosen(self, schema: Json, value: Json) -> bool:
+        return not _object(schema).keys().isdisjoint(("const", "enum")) and self._is_mentioned(value)
+
+    def _turn(self, schema: Json) -> bool:
+        """Strings come last: what an enumeration took is then no longer offered to them."""
+        plain = _object(schema)
+        return _type(plain) == "string" and "enum" not in plain and "const" not in plain
+
+    def _array(self, schema: JsonObject, name: str, need: Need, trail: tuple[str, ...]) -> Json | UnsetType:
+        low, high = _count(schema, "minItems"), schema.get("maxItems")
+        items = schema.get("items", {})
+        first = _list(schema.get("prefixItems")) or _list(items)
+        try:
+            head = [self._settled(part, name, trail) for part in first] if need is Need.MUST else []
+            kind, inner = self._resolved(items, trail) if isinstance(items, dict | bool) else ({}, trail)
+            rest = [] if first or items is False else self._elements(kind, name, need, inner)
+            if not rest and not first and items is not False and need is Need.MUST and high != 0:
+                rest = [self._settled(kind, name, inner)]
+        except EndlessError:
+            if low and need is Need.MUST:
+                raise
+            head, rest = [], []
+        if need is not Need.MUST and not rest:
+            return UNSET
+        found = head + rest
+        if schema.get("uniqueItems") is True:
+            found = list({json.dumps(element): element for element in found}.values())
+        while len(found) < min(low, _NODES):
+            following = next(self._others(kind, found, inner), UNSET) if items is not False else UNSET
+            if isinstance(following, UnsetType):
+                break
+            found.append(following)
+        return found[:high] if isinstance(high, int) else found
+
+    def _elements(self, schema: JsonObject, name: str, need: Need, trail: tuple[str, ...]) -> list[Json]:
+        """All that the text offers."""
+        if need is Need.NAMED and "enum" not in schema and not self._speaks_of(name):
+            return []
+        if options := _list(schema.get("enum")):
+            return self._mentioned(options)
+        match _type(schema):
+            case "integer" | "number" as kind:
+                return [_bounded(schema, number, whole=kind == "integer") for number in self._clues.numbers()]
+            case "string" if elements := self._clues.elements():
+                return [_fitted(schema, element) for element in elements]
+            case _:
+                value = self._member(schema, name, Need.OFFERED, trail)
+                return [] if isinstance(value, UnsetType) else [value]
+
+    def _others(self, schema: JsonObject, known: list[Json], trail: tuple[str, ...]) -> Iterator[Json]:
+        """Further elements, unlike the known ones."""
+        candidates: list[Json] = list(_list(schema.get("enum")))
+        if not candidates:
+            match _type(schema):
+                case "boolean":
+                    candidates = [True, False]
+                case "integer" | "number" as kind:
+                    candidates = [
+                        _bounded(schema, _lowest(schema) + step, whole=kind == "integer") for step in range(len(known) + 2)
+                    ]
+                case "string":
+                    candidates = [_fitted(schema, str(number + 1)) for number in range(len(known) + 1)]
+                case _:
+                    candidates = [self._settled(schema, "", trail)]
+        seen = {json.dumps(element) for element in known}
+        fresh = [candidate for candidate in candidates if json.dumps(candidate) not in seen]
+        yield from fresh or candidates
+
+    def _string(self, schema: JsonObject, name: str, need: Need) -> Json | UnsetType:
+        text = self._clues.assigned(name) or self._formatted(schema, name)
+        if text is None and need >= Need.OFFERED and schema.get("format") not in _FORMATS and "pattern" not in schema:
+            text = self._clues.string(name)
+        if text is None:
+            if need is not Need.MUST:
+                return UNSET
+            text = self._fallback(schema)
+        return _fitted(schema, text)
+
+    def _formatted(self, schema: JsonObject, name: str) -> str | None:
+        known = _FORMATS.get(str(schema.get("format")))
+        patterns = [known[0]] if known else [_BY_NAME[word] for word in name_words(name) if word in _BY_NAME]
+        return next((found for pattern in patterns if (found := self._clues.find(pattern))), None)
+
+    def _fallback(self, schema: JsonObject) -> str:
+        known = _FORMATS.get(str(schema.get("format")))
+        examples = [schema.get("default"), *_list(schema.get("examples")), known[1] if known else None]
+        return next((text for text in examples if isinstance(text, str)), self._clues.remainder() or self._clues.whole)
+
+    def _number(self, schema: JsonObject, name: str, need: Need, *, whole: bool) -> Json | UnsetType:
+        number = _parsed(self._clues.assigned(name))
+        if number is None and (need >= Need.OFFERED or self._clues.speaks_of(name)):
+            number = self._clues.number()
+        if number is None:
+            if need is not Need.MUST:
+                return UNSET
+            default = schema.get("default")
+            number = default if isinstance(default, int | float) else 1
+        return _bounded(schema, number, whole=whole)
+
+    def _boolean(self, schema: JsonObject, name: str, need: Need) -> Json | UnsetType:
+        assigned = (self._clues.assigned(name) or "").casefold()
+        if assigned in ("true", "yes", "on", "false", "no", "off"):
+            return assigned in ("true", "yes", "on")
+        if need is not Need.MUST:
+            return True if self._clues.speaks_of(name) else UNSET
+        default = schema.get("default")
+        return default if isinstance(default, bool) else True
+
+
+# Reading schemas, which are the client's and may be anything
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _count(schema: JsonObject, key: str) -> int:
+    value = schema.get(key)
+    return value if isinstance(value, int) else 0
+
+
+def _pointed(root: Json, ref: str) -> Json:
+    """What a reference within the document points to."""
+    value = root
+    for step in ref.lstrip("#").split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and key.isdecimal() and int(key[:9]) < len(value):
+            value = value[int(key[:9])]
+        else:
+            return {}
+    return value if ref.startswith("#") else {}
+
+
+def _merged(base: JsonObject, over: JsonObject) -> JsonObject:
+    merged = base | over
+    if "properties" in base and "properties" in over:
+        merged["properties"] = _object(base["properties"]) | _object(over["properties"])
+    if "required" in base and "required" in over:
+        merged["required"] = _list(base["required"]) + _list(over["required"])
+    return merged
+
+
+def _alternatives(schema: JsonObject) -> list[JsonObject]:
+    """The ways in which a value can satisfy the schema, where it names several."""
+    for key in ("anyOf", "oneOf"):
+        branches = _list(schema.get(key))
+        if branches:
+            shared = {name: value for name, value in schema.items() if name not in (key, "default")}
+            return [_merged(shared, _object(branch)) for branch in branches]
+    types = _list(schema.get("type"))
+    return [schema | {"type": one} for one in types]
+
+
+def _type(schema: JsonObject) -> str:
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return declared
+    for kind, keys in (
+        ("object", ("properties", "required", "additionalProperties")),
+        ("array", ("items", "prefixItems", "minItems")),
+        ("number", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
+    ):
+        if any(key in schema for key in keys):
+            return kind
+    return "string"
+
+
+def _fitted(schema: JsonObject, text: str) -> str:
+    """The text, no longer and no shorter than the schema wants."""
+    low = min(_count(schema, "minLength"), 100_000)
+    if len(text) < low:
+        text = ((text or ".") * low)[:low]
+    high = schema.get("maxLength")
+    return text[: max(high, 0)] if isinstance(high, int) else text
+
+
+def _parsed(text: str | None) -> int | float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    if not math.isfinite(number):
+        return None
+    return int(number) if number.is_integer() else number
+
+
+def _limit(value: Json) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15 else None
+
+
+def _lowest(schema: JsonObject) -> int:
+    bounds = [_limit(schema.get(key)) for key in ("minimum", "exclusiveMinimum")]
+    return math.floor(max((bound for bound in bounds if bound is not None), default=1))
+
+
+def _bounded(schema: JsonObject, value: float, *, whole: bool) -> int | float:
+    """The nearest number that the schema allows."""
+    low, high = _limit(schema.get("minimum")), _limit(schema.get("maximum"))
+    above, below = _limit(schema.get("exclusiveMinimum")), _limit(schema.get("exclusiveMaximum"))
+    step = _limit(schema.get("multipleOf")) or (1 if whole else 0)
+    if step > 0:
+        floors = [] if low is None else [math.ceil(low / step)]
+        floors += [] if above is None else [math.floor(above / step) + 1]
+        ceilings = [] if high is None else [math.floor(high / step)]
+        ceilings += [] if below is None else [math.ceil(below / step) - 1]
+        value = max([*floors, min([*ceilings, round(value / step)])]) * step
+    else:
+        floor = max(bound for bound in (low, above, -math.inf) if bound is not None)
+        ceiling = min(bound for bound in (high, below, math.inf) if bound is not None)
+        value = max(floor, min(ceiling, value))
+        if value in (above, below):
+            value = (floor + ceiling) / 2 if math.isfinite(floor + ceiling) else value + (1 if value == above else -1)
+    return int(value) if whole or float(value).is_integer() else value

@@ -1,0 +1,34 @@
+"""What is known of each provider that is reached over HTTP: data, not code."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from toolrelay.core.profiles import Profile
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    """`base_url` and `wire` are what a model's table may leave out. A base URL is used as it is: the wire's path follows it."""
+
+    base_url: str = ""
+    wire: str = "chat"
+    profile: Profile = Profile()
+
+
+_LOCAL = Profile(max_tokens_field="max_tokens")
+
+PROVIDERS = {
+    "openai": Provider(
+        base_url="https://api.openai.com/v1",
+        profile=Profile(developer_role=True, max_tokens_field="max_completion_tokens"),
+    ),
+    "openrouter": Provider(base_url="https://openrouter.ai/api/v1", profile=Profile(developer_role=True)),
+    "ollama": Provider(base_url="http://127.0.0.1:11434/v1", profile=_LOCAL),
+    "lmstudio": Provider(base_url="http://127.0.0.1:1234/v1", profile=_LOCAL),
+    "vllm": Provider(base_url="http://127.0.0.1:8000/v1", profile=_LOCAL),
+    "llamacpp": Provider(base_url="http://127.0.0.1:8080/v1", profile=_LOCAL),
+    "compatible": Provider(),
+}
+
+# The configuration's word for a wire, and the wire's own name.
+WIRES = {"chat": "openai_chat", "responses": "openai_responses", "anthropic": "anthropic_messages", "gemini": "gemini"}

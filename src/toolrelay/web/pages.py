@@ -1,0 +1,101 @@
+"""The pages beside the doors: the models, health, metrics, and a word of welcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from html import escape
+
+from toolrelay import __version__
+from toolrelay.errors import ClientError
+from toolrelay.runtime.telemetry import Metrics
+from toolrelay.web.asgi import JSON, header, respond
+from toolrelay.web.front_doors import Model
+from toolrelay.web.site import Exchange, Page
+from toolrelay.wires._json import encode
+
+_PLAIN = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+_HTML = (b"content-type", b"text/html; charset=utf-8")
+
+
+def pages(
+    models: Mapping[str, Model], metrics: Metrics, *, started: int, is_ready: Callable[[], bool]
+) -> dict[tuple[str, str], Page]:
+    def describe(name: str) -> dict[str, object]:
+        return {"id": name, "object": "model", "created": started, "owned_by": f"toolrelay:{models[name].settings.provider}"}
+
+    async def list_models(exchange: Exchange) -> None:
+        identity = exchange.identify()
+        visible = [describe(name) for name in models if identity.may_use(name)]
+        await respond(exchange.send, 200, [*exchange.headers, JSON], encode({"object": "list", "data": visible}))
+
+    async def one_model(exchange: Exchange) -> None:
+        identity = exchange.identify()
+        if exchange.rest not in models or not identity.may_use(exchange.rest):
+            raise ClientError(
+                f"The model {exchange.rest!r} does not exist here.", status=404, code="model_not_found", param="model"
+            )
+        await respond(exchange.send, 200, [*exchange.headers, JSON], encode(describe(exchange.rest)))
+
+    async def health(exchange: Exchange) -> None:
+        await respond(exchange.send, 200, [*exchange.headers, JSON], encode({"status": "ok", "version": __version__}))
+
+    async def readiness(exchange: Exchange) -> None:
+        ready = is_ready()
+        body = encode({"status": "ready" if ready else "draining"})
+        await respond(exchange.send, 200 if ready else 503, [*exchange.headers, JSON], body)
+
+    async def expose_metrics(exchange: Exchange) -> None:
+        await respond(exchange.send, 200, [*exchange.headers, _PLAIN], metrics.exposition())
+
+    async def no_stored_response(exchange: Exchange) -> None:
+        exchange.identify()
+        raise ClientError(
+            f"No response with the id {exchange.rest.partition('/')[0]!r}: this version of the gateway stores none.",
+            status=404,
+            code="response_not_found",
+        )
+
+    async def welcome(exchange: Exchange) -> None:
+        exchange.identify()
+        body = _welcome(header(exchange.scope, b"host") or "127.0.0.1:8787", list(models))
+        await respond(exchange.send, 200, [*exchange.headers, _HTML], body.encode())
+
+    return {
+        ("GET", "/models"): list_models,
+        ("GET", "/models/"): one_model,
+        ("GET", "/healthz"): health,
+        ("GET", "/readyz"): readiness,
+        ("GET", "/metrics"): expose_metrics,
+        ("GET", "/responses/"): no_stored_response,
+        ("POST", "/responses/"): no_stored_response,
+        ("DELETE", "/responses/"): no_stored_response,
+        ("GET", "/"): welcome,
+    }
+
+
+def _welcome(host: str, models: list[str]) -> str:
+    model = models[0]
+    example = (
+        f"curl http://{host}/v1/chat/completions -H 'content-type: application/json' \\\n"
+        f'  -d \'{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello"}}]}}\''
+    )
+    names = "".join(f"<li><code>{escape(name)}</code></li>" for name in models)
+    return f"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Toolrelay</title>
+<style>
+  :root {{ color-scheme: light dark; }}
+  body {{ font: 16px/1.55 system-ui, sans-serif; max-width: 46rem; margin: 3rem auto; padding: 0 1.25rem; }}
+  pre {{ padding: 1rem; overflow-x: auto; border: 1px solid #8886; border-radius: .5rem; }}
+  code, pre {{ font-family: ui-monospace, monospace; font-size: .9em; }}
+</style>
+<h1>Toolrelay {escape(__version__)}</h1>
+<p>The gateway is running. Point any client of the OpenAI API at <code>http://{escape(host)}/v1</code>.</p>
+<h2>Models</h2>
+<ul>{names}</ul>
+<h2>Try it</h2>
+<pre>{escape(example)}</pre>
+<p><a href="/v1/models">models</a> · <a href="/healthz">health</a> · <a href="/metrics">metrics</a></p>
+"""

@@ -1,0 +1,253 @@
+"""Chat Completions, the gateway's answer to a client: stream events into chunks, or an Answer into one object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolrelay.core.assembly import Answer
+from toolrelay.core.events import (
+    AnnotationAdded,
+    AnswerFailed,
+    AnswerFinished,
+    AnswerStarted,
+    ArgumentsDelta,
+    CallFinished,
+    CallStarted,
+    ChoiceFinished,
+    Finish,
+    ItemReceived,
+    MessageStarted,
+    ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
+    RefusalDelta,
+    StreamEvent,
+    TextDelta,
+    Usage,
+)
+from toolrelay.core.json import Json, JsonObject
+from toolrelay.core.messages import Call, Message, Reasoning, Refusal, Text
+from toolrelay.wires._errors import encode_error
+from toolrelay.wires._json import encode
+from toolrelay.wires._sse import DONE
+from toolrelay.wires.base import Envelope
+
+FINISH: dict[Finish, str] = {"stop": "stop", "length": "length", "calls": "tool_calls", "content_filter": "content_filter"}
+
+
+class ChatEncoder:
+    """The first chunk carries the role; a call's name goes once, with its id; the finish has a chunk of its own."""
+
+    def __init__(self, envelope: Envelope) -> None:
+        self._request = envelope.request
+        self._envelope = envelope
+        self._roles: set[int] = set()
+        self._legacy = envelope.request.legacy_functions
+        self._custom: set[tuple[int, int]] = set()
+        self._ignored: set[tuple[int, int]] = set()
+        self._frame_as(AnswerStarted())
+
+    def _frame_as(self, started: AnswerStarted) -> None:
+        """Everything in a chunk that does not change from one to the next."""
+        head = _head(self._envelope, "chat.completion.chunk", started)
+        if self._request.include_usage:
+            head["usage"] = None
+        self._head = b"data: " + encode(head)[:-1] + b',"choices":['
+        self._text = self._head + b'{"index":0,"delta":{"content":'
+        self._arguments = self._head + b'{"index":0,"delta":{"tool_calls":[{"index":'
+
+    def encode(self, events: Sequence[StreamEvent]) -> bytes:
+        out: list[bytes] = []
+        for event in events:
+            if event.__class__ is TextDelta and 0 in self._roles and not event.choice and event.logprobs is None:
+                out.append(self._text + encode(event.text) + _TAIL)
+            else:
+                self._encode_event(event, out)
+        return b"".join(out)
+
+    def _encode_event(self, event: StreamEvent, out: list[bytes]) -> None:
+        match event:
+            case AnswerStarted():
+                self._frame_as(event)
+                self._role(0, out)
+            case TextDelta():
+                logprobs: Json = None if event.logprobs is None else {"content": event.logprobs, "refusal": None}
+                self._delta(event.choice, {"content": event.text}, out, logprobs)
+            case RefusalDelta():
+                self._delta(event.choice, {"refusal": event.text}, out)
+            case ReasoningDelta():
+                self._delta(event.choice, {"reasoning_content": event.text}, out)
+            case AnnotationAdded():
+                shown = _annotation(event.annotation)
+                if shown is not None:
+                    self._delta(event.choice, {"annotations": [shown]}, out)
+            case CallStarted():
+                self._start_call(event, out)
+            case ArgumentsDelta():
+                self._grow_call(event, out)
+            case ChoiceFinished():
+                self._finish(event.choice, event.finish, out)
+            case AnswerFinished():
+                self._finish(0, event.finish, out)
+                if self._request.include_usage and event.usage is not None:
+                    usage = encode(encode_usage(event.usage))
+                    out.append(self._head.replace(b'"usage":null', b'"usage":' + usage) + b"]}\n\n")
+                out.append(DONE)
+            case AnswerFailed():
+                out.append(b"data: " + encode_error(event.error) + b"\n\n" + DONE)
+            case MessageStarted() | ReasoningStarted() | ReasoningFinished() | CallFinished() | ItemReceived():
+                pass
+
+    def _role(self, choice: int, out: list[bytes]) -> None:
+        if choice not in self._roles:
+            self._roles.add(choice)
+            self._chunk(choice, {"role": "assistant", "content": ""}, out)
+
+    def _delta(self, choice: int, delta: JsonObject, out: list[bytes], logprobs: Json = None) -> None:
+        self._role(choice, out)
+        self._chunk(choice, delta, out, logprobs=logprobs)
+
+    def _chunk(
+        self, choice: int, delta: JsonObject, out: list[bytes], *, finish: str | None = None, logprobs: Json = None
+    ) -> None:
+        body = {"index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+        out.append(self._head + encode(body) + b"]}\n\n")
+
+    def _start_call(self, event: CallStarted, out: list[bytes]) -> None:
+        key = event.choice, event.index
+        if self._legacy:
+            if event.index:
+                self._ignored.add(key)
+            else:
+                self._delta(event.choice, {"function_call": {"name": event.name, "arguments": ""}}, out)
+            return
+        if event.kind == "custom":
+            self._custom.add(key)
+            body: JsonObject = {"name": event.name, "input": ""}
+        else:
+            body = {"name": event.name, "arguments": ""}
+        call: JsonObject = {"index": event.index, "id": event.id, "type": event.kind, event.kind: body}
+        if event.extra:
+            call |= event.extra
+        self._delta(event.choice, {"tool_calls": [call]}, out)
+
+    def _grow_call(self, event: ArgumentsDelta, out: list[bytes]) -> None:
+        key = event.choice, event.index
+        if self._legacy:
+            if key not in self._ignored:
+                self._delta(event.choice, {"function_call": {"arguments": event.text}}, out)
+        elif key in self._custom:
+            self._delta(event.choice, {"tool_calls": [{"index": event.index, "custom": {"input": event.text}}]}, out)
+        elif event.choice:
+            self._delta(event.choice, {"tool_calls": [{"index": event.index, "function": {"arguments": event.text}}]}, out)
+        else:
+            out.append(b'%b%d,"function":{"arguments":%b}}]%b' % (self._arguments, event.index, encode(event.text), _TAIL))
+
+    def _finish(self, choice: int, finish: Finish, out: list[bytes]) -> None:
+        self._role(choice, out)
+        self._chunk(choice, {}, out, finish=_finish_reason(finish, legacy=self._legacy))
+
+
+_TAIL = b'},"logprobs":null,"finish_reason":null}]}\n\n'
+
+
+def encode_answer(answer: Answer, envelope: Envelope) -> bytes:
+    """The whole answer: what the chunks above say, folded."""
+    legacy = envelope.request.legacy_functions
+    body: dict[str, Any] = {
+        **_head(envelope, "chat.completion", answer.started),
+        "choices": [_choice(number, each, legacy=legacy) for number, each in enumerate((answer, *answer.others))],
+    }
+    if answer.usage is not None:
+        body["usage"] = encode_usage(answer.usage)
+    return encode(body)
+
+
+def _choice(index: int, answer: Answer, *, legacy: bool) -> JsonObject:
+    logprobs = [entry for text in _texts(answer) for entry in text.logprobs]
+    return {
+        "index": index,
+        "message": _message(answer, legacy=legacy),
+        "logprobs": {"content": logprobs, "refusal": None} if logprobs else None,
+        "finish_reason": _finish_reason(answer.finish, legacy=legacy),
+    }
+
+
+def _texts(answer: Answer) -> list[Text]:
+    messages = [item.content for item in answer.items if isinstance(item, Message)]
+    return [part for content in messages if isinstance(content, tuple) for part in content if isinstance(part, Text)]
+
+
+def _message(answer: Answer, *, legacy: bool) -> JsonObject:
+    texts = _texts(answer)
+    refusals = [
+        part.text
+        for item in answer.items
+        if isinstance(item, Message) and isinstance(item.content, tuple)
+        for part in item.content
+        if isinstance(part, Refusal)
+    ]
+    message: JsonObject = {
+        "role": "assistant",
+        "content": "".join(text.text for text in texts) if texts or not (answer.calls or refusals) else None,
+        "refusal": "".join(refusals) if refusals else None,
+    }
+    thoughts = [piece for item in answer.items if isinstance(item, Reasoning) for piece in (*item.summary, *item.text)]
+    if thoughts:
+        message["reasoning_content"] = "".join(thoughts)
+    annotations: list[Json] = [shown for text in texts for raw in text.annotations if (shown := _annotation(raw)) is not None]
+    if annotations:
+        message["annotations"] = annotations
+    if answer.calls and legacy:
+        message["function_call"] = {"name": answer.calls[0].name, "arguments": answer.calls[0].arguments}
+    elif answer.calls:
+        message["tool_calls"] = [_call(call) for call in answer.calls]
+    return message
+
+
+def _call(call: Call) -> JsonObject:
+    key = "arguments" if call.kind == "function" else "input"
+    return {"id": call.id, "type": call.kind, call.kind: {"name": call.name, key: call.arguments}, **(call.extra or {})}
+
+
+def _annotation(raw: Json) -> JsonObject | None:
+    """Chat knows citations of the web only, and nests them."""
+    if not isinstance(raw, dict) or raw.get("type") != "url_citation":
+        return None
+    return {"type": "url_citation", "url_citation": {key: value for key, value in raw.items() if key != "type"}}
+
+
+def _finish_reason(finish: Finish, *, legacy: bool) -> str:
+    return "function_call" if legacy and finish == "calls" else FINISH[finish]
+
+
+def _head(envelope: Envelope, kind: str, started: AnswerStarted) -> JsonObject:
+    head: JsonObject = {
+        "id": f"chatcmpl-{envelope.token}",
+        "object": kind,
+        "created": envelope.created,
+        "model": envelope.model,
+    }
+    if started.service_tier is not None:
+        head["service_tier"] = started.service_tier
+    if started.fingerprint is not None:
+        head["system_fingerprint"] = started.fingerprint
+    return head
+
+
+def encode_usage(usage: Usage) -> JsonObject:
+    total = usage.input + usage.output if usage.total is None else usage.total
+    prompt = {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_written, "audio_tokens": usage.audio_in}
+    completion = {
+        "reasoning_tokens": usage.reasoning,
+        "audio_tokens": usage.audio_out,
+        "accepted_prediction_tokens": usage.accepted_prediction,
+        "rejected_prediction_tokens": usage.rejected_prediction,
+    }
+    out: JsonObject = {"prompt_tokens": usage.input, "completion_tokens": usage.output, "total_tokens": total}
+    for name, details in (("prompt_tokens_details", prompt), ("completion_tokens_details", completion)):
+        known: JsonObject = {key: value for key, value in details.items() if value is not None}
+        if known:
+            out[name] = known
+    return out

@@ -1,0 +1,361 @@
+"""Chat Completions, a client's request: bytes into a Request."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from toolrelay.core.identity import derived_call_id
+from toolrelay.core.json import JsonObject
+from toolrelay.core.messages import (
+    Audio,
+    Call,
+    CallKind,
+    Content,
+    File,
+    Image,
+    Item,
+    Message,
+    OpaquePart,
+    Part,
+    Reasoning,
+    Refusal,
+    Result,
+    Text,
+)
+from toolrelay.core.plan import check_tool_choice, orphan
+from toolrelay.core.request import OutputFormat, ReasoningWish, Request, Sampling, ToolChoice
+from toolrelay.errors import invalid
+from toolrelay.wires._json import convert, decode_body, encode
+from toolrelay.wires._tools import decode_tool_choice, decode_tools
+
+NAME = "openai_chat"
+
+
+class _StreamOptions(Struct):
+    include_usage: bool | None = None
+
+
+class _JsonSchema(Struct):
+    name: str | None = None
+    description: str | None = None
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class _ResponseFormat(Struct):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: _JsonSchema | None = None
+
+
+class _Body(Struct):
+    """The members that the gateway understands; the rest is `extra`."""
+
+    model: str
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    functions: list[dict[str, Any]] | None = None
+    function_call: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | UnsetType | None = UNSET
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    n: int | None = None
+    verbosity: str | None = None
+    response_format: _ResponseFormat | None = None
+    reasoning_effort: str | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    metadata: dict[str, str] | None = None
+    store: bool | None = None
+    user: str | None = None
+    service_tier: str | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    modalities: list[str] | None = None
+
+
+_KNOWN = frozenset(_Body.__struct_fields__)
+
+
+def decode_request(body: bytes) -> Request:
+    value = decode_body(body)
+    if "messages" not in value and "input" in value:
+        raise invalid("This is /v1/chat/completions, which takes 'messages'. 'input' belongs to /v1/responses.", "messages")
+    fields = convert(value, _Body, "")
+    if not fields.messages:
+        raise invalid("'messages' must hold at least one message.", "messages", code="empty_array")
+    if fields.n is not None and fields.n < 1:
+        raise invalid("'n' must be at least 1.", "n")
+    if fields.modalities and "audio" in fields.modalities:
+        raise invalid("Spoken answers (modalities: audio) are not relayed.", "modalities", code="unsupported_value")
+    request = Request(
+        wire=NAME,
+        model=fields.model,
+        items=_Messages().decode(fields.messages),
+        tools=decode_tools(fields.tools or [], NAME) + decode_tools(fields.functions or [], NAME, param="functions"),
+        tool_choice=_decode_choice(fields),
+        parallel_tool_calls=None if fields.parallel_tool_calls is UNSET else fields.parallel_tool_calls,
+        sampling=_decode_sampling(fields),
+        output=_decode_format(fields.response_format),
+        reasoning=None if fields.reasoning_effort is None else ReasoningWish(effort=fields.reasoning_effort),
+        stream=bool(fields.stream),
+        include_usage=bool(fields.stream_options and fields.stream_options.include_usage),
+        metadata=fields.metadata,
+        store=fields.store,
+        user=fields.user,
+        service_tier=fields.service_tier,
+        prompt_cache_key=fields.prompt_cache_key,
+        safety_identifier=fields.safety_identifier,
+        legacy_functions=fields.functions is not None and fields.tools is None,
+        extra={key: member for key, member in value.items() if key not in _KNOWN or key == "modalities"} or None,
+    )
+    check_tool_choice(request)
+    return request
+
+
+def _decode_sampling(fields: _Body) -> Sampling:
+    return Sampling(
+        temperature=fields.temperature,
+        top_p=fields.top_p,
+        max_output_tokens=fields.max_tokens if fields.max_completion_tokens is None else fields.max_completion_tokens,
+        max_tokens_field=(
+            "max_completion_tokens"
+            if fields.max_completion_tokens is not None
+            else "max_tokens"
+            if fields.max_tokens is not None
+            else None
+        ),
+        stop=tuple(fields.stop) if isinstance(fields.stop, list) else fields.stop,
+        seed=fields.seed,
+        presence_penalty=fields.presence_penalty,
+        frequency_penalty=fields.frequency_penalty,
+        logit_bias=fields.logit_bias,
+        logprobs=fields.logprobs,
+        top_logprobs=fields.top_logprobs,
+        n=fields.n,
+        verbosity=fields.verbosity,
+    )
+
+
+def _decode_format(wanted: _ResponseFormat | None) -> OutputFormat | None:
+    if wanted is None:
+        return None
+    if wanted.type == "json_schema" and wanted.json_schema is None:
+        raise invalid("A response_format of type json_schema needs 'json_schema'.", "response_format.json_schema")
+    schema = wanted.json_schema or _JsonSchema()
+    return OutputFormat(
+        type=wanted.type, name=schema.name, description=schema.description, schema=schema.schema, strict=schema.strict
+    )
+
+
+def _decode_choice(fields: _Body) -> ToolChoice | None:
+    if fields.tool_choice is not None:
+        return decode_tool_choice(fields.tool_choice)
+    match fields.function_call:
+        case None:
+            return None
+        case str() as mode:
+            return decode_tool_choice(mode, param="function_call")
+        case named:
+            return decode_tool_choice({"type": "function", **named}, param="function_call")
+
+
+class _FunctionCall(Struct):
+    name: str
+    arguments: str | dict[str, Any] = ""
+
+
+class _CustomCall(Struct):
+    name: str
+    input: str = ""
+
+
+class _ToolCall(Struct):
+    function: _FunctionCall | None = None
+    custom: _CustomCall | None = None
+    id: str | None = None
+    type: str | None = None
+
+
+class _Message(Struct):
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+    function_call: _FunctionCall | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+
+
+_MESSAGE = frozenset(_Message.__struct_fields__)
+_CALL = frozenset({"id", "type", "function", "custom", "index"})
+
+
+class _Messages:
+    """Chat messages into items. Remembers where each item came from, so that an error can name the place."""
+
+    def __init__(self) -> None:
+        self._items: list[Item] = []
+        self._places: list[str] = []
+        self._unanswered: dict[str, list[str]] = {}
+        self._kinds: dict[str, CallKind] = {}
+
+    def decode(self, messages: list[dict[str, Any]]) -> tuple[Item, ...]:
+        for number, raw in enumerate(messages):
+            place = f"messages[{number}]"
+            message = convert(raw, _Message, place)
+            extra = _rest(raw, _MESSAGE)
+            match message.role:
+                case "assistant":
+                    self._decode_assistant(message, extra, place)
+                case "tool" | "function":
+                    self._decode_result(message, extra, place)
+                case role:
+                    if message.content is None:
+                        raise invalid(f"A {role} message needs content.", f"{place}.content")
+                    self._add(
+                        Message(role=role, content=_decode_content(message.content, place), name=message.name, extra=extra), place
+                    )
+        lost = orphan(self._items)
+        if lost is not None:
+            result = self._items[lost]
+            call_id = result.call_id if isinstance(result, Result) else ""
+            raise invalid(
+                f"The tool message answers the call {call_id!r}, which no assistant message before it made.",
+                f"{self._places[lost]}.tool_call_id",
+                code="unknown_call",
+            )
+        return tuple(self._items)
+
+    def _add(self, item: Item, place: str) -> None:
+        self._items.append(item)
+        self._places.append(place)
+
+    def _decode_assistant(self, message: _Message, extra: JsonObject | None, place: str) -> None:
+        if message.reasoning_content:
+            self._add(Reasoning(text=(message.reasoning_content,)), place)
+        calls = [self._decode_call(raw, f"{place}.tool_calls[{n}]") for n, raw in enumerate(message.tool_calls or [])]
+        if message.function_call is not None:
+            calls.append(self._decode_legacy_call(message.function_call))
+        content: Content = () if message.content is None else _decode_content(message.content, place)
+        if message.refusal is not None:
+            content = (*((Text(text=content),) if isinstance(content, str) and content else ()), Refusal(text=message.refusal))
+        if content == () and not calls:
+            content = ""
+        if content != () or extra or message.name:
+            self._add(Message(role="assistant", content=content, name=message.name, extra=extra), place)
+        for call in calls:
+            self._unanswered.setdefault(call.name, []).append(call.id)
+            self._kinds[call.id] = call.kind
+            self._add(call, place)
+
+    def _decode_call(self, raw: dict[str, Any], place: str) -> Call:
+        call = convert(raw, _ToolCall, place)
+        extra = _rest(raw, _CALL)
+        if call.custom is not None:
+            name, arguments = call.custom.name, call.custom.input
+        elif call.function is not None:
+            name, arguments = call.function.name, _arguments(call.function.arguments)
+        else:
+            raise invalid("A tool call needs 'function' or 'custom'.", place)
+        identifier = call.id or derived_call_id(len(self._items), name, arguments)
+        return Call(
+            id=identifier, name=name, arguments=arguments, kind="function" if call.custom is None else "custom", extra=extra
+        )
+
+    def _decode_legacy_call(self, call: _FunctionCall) -> Call:
+        arguments = _arguments(call.arguments)
+        return Call(id=derived_call_id(len(self._items), call.name, arguments), name=call.name, arguments=arguments)
+
+    def _decode_result(self, message: _Message, extra: JsonObject | None, place: str) -> None:
+        identifier = message.tool_call_id
+        if message.role == "function":
+            waiting = self._unanswered.get(message.name or "", [])
+            if not waiting:
+                raise invalid(
+                    f"The function message answers {message.name!r}, which no assistant message before it called.",
+                    f"{place}.name",
+                )
+            identifier = waiting.pop(0)
+        if not identifier:
+            raise invalid("A tool message needs 'tool_call_id'.", f"{place}.tool_call_id")
+        content = "" if message.content is None else _decode_content(message.content, place)
+        kind = self._kinds.get(identifier, "function")
+        self._add(Result(call_id=identifier, output=content, kind=kind, name=message.name, extra=extra), place)
+
+
+def _arguments(arguments: str | dict[str, Any]) -> str:
+    """Some clients send the arguments as an object."""
+    return arguments if isinstance(arguments, str) else encode(arguments).decode()
+
+
+def _rest(raw: dict[str, Any], known: frozenset[str]) -> JsonObject | None:
+    return {key: value for key, value in raw.items() if key not in known} or None
+
+
+class _ImageUrl(Struct):
+    url: str
+    detail: str | None = None
+
+
+class _InputAudio(Struct):
+    data: str
+    format: str
+
+
+class _FileMembers(Struct):
+    file_id: str | None = None
+    file_data: str | None = None
+    filename: str | None = None
+
+
+class _Part(Struct):
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+    image_url: _ImageUrl | str | None = None
+    input_audio: _InputAudio | None = None
+    file: _FileMembers | None = None
+
+
+_PART = frozenset(_Part.__struct_fields__)
+
+
+def _decode_content(content: str | list[dict[str, Any]], place: str) -> Content:
+    if isinstance(content, str):
+        return content
+    return tuple(_decode_part(raw, f"{place}.content[{number}]") for number, raw in enumerate(content))
+
+
+def _decode_part(raw: dict[str, Any], place: str) -> Part:
+    part = convert(raw, _Part, place)
+    extra = _rest(raw, _PART)
+    match part:
+        case _Part(type="text" | "input_text" | "output_text", text=str(text)):
+            return Text(text=text, extra=extra)
+        case _Part(type="refusal", refusal=str(text)):
+            return Refusal(text=text, extra=extra)
+        case _Part(type="image_url", image_url=_ImageUrl(url=url, detail=detail)):
+            return Image(url=url, detail=detail, extra=extra)
+        case _Part(type="image_url", image_url=str(url)):
+            return Image(url=url, extra=extra)
+        case _Part(type="input_audio", input_audio=_InputAudio(data=data, format=form)):
+            return Audio(data=data, format=form, extra=extra)
+        case _Part(type="file", file=_FileMembers(file_id=file_id, file_data=data, filename=filename)):
+            return File(file_id=file_id, data=data, filename=filename, extra=extra)
+        case _Part(type="text" | "refusal" | "image_url" | "input_audio" | "file" as kind):
+            raise invalid(f"A content part of type {kind!r} needs its member {kind!r}.", f"{place}.{kind}")
+        case _:
+            return OpaquePart(wire=NAME, raw=raw)

@@ -1,0 +1,199 @@
+"""What the repository promises about itself: its locks, its papers, its commands and the rules of the house."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LOCKS = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "tests/node/package-lock.json"]
+PURE = ("core", "wires")
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def sources(*folders: str) -> list[Path]:
+    return [
+        path
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if not {"node_modules", ".venv"} & set(path.parts)
+    ]
+
+
+def pins(name: str) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9._-]+)==([^ ;\\]+)", text(f"requirements/{name}"), re.MULTILINE))
+
+
+def normal(requirement: str) -> str:
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found is not None
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def test_there_are_locks_for_the_installer_the_gateway_the_developer_and_node() -> None:
+    assert [path.name for path in LOCKS] == ["dev.txt", "run.txt", "uv.txt", "package-lock.json"]
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=named)
+def test_a_lock_names_no_address(lock: Path) -> None:
+    assert (
+        re.findall(
+            r"[a-z+]+://|registry|pypi|npmjs|@\s*file:|--(?:extra-)?index-url|--find-links", lock.read_text(), re.IGNORECASE
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize("lock", LOCKS[:-1], ids=named)
+def test_every_pin_of_a_lock_has_its_hashes(lock: Path) -> None:
+    entries = re.split(r"\n(?=\S)", lock.read_text().strip())
+    assert entries
+    assert [entry.splitlines()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+def test_every_package_of_the_node_lock_has_its_hash() -> None:
+    packages = json.loads(LOCKS[-1].read_text())["packages"]
+    assert [name for name, package in packages.items() if name and "integrity" not in package] == []
+
+
+def test_the_node_lock_is_of_exact_versions() -> None:
+    wanted = json.loads(text("tests/node/package.json"))["dependencies"]
+    packages = json.loads(LOCKS[-1].read_text())["packages"]
+    assert wanted == {name: packages[f"node_modules/{name}"]["version"] for name in wanted}
+
+
+def test_the_smaller_locks_are_part_of_the_largest() -> None:
+    assert pins("uv.txt").items() <= pins("dev.txt").items()
+    assert pins("run.txt").items() <= pins("dev.txt").items()
+
+
+def test_every_requirement_of_the_project_is_in_the_locks() -> None:
+    project = tomllib.loads(text("pyproject.toml"))
+    groups = project["dependency-groups"]
+    wanted = project["project"]["dependencies"]
+    assert {normal(each) for each in wanted + groups["build"]} <= pins("run.txt").keys()
+    assert {normal(each) for group in groups.values() for each in group if isinstance(each, str)} <= pins("dev.txt").keys()
+
+
+def test_there_is_no_second_kind_of_lock() -> None:
+    assert not (ROOT / "uv.lock").exists()
+
+
+def test_the_licence_is_whole() -> None:
+    licence = text("LICENSE")
+    assert "Apache License" in licence
+    assert "Version 2.0, January 2004" in licence
+    assert "END OF TERMS AND CONDITIONS" in licence
+
+
+def test_the_changelog_has_a_place_for_what_is_not_released() -> None:
+    assert re.search(r"^## \[Unreleased\]$", text("CHANGELOG.md"), re.MULTILINE)
+
+
+def test_ci_runs_what_make_check_runs() -> None:
+    script = ROOT / ".ci/run"
+    assert script.stat().st_mode & stat.S_IXUSR
+    assert "set -euo pipefail" in script.read_text()
+    assert script.read_text().splitlines()[-1] == "make check"
+
+
+def test_the_readme_begins_with_the_two_commands() -> None:
+    beginning = [line.split("#")[0].strip() for line in text("README.md").splitlines()[:30]]
+    commands = [line for line in beginning if line.startswith("make ")]
+    assert commands[:2] == ["make run", "make test"]
+
+
+def targets() -> dict[str, str]:
+    return dict(re.findall(r"^([a-z]+):.*?## (.+)$", text("Makefile"), re.MULTILINE))
+
+
+def test_every_public_target_says_what_it_does() -> None:
+    phony = re.search(r"^\.PHONY: (.+)$", text("Makefile"), re.MULTILINE)
+    assert phony is not None
+    assert sorted(phony[1].split()) == sorted(targets())
+
+
+def test_make_alone_lists_the_targets() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
+    listed = subprocess.run(["make"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    assert [line.split(maxsplit=2)[1:] for line in listed.splitlines()] == [[name, said] for name, said in targets().items()]
+
+
+@pytest.mark.parametrize("target", targets())
+def test_a_target_is_explained_to_contributors(target: str) -> None:
+    assert f"`make {target}" in text("CONTRIBUTING.md")
+
+
+def comments(path: Path) -> Iterator[tuple[int, str]]:
+    with path.open("rb") as source:
+        for token in tokenize.tokenize(source.readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+
+def test_every_exception_to_a_rule_has_its_reason_beside_it() -> None:
+    excused = re.compile(r"# (?:noqa: [A-Z0-9, ]+ -- \S|type: ignore\[[a-z, -]+\]  ?# ?\S)")
+    bare = [
+        f"{named(path)}:{line}: {comment}"
+        for path in sources("src", "tests", "bench")
+        for line, comment in comments(path)
+        if re.search(r"#\s*(?:ruff: )?noqa|type:\s*ignore", comment) and not excused.search(comment)
+    ]
+    assert bare == []
+
+
+def test_every_rule_that_is_ignored_everywhere_has_its_reason_beside_it() -> None:
+    lists = re.findall(r"(?:ignore|\*\") = \[\n(.*?)^\]", text("pyproject.toml"), re.DOTALL | re.MULTILINE)
+    assert len(lists) == 3
+    assert [line for each in lists for line in each.splitlines() if not re.search(r'^ +"[A-Z]+\d*", *# \S', line)] == []
+
+
+def test_core_and_wires_neither_wait_nor_open_nor_print() -> None:
+    impure: list[str] = []
+    for path in sources(*(f"src/toolrelay/{package}" for package in PURE)):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            match node:
+                case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
+                    impure.append(f"{named(path)}:{node.lineno}: {type(node).__name__}")
+                case ast.Call(func=ast.Name(id="open" | "print" | "input" | "__import__" as name)):
+                    impure.append(f"{named(path)}:{node.lineno}: {name}")
+                case _:
+                    pass
+    assert impure == []
+
+
+@pytest.mark.parametrize("line", ["import os", "import asyncio", "from time import monotonic", "from toolrelay import config"])
+@pytest.mark.parametrize("package", PURE)
+def test_an_impure_import_breaks_the_contract(tmp_path: Path, package: str, line: str) -> None:
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "src/toolrelay" / package / "_impure.py").write_text(f"{line}\n")
+    ended = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-logo", "--no-cache"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode != 0
+    assert f"toolrelay.{package}._impure -> {line.split()[1]}" in ended.stdout

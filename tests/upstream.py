@@ -1,0 +1,227 @@
+"""A scripted upstream: plays exact bytes over real sockets, cuts where it is told to, and records what it was asked and when.
+
+It runs in a thread of its own, so that tests with and without an event loop can use it. What a test waits for is a Future of
+concurrent.futures: `.result(30)`, or in a coroutine `await seen(…)`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from enum import Enum
+from typing import Self, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+T = TypeVar("T")
+
+LAST_CHUNK = b"0\r\n\r\n"
+_FOR_EVER = struct.pack("ii", 1, 0)
+
+
+def reply(body: bytes, status: int = 200, content_type: str = "application/json", headers: str = "") -> bytes:
+    """A whole response. `headers` are further lines, each with its CR LF."""
+    return (
+        f"HTTP/1.1 {status} Whatever\r\ncontent-type: {content_type}\r\ncontent-length: {len(body)}\r\n{headers}\r\n".encode()
+        + body
+    )
+
+
+def stream_head(content_type: str = "text/event-stream") -> bytes:
+    return f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def stream(*pieces: bytes) -> bytes:
+    """A whole chunked response, one chunk per piece."""
+    return stream_head() + b"".join(map(chunk, pieces)) + LAST_CHUNK
+
+
+async def seen(future: Future[T]) -> T:
+    return await asyncio.wrap_future(future)
+
+
+class Ending(Enum):
+    """CUT closes the connection in good order; RESET breaks it."""
+
+    CUT = "cut"
+    RESET = "reset"
+
+
+CUT = Ending.CUT
+RESET = Ending.RESET
+
+
+class Gate:
+    """A step that waits until the test opens it. `reached`: everything before it has been sent."""
+
+    def __init__(self) -> None:
+        self.reached: Future[None] = Future()
+        self._opened: Future[None] = Future()
+
+    def open(self) -> None:
+        if not self._opened.done():
+            self._opened.set_result(None)
+
+    async def pass_through(self) -> None:
+        if not self.reached.done():
+            self.reached.set_result(None)
+        # A connection that ends here is cancelled, and must not take the gate with it.
+        await asyncio.shield(asyncio.wrap_future(self._opened))
+
+
+Step: TypeAlias = bytes | Gate | Ending
+Script: TypeAlias = Sequence[Step]
+
+
+class Received(Struct, frozen=True, kw_only=True):
+    """A request. Header names are in lower case; `link` counts the connections from 0."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    link: int
+
+
+class Link:
+    """A connection. `left` is resolved with the monotonic time at which it ended, whoever ended it."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.left: Future[float] = Future()
+
+
+class _Log(list[T]):
+    """A list that tells when its nth element arrives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._awaited: dict[int, Future[T]] = {}
+
+    def add(self, element: T) -> int:
+        with self._lock:
+            self.append(element)
+            place = len(self) - 1
+            waiting = self._awaited.setdefault(place, Future())
+        waiting.set_result(element)
+        return place
+
+    def nth(self, place: int) -> Future[T]:
+        with self._lock:
+            return self._awaited.setdefault(place, Future())
+
+
+class Upstream:
+    """Each script answers one request, in the order of their arrival over all connections; the last one answers all further ones.
+
+    A bare step is a script of one.
+    """
+
+    def __init__(self, *scripts: Script | Step, context: ssl.SSLContext | None = None) -> None:
+        self._scripts = [_script(script) for script in scripts]
+        self._context = context
+        self.requests: _Log[Received] = _Log()
+        self.links: _Log[Link] = _Log()
+        self._address: Future[tuple[str, int]] = Future()
+        self._stop: Future[None] = Future()
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds no reference to them
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._address.result(30)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set_result(None)
+        self._thread.join(30)
+
+    @property
+    def port(self) -> int:
+        return self._address.result(30)[1]
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self._context else 'http'}://127.0.0.1:{self.port}"
+
+    def request(self, place: int) -> Future[Received]:
+        """Resolved when the request with this number, from 0, has arrived."""
+        return self.requests.nth(place)
+
+    async def _main(self) -> None:
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._context, limit=1 << 24)
+        self._address.set_result(server.sockets[0].getsockname()[:2])
+        await asyncio.wrap_future(self._stop)
+        server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = Link()
+        number = self.links.add(link)
+        writer.transport.set_write_buffer_limits(0)
+        scripts: asyncio.Queue[Script] = asyncio.Queue()
+        player = asyncio.get_running_loop().create_task(_play(scripts, writer, link))
+        try:
+            while True:
+                received = await _receive(reader, number)
+                scripts.put_nowait(self._scripts[min(len(self.requests), len(self._scripts) - 1)])
+                self.requests.add(received)
+        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+            pass
+        finally:
+            link.left.set_result(time.monotonic())
+            player.cancel()
+            writer.transport.abort()
+
+
+async def _receive(reader: asyncio.StreamReader, link: int) -> Received:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    first, *lines = head[:-4].split("\r\n")
+    method, path, _ = first.split(" ")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Received(method=method, path=path, headers=headers, body=body, link=link)
+
+
+async def _play(scripts: asyncio.Queue[Script], writer: asyncio.StreamWriter, link: Link) -> None:
+    while True:
+        for step in await scripts.get():
+            match step:
+                case Gate():
+                    await step.pass_through()
+                case Ending():
+                    if step is RESET:
+                        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _FOR_EVER)
+                    writer.transport.abort()
+                    return
+                case _:
+                    for piece in _pieces(step):
+                        writer.write(piece)
+                        await writer.drain()
+                        link.sent += len(piece)
+
+
+def _pieces(data: bytes, size: int = 65536) -> Iterable[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+def _script(script: Script | Step) -> Script:
+    return (script,) if isinstance(script, bytes | Gate | Ending) else script
