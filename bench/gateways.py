@@ -119,7 +119,8 @@ http {{
   server {{
     listen 127.0.0.1:{place.port} backlog=4096;
     location / {{
-      proxy_pass http://provider; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; proxy_read_timeout 600s;
+      proxy_pass http://provider; proxy_http_version 1.1; proxy_set_header Connection "";
+      proxy_buffering off; proxy_read_timeout 600s;
     }}
   }}
 }}
@@ -207,14 +208,17 @@ class Running:
                 start_new_session=True,
             )
         try:
-            while not self._is_ready():
-                if self._process.poll() is not None or time.monotonic() - began > _START_PATIENCE_S:
-                    raise RuntimeError(f"{gateway.name} did not start:\n{self._log.read_text(errors='replace')[-2000:]}")
-                time.sleep(0.001)
+            self._wait_until_ready(began)
         except BaseException:
             self.stop()
             raise
         self.start_s = time.monotonic() - began
+
+    def _wait_until_ready(self, began: float) -> None:
+        while not self._is_ready():
+            if self._process.poll() is not None or time.monotonic() - began > _START_PATIENCE_S:
+                raise RuntimeError(f"{self.gateway.name} did not start:\n{self.log_tail()}")
+            time.sleep(0.001)
 
     def __enter__(self) -> Self:
         return self

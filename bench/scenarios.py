@@ -28,10 +28,15 @@ class Metric:
     digits: int = 1
 
     @property
+    def compared(self) -> bool:
+        """CPU time is what one run compares well; the rest stands for itself."""
+        return self.unit.startswith("CPU")
+
+    @property
     def target(self) -> str:
         if self.limit is None:
             return ""
-        return f"≤ {self.limit:g} × nginx" if self.of_nginx else f"≤ {self.limit:g} {self.unit.partition(' per ')[0]}"
+        return f"≤ {self.limit:g} x nginx" if self.of_nginx else f"≤ {self.limit:g} {self.unit.partition(' per ')[0]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +164,7 @@ def _burst(bench: Bench) -> Measurement:
 
 def _latency(bench: Bench) -> Measurement:
     # Short streams, so that there are enough first chunks.
-    order = bench.order(
-        kind="stream", connections=8, every_ms=10, chunks=10, seconds=1.5 if bench.quick else 3, ramp_s=0.1
-    )
+    order = bench.order(kind="stream", connections=8, every_ms=10, chunks=10, seconds=1.5 if bench.quick else 3, ramp_s=0.1)
 
     def values(outcome: Outcome, _: float) -> dict[str, float]:
         return {

@@ -151,7 +151,7 @@ def comments(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def test_every_exception_to_a_rule_has_its_reason_beside_it() -> None:
-    excused = re.compile(r"# (?:noqa: [A-Z0-9, ]+ -- \S|type: ignore\[[a-z, -]+\]  ?# ?\S)")
+    excused = re.compile(r"# (?:(?:ruff: )?noqa: [A-Z0-9, ]+ -- \S|type: ignore\[[a-z, -]+\]  ?# ?\S)")
     bare = [
         f"{named(path)}:{line}: {comment}"
         for path in sources("src", "tests", "bench")

@@ -135,7 +135,7 @@ class Upstream:
         self.links: _Log[Link] = _Log()
         self._address: Future[tuple[str, int]] = Future()
         self._stop: Future[None] = Future()
-        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds no reference to them
+        self._tasks: dict[asyncio.Task[None], socket.socket] = {}
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
 
     def __enter__(self) -> Self:
@@ -160,36 +160,50 @@ class Upstream:
         return self.requests.nth(place)
 
     async def _main(self) -> None:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._context, limit=1 << 24)
-        self._address.set_result(server.sockets[0].getsockname()[:2])
-        await asyncio.wrap_future(self._stop)
-        server.close()
-        for task in list(self._tasks):
+        # Not asyncio's own server: closing that one while a connection comes in loses the connection's socket.
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+            listener.setblocking(False)
+            loop.add_reader(listener, self._accept, listener)
+            self._address.set_result(listener.getsockname()[:2])
+            await asyncio.wrap_future(self._stop)
+            loop.remove_reader(listener)
+        for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # the transports close in the loop's next round
+        for peer in self._tasks.values():
+            peer.close()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _accept(self, listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        self._tasks[asyncio.get_running_loop().create_task(self._serve(peer))] = peer
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, peer: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=1 << 24)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        try:
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, peer, ssl=self._context)
+        except OSError:  # the handshake failed
+            return
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        transport.set_write_buffer_limits(1)  # with 0 a TLS transport waits for ever
         link = Link()
         number = self.links.add(link)
-        writer.transport.set_write_buffer_limits(0)
         scripts: asyncio.Queue[Script] = asyncio.Queue()
-        player = asyncio.get_running_loop().create_task(_play(scripts, writer, link))
+        player = loop.create_task(_play(scripts, writer, link))
         try:
             while True:
                 received = await _receive(reader, number)
                 scripts.put_nowait(self._scripts[min(len(self.requests), len(self._scripts) - 1)])
                 self.requests.add(received)
-        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+        except (asyncio.IncompleteReadError, OSError):
             pass
         finally:
             link.left.set_result(time.monotonic())
             player.cancel()
-            writer.transport.abort()
+            transport.abort()
 
 
 async def _receive(reader: asyncio.StreamReader, link: int) -> Received:

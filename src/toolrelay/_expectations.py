@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Collection
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, inspect
@@ -42,9 +42,9 @@ def fits(value: object, kind: Any) -> bool:  # noqa: ANN401 -- a type form
 
 def choices(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 -- a type form
     """The values of a Literal, or of a string whose Meta has `extra={"choices": …}`; else none."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)
     match inspect.type_info(kind):
-        case inspect.LiteralType(values=values):
-            return tuple(str(value) for value in values)
         case inspect.Metadata(extra={"choices": tuple(named)}):
             return named
         case _:

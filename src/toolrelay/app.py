@@ -41,9 +41,7 @@ class App:
             self.models, self.metrics, started=int(time.time()), is_ready=lambda: self.ready
         )
         for wire in discover_wires().values():
-            found["POST", wire.path] = FrontDoor(
-                wire, self.models, self.metrics, gate, max_body=server.max_body_bytes, keepalive=server.keepalive_seconds
-            )
+            found["POST", wire.path] = FrontDoor(wire, self.models, self.metrics, gate, server)
         self._site = Site(found, Gatekeeper(settings.keys, server.cors_origins))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -11,15 +11,27 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Iterator
 from enum import IntEnum
 
 from msgspec import UNSET, UnsetType
 
-from toolrelay.backends._demo_hearing import Clues, name_words
+from toolrelay.backends._demo_clues import Clues, name_words
+from toolrelay.backends._demo_schema import (
+    alternatives,
+    as_list,
+    as_object,
+    bounded,
+    count,
+    fitted,
+    kind_of,
+    lowest,
+    merged,
+    parsed,
+    pointed,
+    written,
+)
 from toolrelay.core.json import Json, JsonObject
 
 _DEPTH = 64
@@ -85,13 +97,13 @@ class _Maker:
         plain, trail = self._resolved(schema, (*trail, ""))
         if "const" in plain:
             return plain["const"] if need is Need.MUST or self._is_mentioned(plain["const"]) else UNSET
-        options = _list(plain.get("enum"))
+        options = as_list(plain.get("enum"))
         if options:
             return self._option(plain, options, need)
-        ways = _alternatives(plain)
+        ways = alternatives(plain)
         if ways:
             return self._alternative(plain, ways, name, need, trail)
-        match _type(plain):
+        match kind_of(plain):
             case "object":
                 return self._object(plain, name, need, trail)
             case "array":
@@ -109,15 +121,15 @@ class _Maker:
 
     def _resolved(self, schema: Json, trail: tuple[str, ...]) -> tuple[JsonObject, tuple[str, ...]]:
         """The schema with $ref and allOf put in place."""
-        plain = dict(_object(schema))
+        plain = dict(as_object(schema))
         while isinstance(ref := plain.pop("$ref", None), str):
             if ref in trail or len(trail) > _DEPTH:
                 raise EndlessError
             trail = (*trail, ref)
-            plain = _merged(_object(_pointed(self._root, ref)), plain)
-        for part in _list(plain.pop("allOf", None)):
+            plain = merged(as_object(pointed(self._root, ref)), plain)
+        for part in as_list(plain.pop("allOf", None)):
             resolved, trail = self._resolved(part, trail)
-            plain = _merged(resolved, plain)
+            plain = merged(resolved, plain)
         return plain, trail
 
     def _alternative(
@@ -164,12 +176,12 @@ class _Maker:
         return self._place(option) is not None
 
     def _object(self, schema: JsonObject, name: str, need: Need, trail: tuple[str, ...]) -> Json | UnsetType:
-        properties = _object(schema.get("properties"))
-        required = [member for member in _list(schema.get("required")) if isinstance(member, str)]
+        properties = as_object(schema.get("properties"))
+        required = [member for member in as_list(schema.get("required")) if isinstance(member, str)]
         needs = {member: Need.MUST if member in required else Need.NAMED for member in [*properties, *required]}
         if not required:
             # A tool that requires nothing would never be told anything: its first string takes what is offered.
-            text = next((member for member, part in properties.items() if _type(_object(part)) == "string"), None)
+            text = next((member for member, part in properties.items() if kind_of(as_object(part)) == "string"), None)
             if text is not None and need is Need.MUST:
                 needs[text] = Need.OFFERED
         members: JsonObject = {}
@@ -182,7 +194,7 @@ class _Maker:
         if need is not Need.MUST and not (fits or (name and self._clues.speaks_of(name))):
             return UNSET
         for member in properties:
-            if len(members) < _count(schema, "minProperties") and member not in members:
+            if len(members) < count(schema, "minProperties") and member not in members:
                 members[member] = self._settled(properties[member], member, trail)
         return {member: members[member] for member in needs if member in members}
 
@@ -202,17 +214,17 @@ class _Maker:
         return self._clues.speaks_of(name) or self._clues.assigned(name) is not None
 
     def _is_chosen(self, schema: Json, value: Json) -> bool:
-        return not _object(schema).keys().isdisjoint(("const", "enum")) and self._is_mentioned(value)
+        return not as_object(schema).keys().isdisjoint(("const", "enum")) and self._is_mentioned(value)
 
     def _turn(self, schema: Json) -> bool:
         """Strings come last: what an enumeration took is then no longer offered to them."""
-        plain = _object(schema)
-        return _type(plain) == "string" and "enum" not in plain and "const" not in plain
+        plain = as_object(schema)
+        return kind_of(plain) == "string" and "enum" not in plain and "const" not in plain
 
     def _array(self, schema: JsonObject, name: str, need: Need, trail: tuple[str, ...]) -> Json | UnsetType:
-        low, high = _count(schema, "minItems"), schema.get("maxItems")
+        low, high = count(schema, "minItems"), schema.get("maxItems")
         items = schema.get("items", {})
-        first = _list(schema.get("prefixItems")) or _list(items)
+        first = as_list(schema.get("prefixItems")) or as_list(items)
         try:
             head = [self._settled(part, name, trail) for part in first] if need is Need.MUST else []
             kind, inner = self._resolved(items, trail) if isinstance(items, dict | bool) else ({}, trail)
@@ -227,7 +239,7 @@ class _Maker:
             return UNSET
         found = head + rest
         if schema.get("uniqueItems") is True:
-            found = list({json.dumps(element): element for element in found}.values())
+            found = list({written(element): element for element in found}.values())
         while len(found) < min(low, _NODES):
             following = next(self._others(kind, found, inner), UNSET) if items is not False else UNSET
             if isinstance(following, UnsetType):
@@ -239,45 +251,48 @@ class _Maker:
         """All that the text offers."""
         if need is Need.NAMED and "enum" not in schema and not self._speaks_of(name):
             return []
-        if options := _list(schema.get("enum")):
+        if options := as_list(schema.get("enum")):
             return self._mentioned(options)
-        match _type(schema):
+        match kind_of(schema):
             case "integer" | "number" as kind:
-                return [_bounded(schema, number, whole=kind == "integer") for number in self._clues.numbers()]
+                return [bounded(schema, number, whole=kind == "integer") for number in self._clues.numbers()]
             case "string" if elements := self._clues.elements():
-                return [_fitted(schema, element) for element in elements]
+                return [fitted(schema, element) for element in elements]
             case _:
                 value = self._member(schema, name, Need.OFFERED, trail)
                 return [] if isinstance(value, UnsetType) else [value]
 
     def _others(self, schema: JsonObject, known: list[Json], trail: tuple[str, ...]) -> Iterator[Json]:
         """Further elements, unlike the known ones."""
-        candidates: list[Json] = list(_list(schema.get("enum")))
+        candidates: list[Json] = list(as_list(schema.get("enum")))
         if not candidates:
-            match _type(schema):
+            match kind_of(schema):
                 case "boolean":
                     candidates = [True, False]
                 case "integer" | "number" as kind:
                     candidates = [
-                        _bounded(schema, _lowest(schema) + step, whole=kind == "integer") for step in range(len(known) + 2)
+                        bounded(schema, lowest(schema) + step, whole=kind == "integer") for step in range(len(known) + 2)
                     ]
                 case "string":
-                    candidates = [_fitted(schema, str(number + 1)) for number in range(len(known) + 1)]
+                    candidates = [fitted(schema, str(number + 1)) for number in range(len(known) + 1)]
                 case _:
                     candidates = [self._settled(schema, "", trail)]
-        seen = {json.dumps(element) for element in known}
-        fresh = [candidate for candidate in candidates if json.dumps(candidate) not in seen]
+        seen = {written(element) for element in known}
+        fresh = [candidate for candidate in candidates if written(candidate) not in seen]
         yield from fresh or candidates
 
     def _string(self, schema: JsonObject, name: str, need: Need) -> Json | UnsetType:
-        text = self._clues.assigned(name) or self._formatted(schema, name)
+        text = self._clues.assigned(name)
+        if text is not None:
+            self._clues.use(text)
+        text = text or self._formatted(schema, name)
         if text is None and need >= Need.OFFERED and schema.get("format") not in _FORMATS and "pattern" not in schema:
             text = self._clues.string(name)
         if text is None:
             if need is not Need.MUST:
                 return UNSET
             text = self._fallback(schema)
-        return _fitted(schema, text)
+        return fitted(schema, text)
 
     def _formatted(self, schema: JsonObject, name: str) -> str | None:
         known = _FORMATS.get(str(schema.get("format")))
@@ -286,11 +301,11 @@ class _Maker:
 
     def _fallback(self, schema: JsonObject) -> str:
         known = _FORMATS.get(str(schema.get("format")))
-        examples = [schema.get("default"), *_list(schema.get("examples")), known[1] if known else None]
+        examples = [schema.get("default"), *as_list(schema.get("examples")), known[1] if known else None]
         return next((text for text in examples if isinstance(text, str)), self._clues.remainder() or self._clues.whole)
 
     def _number(self, schema: JsonObject, name: str, need: Need, *, whole: bool) -> Json | UnsetType:
-        number = _parsed(self._clues.assigned(name))
+        number = parsed(self._clues.assigned(name))
         if number is None and (need >= Need.OFFERED or self._clues.speaks_of(name)):
             number = self._clues.number()
         if number is None:
@@ -298,7 +313,7 @@ class _Maker:
                 return UNSET
             default = schema.get("default")
             number = default if isinstance(default, int | float) else 1
-        return _bounded(schema, number, whole=whole)
+        return bounded(schema, number, whole=whole)
 
     def _boolean(self, schema: JsonObject, name: str, need: Need) -> Json | UnsetType:
         assigned = (self._clues.assigned(name) or "").casefold()
@@ -308,115 +323,3 @@ class _Maker:
             return True if self._clues.speaks_of(name) else UNSET
         default = schema.get("default")
         return default if isinstance(default, bool) else True
-
-
-# Reading schemas, which are the client's and may be anything
-
-
-def _object(value: Json) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
-
-
-def _count(schema: JsonObject, key: str) -> int:
-    value = schema.get(key)
-    return value if isinstance(value, int) else 0
-
-
-def _pointed(root: Json, ref: str) -> Json:
-    """What a reference within the document points to."""
-    value = root
-    for step in ref.lstrip("#").split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and key.isdecimal() and int(key[:9]) < len(value):
-            value = value[int(key[:9])]
-        else:
-            return {}
-    return value if ref.startswith("#") else {}
-
-
-def _merged(base: JsonObject, over: JsonObject) -> JsonObject:
-    merged = base | over
-    if "properties" in base and "properties" in over:
-        merged["properties"] = _object(base["properties"]) | _object(over["properties"])
-    if "required" in base and "required" in over:
-        merged["required"] = _list(base["required"]) + _list(over["required"])
-    return merged
-
-
-def _alternatives(schema: JsonObject) -> list[JsonObject]:
-    """The ways in which a value can satisfy the schema, where it names several."""
-    for key in ("anyOf", "oneOf"):
-        branches = _list(schema.get(key))
-        if branches:
-            shared = {name: value for name, value in schema.items() if name not in (key, "default")}
-            return [_merged(shared, _object(branch)) for branch in branches]
-    types = _list(schema.get("type"))
-    return [schema | {"type": one} for one in types]
-
-
-def _type(schema: JsonObject) -> str:
-    declared = schema.get("type")
-    if isinstance(declared, str):
-        return declared
-    for kind, keys in (
-        ("object", ("properties", "required", "additionalProperties")),
-        ("array", ("items", "prefixItems", "minItems")),
-        ("number", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
-    ):
-        if any(key in schema for key in keys):
-            return kind
-    return "string"
-
-
-def _fitted(schema: JsonObject, text: str) -> str:
-    """The text, no longer and no shorter than the schema wants."""
-    low = min(_count(schema, "minLength"), 100_000)
-    if len(text) < low:
-        text = ((text or ".") * low)[:low]
-    high = schema.get("maxLength")
-    return text[: max(high, 0)] if isinstance(high, int) else text
-
-
-def _parsed(text: str | None) -> int | float | None:
-    try:
-        number = float(text or "")
-    except ValueError:
-        return None
-    if not math.isfinite(number):
-        return None
-    return int(number) if number.is_integer() else number
-
-
-def _limit(value: Json) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15 else None
-
-
-def _lowest(schema: JsonObject) -> int:
-    bounds = [_limit(schema.get(key)) for key in ("minimum", "exclusiveMinimum")]
-    return math.floor(max((bound for bound in bounds if bound is not None), default=1))
-
-
-def _bounded(schema: JsonObject, value: float, *, whole: bool) -> int | float:
-    """The nearest number that the schema allows."""
-    low, high = _limit(schema.get("minimum")), _limit(schema.get("maximum"))
-    above, below = _limit(schema.get("exclusiveMinimum")), _limit(schema.get("exclusiveMaximum"))
-    step = _limit(schema.get("multipleOf")) or (1 if whole else 0)
-    if step > 0:
-        floors = [] if low is None else [math.ceil(low / step)]
-        floors += [] if above is None else [math.floor(above / step) + 1]
-        ceilings = [] if high is None else [math.floor(high / step)]
-        ceilings += [] if below is None else [math.ceil(below / step) - 1]
-        value = max([*floors, min([*ceilings, round(value / step)])]) * step
-    else:
-        floor = max(bound for bound in (low, above, -math.inf) if bound is not None)
-        ceiling = min(bound for bound in (high, below, math.inf) if bound is not None)
-        value = max(floor, min(ceiling, value))
-        if value in (above, below):
-            value = (floor + ceiling) / 2 if math.isfinite(floor + ceiling) else value + (1 if value == above else -1)
-    return int(value) if whole or float(value).is_integer() else value

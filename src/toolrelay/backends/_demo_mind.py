@@ -21,7 +21,9 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from toolrelay.backends._demo_arguments import made_for
-from toolrelay.backends._demo_hearing import Clues, Wish, best_match, each_place, name_words, quotes, wishes
+from toolrelay.backends._demo_clues import Clues, each_place, excerpt, name_words, quotes
+from toolrelay.backends._demo_hearing import Wish, best_match, wishes
+from toolrelay.backends._demo_schema import written
 from toolrelay.core.events import (
     AnswerFinished,
     AnswerStarted,
@@ -43,10 +45,10 @@ NAME = "toolrelay-demo"
 WHO = "I am the demo model of Toolrelay: a small script, not a language model."
 
 _RESULT_LENGTH = 500
-_HEARD_LENGTH = 10_000
 _EXCERPT_LENGTH = 80
 _ARGUMENT_PIECE = 8
-_MOST_CHOICES = 128
+_MOST_CHOICES = 128  # as many as OpenAI allows
+_MOST_NAMES = 8
 _COUNT_LIMIT = 10_000
 _PIECE = re.compile(r"\S{1,24}\s*|\s+")
 _REPEAT = re.compile(r"\s*repeat: ?(.*)", re.IGNORECASE | re.DOTALL)
@@ -70,14 +72,6 @@ class _Heard(Struct, frozen=True, kw_only=True):
     parts: Sequence[Part]
     results: Sequence[tuple[str, Result]]
     calls_made: int
-
-    @property
-    def excerpt(self) -> str:
-        """What it listens to for tools and arguments: of a long text the beginning and the end, where questions stand."""
-        if len(self.text) <= _HEARD_LENGTH:
-            return self.text
-        half = _HEARD_LENGTH // 2
-        return f"{self.text[:half]}\n{self.text[-half:]}"
 
 
 def think(request: Request) -> list[StreamEvent]:
@@ -125,7 +119,7 @@ def _planned(request: Request, heard: _Heard) -> list[_PlannedCall]:
     tools = [tool for tool in request.functions() if not names or (tool.kind, tool.name) in names]
     if mode == "none" or not tools:
         return []
-    text = heard.excerpt
+    text = heard.text
     parallel = request.parallel_tool_calls is not False
     if mode == "named":
         return _calls(best_match(text, tools), text)[:1]
@@ -143,14 +137,14 @@ def _calls(wish: Wish, text: str) -> list[_PlannedCall]:
     if wish.arguments is not None:
         return [_PlannedCall(wish.tool, wish.arguments)]
     if wish.tool.kind == "custom":
-        return [_PlannedCall(wish.tool, next(iter(quotes(wish.clause)), text.strip()))]
+        return [_PlannedCall(wish.tool, next(iter(quotes(excerpt(wish.clause))), text.strip()))]
     whole = _arguments(wish, wish.clause, text)
     if any(isinstance(value, list) for value in whole.values()):
         made = [whole]
     else:
         made = [_arguments(wish, clause, text) for clause in each_place(wish.clause)]
-    written = dict.fromkeys(json.dumps(arguments, ensure_ascii=False) for arguments in made)
-    return [_PlannedCall(wish.tool, arguments) for arguments in written]
+    distinct = dict.fromkeys(written(arguments) for arguments in made)
+    return [_PlannedCall(wish.tool, arguments) for arguments in distinct]
 
 
 def _arguments(wish: Wish, clause: str, text: str) -> dict[str, Json]:
@@ -168,9 +162,9 @@ def _said(request: Request, heard: _Heard) -> str:
     if output is None or output.type == "text":
         return text
     if output.schema is None:
-        return json.dumps({"answer": text}, ensure_ascii=False)
-    whole = "\n".join(_report(name, result) for name, result in heard.results) or heard.excerpt
-    return json.dumps(made_for(output.schema, Clues(heard.excerpt, whole=whole)), ensure_ascii=False)
+        return written({"answer": text})
+    whole = "\n".join(_report(name, result) for name, result in heard.results) or heard.text
+    return written(made_for(output.schema, Clues(heard.text, whole=whole)))
 
 
 def _plainly(request: Request, heard: _Heard) -> str:
@@ -178,17 +172,20 @@ def _plainly(request: Request, heard: _Heard) -> str:
         return "\n".join(_report(name, result) for name, result in heard.results)
     if command := _REPEAT.match(heard.text) or _SAY.match(heard.text):
         return command[1]
-    if count := _COUNT.search(heard.excerpt):
-        number = int(count[1])
-        return (
-            " ".join(map(str, range(min(number, 1), number + 1)))
-            if number <= _COUNT_LIMIT
-            else f"I count to {_COUNT_LIMIT} at most."
-        )
+    if count := _COUNT.search(excerpt(heard.text)):
+        return _counting(int(count[1]))
     said = _shortened(heard.text, _EXCERPT_LENGTH)
     greeting = "Hello!" if _GREETING.match(said) else ""
     echo = f'You said: "{said}".' if said else "You said nothing that I can read."
+    if greeting and len(said.split()) <= 2:
+        echo = ""
     return " ".join(filter(None, [greeting, WHO, echo, _attachments(heard.parts), _offer(request)]))
+
+
+def _counting(to: int) -> str:
+    if to > _COUNT_LIMIT:
+        return f"I count to {_COUNT_LIMIT} at most."
+    return " ".join(str(number) for number in range(min(to, 1), to + 1))
 
 
 def _report(name: str, result: Result) -> str:
@@ -229,15 +226,15 @@ def _counted(parts: Sequence[Part]) -> list[str]:
 
 
 def _offer(request: Request) -> str:
-    names = [tool.name for tool in request.functions()]
-    if not names:
-        return (
-            "I was offered no tools; if you declare some, I call those that you ask for. Try also: count to 10, or repeat: TEXT."
-        )
-    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    tools = request.functions()
+    if not tools:
+        return "I was offered no tools; declare some, and I call those you ask for. Try also: count to 10, or repeat: TEXT."
+    names = ", ".join(tool.name for tool in tools[:_MOST_NAMES])
+    more = f" and {len(tools) - _MOST_NAMES} more" if len(tools) > _MOST_NAMES else ""
     if request.tool_choice and request.tool_choice.mode == "none":
-        return f"I was offered these tools: {shown}; but tool_choice is none, so I call nothing."
-    return f"I was offered these tools: {shown}. Name one and I call it, with arguments if you like: {names[0]} {{…}}"
+        return f"I was offered these tools: {names}{more}; but tool_choice is none, so I call nothing."
+    example = _shortened(_calls(Wish(tool=tools[0], clause="Paris"), "Paris")[0].arguments, _EXCERPT_LENGTH)
+    return f"I was offered these tools: {names}{more}. Name one and I call it. For example: {tools[0].name} {example}"
 
 
 def _thought(request: Request, heard: _Heard, calls: Sequence[_PlannedCall]) -> ReasoningDelta | None:
@@ -270,8 +267,9 @@ def _until_stop(text: str, stop: str | Sequence[str] | None) -> str:
 
 
 def _deltas(thought: ReasoningDelta | None, calls: Sequence[_PlannedCall], text: str, choice: int) -> Iterator[StreamEvent]:
-    for piece in _PIECE.findall(thought.text) if thought else ():
-        yield ReasoningDelta(piece, thought.kind if thought else "text", 0, choice)
+    if thought:
+        for piece in _PIECE.findall(thought.text):
+            yield ReasoningDelta(piece, thought.kind, 0, choice)
     for piece in _PIECE.findall(text):
         yield TextDelta(piece, choice)
     for index, call in enumerate(calls):
@@ -308,7 +306,7 @@ def _read(request: Request) -> int:
     texts = [request.instructions or ""]
     others = 0
     for tool in request.functions():
-        texts += [tool.name, tool.description or "", json.dumps(tool.parameters) if tool.parameters else ""]
+        texts += [tool.name, tool.description or "", written(tool.parameters) if tool.parameters else ""]
     for item in request.items:
         match item:
             case Message(content=content) | Result(output=content):

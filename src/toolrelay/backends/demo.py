@@ -9,7 +9,7 @@ from typing import TypeAlias
 from toolrelay.backends._demo_mind import think
 from toolrelay.backends.base import Backend, BackendKind
 from toolrelay.config import ModelSettings
-from toolrelay.core.events import AnswerFailed, StreamEvent
+from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.request import Request
 from toolrelay.errors import ToolrelayError
 
@@ -36,7 +36,11 @@ class DemoBackend:
         self._script = script
 
     def stream(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
-        return self._play(request) if self._script else self._answer(request)
+        if not self._script:
+            return self._answer(request)
+        answer = self._script[min(len(self.requests), len(self._script) - 1)]
+        self.requests.append(request)
+        return self._play(answer(request) if callable(answer) else answer)
 
     async def close(self) -> None:
         pass
@@ -50,25 +54,26 @@ class DemoBackend:
                 await asyncio.sleep(self._pace)
             yield events[start : start + size]
 
-    async def _play(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
-        answer = self._script[min(len(self.requests), len(self._script) - 1)]
-        self.requests.append(request)
+    async def _play(self, steps: Sequence[Step]) -> AsyncGenerator[list[StreamEvent], None]:
+        batch: list[StreamEvent] = []
         try:
-            for step in answer(request) if callable(answer) else answer:
+            for step in steps:
                 match step:
                     case asyncio.Event():
                         await step.wait()
+                        continue
                     case ToolrelayError():
-                        yield [AnswerFailed(step)]
-                        return
+                        batch = [AnswerFailed(step)]
                     case Exception():
                         raise step
                     case Sequence():
-                        yield list(step)
+                        batch = list(step)
                     case _:
-                        yield [step]
+                        batch = [step]
+                yield batch
         except (GeneratorExit, asyncio.CancelledError):
-            self.abandoned.set()
+            if not batch or not isinstance(batch[-1], AnswerFinished | AnswerFailed):
+                self.abandoned.set()
             raise
 
 

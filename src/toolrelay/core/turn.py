@@ -8,6 +8,7 @@ The states, by what the turn waits for:
     waits for    comes                          then
     ---------    ----------------------------   ------------------------------------------------------------
     the model    deltas                         they are emitted as they come; of gateway calls nothing is
+    the model    a call that breaks a rule      it is dropped, or passed on (an unknown tool), and a notice says so
     the model    AnswerFinished, no calls       end: stop
     the model    AnswerFinished, client calls   end: calls, handed over
     the model    AnswerFinished, gateway calls  each in order: ask (if the policy says so), run
@@ -15,6 +16,11 @@ The states, by what the turn waits for:
     a tool       RunFinished                    the next call; after the last: hand over the client's calls of the same answer,
                                                 or else ask the model again
     anything     AnswerFailed                   end: failed
+
+Whatever else comes is ignored: a second verdict, the result of a tool that does not run, events after the answer's end.
+
+An answer that was cut keeps its finish, length or content_filter, whatever calls are whole in it. If the client has seen the
+beginning of a call that was never finished, the model is not asked again: the client would take the stump for a call.
 
 After a gateway run a tool_choice of required or named relaxes to auto, else the turn would loop. At the round limit the model is
 asked once more with tool_choice none; a call made even then is dropped.
@@ -24,10 +30,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Literal
 
+import msgspec
 from msgspec.structs import replace
 
-from toolrelay.core.assembly import Answer, Assembly
+from toolrelay.core.assembly import Answer, Assembly, CallEntry
 from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, End, Notice, Record, RunTool
 from toolrelay.core.events import (
     AnswerFailed,
@@ -36,6 +44,7 @@ from toolrelay.core.events import (
     ArgumentsDelta,
     CallFinished,
     CallStarted,
+    ChoiceFinished,
     Finish,
     StreamEvent,
     TextDelta,
@@ -60,18 +69,6 @@ from toolrelay.core.steps import (
 )
 
 
-class _Slot:
-    """A call of the answer that is being received. `visible` is its index for the client; None: the client sees nothing of it."""
-
-    __slots__ = ("dropped", "owner", "started", "visible")
-
-    def __init__(self, started: CallStarted, owner: Owner, visible: int | None, *, dropped: bool) -> None:
-        self.started = started
-        self.owner = owner
-        self.visible = visible
-        self.dropped = dropped
-
-
 class Turn:
     def __init__(self, *, token: str, request: Request, policy: Policy | None = None) -> None:
         self.token = token
@@ -81,50 +78,64 @@ class Turn:
         self.finish: Finish | None = None
         self.error: AnswerFailed | None = None
         self._declared = frozenset(tool.name for tool in request.functions())
+        self._own = tuple(own.tool for name, own in self.policy.tools.items() if name not in self._declared)
         self._history: list[Item] = list(request.items)
+        self._choice = request.tool_choice
         self._rounds = 0
-        self._made = 0
-        self._shown: dict[int, int] = {}
+        self._made = 0  # call ids
+        self._shown: dict[int, int] = {}  # calls that the client has seen begin, by choice
         self._started = False
-        self._over = False
+        self._waits_for: Literal["the model", "a person", "a tool", "nothing"] = "the model"
         self._waiting: deque[Call] = deque()
         self._handed: list[Call] = []
-        self._running: Call | None = None
-        self._choice = request.tool_choice
+        self._call: Call | None = None  # the gateway call whose verdict or result is awaited
+        self._last: AnswerFinished | None = None  # the turn's own end, where the answer at hand is its last
         self._begin_answer()
 
     def _begin_answer(self) -> None:
         self._assembly = Assembly()
-        self._slots: dict[tuple[int, int], _Slot] = {}
+        # Of each call that was not dropped, by choice and index: its index for the client, who sees nothing of a gateway call.
+        self._visible: dict[tuple[int, int], int | None] = {}
 
     def start(self) -> list[Command]:
         accepted = TurnAccepted(model=self.request.model, wire=self.request.wire)
-        return [Record(accepted), CallModel(self._model_request())]
+        shared = [Notice(event="tool_block", rule="declared_by_both", tool=n) for n in self.policy.tools if n in self._declared]
+        return [Record(accepted), *shared, CallModel(self._model_request())]
 
     def _model_request(self) -> Request:
-        if not self.policy.tools and not self._rounds:
+        """As the client sent it, unless the gateway has tools of its own: such turns always stream from the model."""
+        if not self._own:
             return self.request
-        own = tuple(own.tool for name, own in self.policy.tools.items() if name not in self._declared)
-        return replace(self.request, items=tuple(self._history), tools=self.request.tools + own, tool_choice=self._choice)
+        tools = self.request.tools + self._own
+        return replace(self.request, items=tuple(self._history), tools=tools, tool_choice=self._choice, stream=True)
+
+    def _owner(self, call: Call | CallStarted) -> Owner:
+        """A namespace is something that only a client declares."""
+        return "client" if call.namespace is not None else self.policy.owner(call.name, self._declared)
 
     # What the model says
 
     def handle(self, events: Sequence[StreamEvent]) -> list[Command]:
-        if self._over:
-            return []
+        if self._waits_for != "the model":
+            return self._handle_late(events)
         add = self._assembly.add
         seen: list[StreamEvent] = []
         commands: list[Command] = []
         for event in events:
-            if event.__class__ is TextDelta:  # nearly every event
+            if type(event) is TextDelta:  # nearly every event
                 add(event)
                 seen.append(event)
+                continue
+            if type(event) is ArgumentsDelta:  # nearly every other
+                self._grow_call(event, seen)
                 continue
             match event:
                 case CallStarted():
                     self._start_call(event, seen, commands)
-                case ArgumentsDelta() | CallFinished():
+                case CallFinished():
                     self._grow_call(event, seen)
+                case ChoiceFinished():
+                    seen.append(self._finish_choice(event))
                 case AnswerStarted():
                     add(event)
                     if not self._started:
@@ -143,64 +154,87 @@ class Turn:
         _flush(seen, commands)
         return commands
 
+    def _handle_late(self, events: Sequence[StreamEvent]) -> list[Command]:
+        """The answer is over; only a failure of the turn as a whole still matters."""
+        failed = [event for event in events if isinstance(event, AnswerFailed)]
+        return self._fail(failed[0]) if failed and self._waits_for != "nothing" else []
+
     def _start_call(self, event: CallStarted, seen: list[StreamEvent], commands: list[Command]) -> None:
-        rule = self._breach(event)
-        owner = self.policy.owner(event.name, self._declared)
-        dropped = rule in _DROPPING
-        if rule:
+        owner = self._owner(event)
+        rule = self._breach(event, owner)
+        if rule is not None:
             commands.append(Notice(event="tool_block", rule=rule, tool=event.name))
-        visible = None
-        if owner == "client" and not dropped:
-            visible = self._shown.get(event.choice, 0)
-            self._shown[event.choice] = visible + 1
+            return
         identifier = call_id(self.token, self._made)
         self._made += 1
+        if not self._is_offered(event):
+            commands.append(Notice(event="tool_block", rule="unknown_tool", tool=event.name, call_id=identifier))
         started = replace(event, id=identifier)
-        self._slots[event.choice, event.index] = _Slot(started, owner, visible, dropped=dropped)
-        if not dropped:
-            self._assembly.add(started)
-        if visible is not None:
+        self._assembly.add(started)
+        visible = None
+        if owner == "client":
+            visible = self._shown.get(event.choice, 0)
+            self._shown[event.choice] = visible + 1
             seen.append(started if visible == event.index else replace(started, index=visible))
+        self._visible[event.choice, event.index] = visible
 
-    def _breach(self, event: CallStarted) -> str | None:
-        """The rule that this call breaks, if any."""
+    def _is_offered(self, event: CallStarted) -> bool:
+        return event.namespace is not None or event.name in self._declared or event.name in self.policy.tools
+
+    def _breach(self, event: CallStarted, owner: Owner) -> str | None:
+        """The rule for which this call is dropped, if any."""
         choice = self._choice
         if choice is not None and choice.mode == "none":
             return "tool_choice_none"
-        if choice is not None and choice.names and choice.mode != "named" and (event.kind, event.name) not in choice.names:
-            return "not_in_allowed_tools"
-        if self.request.parallel_tool_calls is False and any(
-            key[0] == event.choice and not slot.dropped for key, slot in self._slots.items()
-        ):
+        if choice is not None and choice.names and (event.kind, event.name) not in choice.names:
+            return "not_the_named_tool" if choice.mode == "named" else "not_in_allowed_tools"
+        if owner == "gateway" and event.choice:
+            return "gateway_tool_in_another_choice"  # a turn has one history, the first choice's
+        if self.request.parallel_tool_calls is False and any(choice == event.choice for choice, _ in self._visible):
             return "parallel_tool_calls_false"
-        if event.name not in self._declared and event.name not in self.policy.tools:
-            return "unknown_tool"
+        if self.request.legacy_functions and owner == "client" and self._shown.get(event.choice):
+            return "legacy_functions"  # which have no word for a second call
         return None
 
     def _grow_call(self, event: ArgumentsDelta | CallFinished, seen: list[StreamEvent]) -> None:
-        slot = self._slots.get((event.choice, event.index))
-        if slot is None or slot.dropped:
+        key = event.choice, event.index
+        if key not in self._visible:
             return
         self._assembly.add(event)
-        if slot.visible is not None:
-            seen.append(event if slot.visible == event.index else replace(event, index=slot.visible))
+        visible = self._visible[key]
+        if visible is not None:
+            seen.append(event if visible == event.index else replace(event, index=visible))
+
+    def _finish_choice(self, event: ChoiceFinished) -> ChoiceFinished:
+        self._assembly.add(event)
+        corrected = replace(event, finish=_corrected(self._assembly.others[event.choice].answer()))
+        self._assembly.add(corrected)
+        return corrected
 
     def _finish_answer(self, event: AnswerFinished) -> list[Command]:
         answer = self._assembly.answer()
         if event.usage is not None:
             self.usage = event.usage if self.usage is None else self.usage + event.usage
-        commands: list[Command] = [Record(AnswerReceived(items=answer.items, finish=answer.finish, usage=answer.usage))]
-        owners = {slot.started.id: slot.owner for slot in self._slots.values()}
-        commands += [Record(CallPlanned(call=call, owner=owners[call.id])) for call in answer.calls]
+        cut = any(
+            isinstance(entry, CallEntry) and not entry.finished and self._owner(entry.started) == "client"
+            for entry in self._assembly.entries
+        )
+        received = AnswerReceived(items=answer.items, finish=answer.finish, usage=answer.usage, cut=cut)
+        commands: list[Command] = [Record(received)]
         self._history += answer.items
-        self._waiting = deque(call for call in answer.calls if owners[call.id] == "gateway")
-        self._handed = [call for call in answer.calls if owners[call.id] == "client"]
-        if self._waiting:
-            return commands + self._next_call()
-        return commands + self._end(_corrected(answer), event)
+        self._handed = []
+        for call in answer.calls:
+            owner = self._owner(call)
+            commands.append(Record(CallPlanned(call=call, owner=owner)))
+            (self._waiting if owner == "gateway" else self._handed).append(call)
+            if owner == "client" and call.kind == "function" and not _is_object(call.arguments):
+                commands.append(Notice(event="tool_block", rule="malformed_arguments", call_id=call.id, tool=call.name))
+        is_last = cut or self._handed or not self._waiting
+        self._last = replace(event, finish=_corrected(answer)) if is_last else None
+        return commands + self._go_on()
 
     def _fail(self, event: AnswerFailed) -> list[Command]:
-        self._over = True
+        self._waits_for = "nothing"
         self.error = event
         failed = TurnFailed(code=event.error.code, message=event.error.message)
         return [Record(failed), Emit([event]), End()]
@@ -208,54 +242,56 @@ class Turn:
     # Gateway calls, one after the other
 
     def handle_step(self, step: VerdictGiven | RunFinished) -> list[Command]:
-        call = self._running
-        if self._over or call is None or call.id != step.call_id:
+        call = self._call
+        if call is None or call.id != step.call_id:
             return []
-        commands: list[Command] = [Record(step)]
-        match step:
-            case VerdictGiven(verdict="allow"):
-                return commands + self._run(call if step.arguments is None else replace(call, arguments=step.arguments))
-            case VerdictGiven():
-                reason = f" Reason: {step.reason}" if step.reason else ""
-                output: Content = f"The user denied this call. It was not run.{reason}"
-            case RunFinished():
+        match self._waits_for, step:
+            case "a person", VerdictGiven(verdict="allow", arguments=edited):
+                return [Record(step), *self._run(call if edited is None else replace(call, arguments=edited))]
+            case "a person", VerdictGiven(reason=reason):
+                why = f" Reason: {reason}" if reason else ""
+                output: Content = f"The user denied this call. It was not run.{why}"
+            case "a tool", RunFinished():
                 output = step.output
-        self._history.append(Result(call_id=call.id, output=output))
-        self._running = None
-        return commands + self._next_call()
+            case _:
+                return []
+        self._history.append(Result(call_id=call.id, output=output, kind=call.kind))
+        self._call = None
+        return [Record(step), *self._go_on()]
 
-    def _next_call(self) -> list[Command]:
+    def _go_on(self) -> list[Command]:
+        """The next gateway call, or the end, or the next answer."""
         if self._waiting:
-            self._running = call = self._waiting.popleft()
-            if self.policy.tools[call.name].needs_approval:
-                return [Record(QuestionAsked(call_id=call.id)), AskPerson(call)]
-            return self._run(call)
-        if self._handed:
-            return self._end("calls", AnswerFinished(finish="calls"))
+            self._call = call = self._waiting.popleft()
+            if not self.policy.tools[call.name].needs_approval:
+                return self._run(call)
+            self._waits_for = "a person"
+            return [Record(QuestionAsked(call_id=call.id)), AskPerson(call)]
+        if self._last is not None:
+            return self._end(self._last)
         self._rounds += 1
         at_limit = self._rounds >= self.policy.max_tool_rounds
         self._choice = ToolChoice(mode="none") if at_limit else _relaxed(self._choice)
+        self._waits_for = "the model"
         self._begin_answer()
         return [CallModel(self._model_request())]
 
     def _run(self, call: Call) -> list[Command]:
+        self._waits_for = "a tool"
         return [Record(RunStarted(call_id=call.id, arguments=call.arguments)), RunTool(call)]
 
     # The end
 
-    def _end(self, finish: Finish, event: AnswerFinished) -> list[Command]:
-        self._over = True
-        self.finish = finish
+    def _end(self, event: AnswerFinished) -> list[Command]:
+        self._waits_for = "nothing"
+        self.finish = event.finish
         commands: list[Command] = []
         if self._handed:
             commands.append(Record(CallsHandedOver(call_ids=tuple(call.id for call in self._handed))))
-        commands.append(Record(TurnFinished(finish=finish, usage=self.usage)))
-        commands.append(Emit([replace(event, finish=finish, usage=self.usage)]))
+        commands.append(Record(TurnFinished(finish=event.finish, usage=self.usage)))
+        commands.append(Emit([replace(event, usage=self.usage)]))
         commands.append(End())
         return commands
-
-
-_DROPPING = frozenset({"tool_choice_none", "not_in_allowed_tools", "parallel_tool_calls_false"})
 
 
 def _flush(seen: list[StreamEvent], commands: list[Command]) -> None:
@@ -271,6 +307,17 @@ def _corrected(answer: Answer) -> Finish:
 
 
 def _relaxed(choice: ToolChoice | None) -> ToolChoice | None:
-    if choice is None or choice.mode in ("auto", "none"):
+    if choice is None or (choice.mode in ("auto", "none") and choice.raw is None):
         return choice
-    return replace(choice, mode="auto", names=choice.names if choice.mode == "required" else ())
+    return ToolChoice(names=choice.names if choice.mode == "required" else ())
+
+
+_read_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        _read_object(arguments)
+    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
+        return False
+    return True

@@ -111,10 +111,11 @@ class ModelMetrics:
 class TurnLog:
     """One turn's lines. Tells the metrics as well."""
 
-    __slots__ = ("_calls", "_fields", "_first", "_metrics", "_started", "_wire")
+    __slots__ = ("_calls", "_fields", "_first", "_metrics", "_started", "_wire", "_with_content")
 
-    def __init__(self, metrics: ModelMetrics, fields: dict[str, Any], wire: str, started: float) -> None:
+    def __init__(self, metrics: ModelMetrics, fields: dict[str, Any], wire: str, started: float, *, with_content: bool) -> None:
         self._metrics = metrics
+        self._with_content = with_content
         self._fields = fields
         self._wire = wire
         self._started = started
@@ -128,13 +129,27 @@ class TurnLog:
             self._metrics.first.observe(now - self._started)
 
     def record(self, command: Record) -> None:
-        if isinstance(command.step, CallPlanned):
-            self._calls += 1
-            self._metrics.call(command.step.owner)
+        """Every call has a line: its name, id, owner and size; its arguments only where the configuration asks for content."""
+        step = command.step
+        if not isinstance(step, CallPlanned):
+            return
+        self._calls += 1
+        self._metrics.call(step.owner)
+        call = step.call
+        content = {"arguments": call.arguments} if self._with_content else {}
+        self._metrics.log.info(
+            "tool_block",
+            tool=call.name,
+            call_id=call.id,
+            owner=step.owner,
+            bytes=len(call.arguments.encode(errors="replace")),
+            **content,
+            **self._fields,
+        )
 
     def notice(self, command: Notice) -> None:
         self._metrics.block(command.rule)
-        self._metrics.log.warning(command.event, rule=command.rule, tool=command.tool, call_id=command.call_id, **self._fields)
+        self._metrics.log.warning(command.event, rule=command.rule, tool=command.tool, **self._fields)
 
     def end(self, now: float, *, status: int, finish: str | None, code: str | None, usage: Usage | None) -> None:
         metrics = self._metrics

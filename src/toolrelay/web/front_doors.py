@@ -16,7 +16,7 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from toolrelay.backends.base import Backend
-from toolrelay.config import ModelSettings
+from toolrelay.config import ModelSettings, ServerSettings
 from toolrelay.core.events import StreamEvent
 from toolrelay.core.identity import token
 from toolrelay.core.plan import with_results_cut, without_tools
@@ -63,15 +63,14 @@ class Gate:
 
 
 class FrontDoor:
-    def __init__(
-        self, wire: Wire, models: Mapping[str, Model], metrics: Metrics, gate: Gate, *, max_body: int, keepalive: float
-    ) -> None:
+    def __init__(self, wire: Wire, models: Mapping[str, Model], metrics: Metrics, gate: Gate, settings: ServerSettings) -> None:
         self._wire = wire
         self._models = models
         self._metrics = metrics
         self._gate = gate
-        self._max_body = max_body
-        self._keepalive = keepalive
+        self._max_body = settings.max_body_bytes
+        self._keepalive = settings.keepalive_seconds
+        self._log_content = settings.log_content
         self._log: FilteringBoundLogger = structlog.get_logger()
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -117,7 +116,8 @@ class FrontDoor:
             "key": exchange.identify().name,
             "stream": request.stream,
         }
-        log = TurnLog(self._metrics.model(request.model), fields, self._wire.name, started)
+        metrics = self._metrics.model(request.model)
+        log = TurnLog(metrics, fields, self._wire.name, started, with_content=self._log_content)
         envelope = Envelope(token=turn_token, created=int(time.time()), model=request.model, request=request)
         sink = self._sink(request, envelope, exchange)
         watch = _Watch(exchange.receive)

@@ -48,7 +48,7 @@ def _members(body: bytes) -> dict[str, Any]:
     """The error's members, from any of the shapes that providers give it."""
     try:
         value = mended_value(decode(body))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {"message": _short(body.decode(errors="replace"))}
     if isinstance(value, list) and value:
         value = value[0]

@@ -142,6 +142,8 @@ class ResponsesEncoder:
         if not self._begun:
             self._begin()
         match event, entry:
+            case ReasoningDelta(), ReasoningEntry():
+                self._think(event, entry)
             case TextDelta(), MessageEntry():
                 self._say(event, entry)
             case RefusalDelta(), MessageEntry():
@@ -152,8 +154,6 @@ class ResponsesEncoder:
                 self._annotate(event, entry)
             case ReasoningStarted(), ReasoningEntry():
                 self._reasoning(entry)
-            case ReasoningDelta(), ReasoningEntry():
-                self._think(event, entry)
             case ReasoningFinished(), ReasoningEntry():
                 self._reasoning(entry)
                 self._close_current("completed")

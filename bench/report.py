@@ -1,0 +1,225 @@
+"""What was measured, as a table for people, as JSON for machines, and as a section of docs/benchmarks.md."""
+
+import datetime as dt
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.gateways import ROOT
+from bench.scenarios import Measurement, Metric
+
+DOCS = ROOT / "docs" / "benchmarks.md"
+RESULTS = ROOT / "bench" / "results"
+_BEGIN, _END = "<!-- results begin -->", "<!-- results end -->"
+
+
+@dataclass(slots=True)
+class Series:
+    """All rounds of one scenario on one row."""
+
+    values: dict[str, list[float]] = field(default_factory=dict)
+    trouble: dict[str, int] = field(default_factory=dict)
+    rates: list[float] = field(default_factory=list)
+    harness: list[float] = field(default_factory=list)
+
+    def add(self, measurement: Measurement) -> None:
+        for key, value in measurement.values.items():
+            self.values.setdefault(key, []).append(value)
+        for what, count in measurement.trouble.items():
+            self.trouble[what] = self.trouble.get(what, 0) + count
+        self.rates.append(measurement.rate)
+        self.harness.append(measurement.harness)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One metric of one row."""
+
+    metric: Metric
+    label: str
+    median: float
+    least: float
+    most: float
+    ratio: float | None
+    verdict: str
+
+    @property
+    def figure(self) -> str:
+        return f"{self.median:,.{self.metric.digits}f}"
+
+    @property
+    def spread(self) -> str:
+        return f"{self.least:,.{self.metric.digits}f} to {self.most:,.{self.metric.digits}f}" if self.least != self.most else ""
+
+    @property
+    def times(self) -> str:
+        return f"{self.ratio:.2f} x" if self.ratio is not None else ""
+
+
+@dataclass(slots=True)
+class Report:
+    ours: set[str]
+    series: dict[tuple[str, str], Series] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, label: str, scenario: str, measurement: Measurement) -> None:
+        self.series.setdefault((label, scenario), Series()).add(measurement)
+
+    def lines(self, metrics: list[Metric]) -> Iterator[Line]:
+        labels = list(dict.fromkeys(label for label, _ in self.series))
+        for metric in metrics:
+            base = self._rounds("nginx", metric.key)
+            for label in labels:
+                if rounds := self._rounds(label, metric.key):
+                    yield self._line(metric, label, rounds, statistics.median(base) if base else None)
+
+    def _rounds(self, label: str, key: str) -> list[float]:
+        return [value for (owner, _), series in self.series.items() if owner == label for value in series.values.get(key, [])]
+
+    def _line(self, metric: Metric, label: str, rounds: list[float], base: float | None) -> Line:
+        median = statistics.median(rounds)
+        ratio = median / base if base and metric.compared else None
+        return Line(
+            metric=metric,
+            label=label,
+            median=median,
+            least=min(rounds),
+            most=max(rounds),
+            ratio=ratio,
+            verdict=self._verdict(metric, median, ratio) if label in self.ours else "",
+        )
+
+    @staticmethod
+    def _verdict(metric: Metric, median: float, ratio: float | None) -> str:
+        if metric.limit is None:
+            return ""
+        compared = ratio if metric.of_nginx else median
+        if compared is None:
+            return "no nginx"
+        return "ok" if compared <= metric.limit else "MISSED"
+
+    def trouble(self) -> list[str]:
+        """What makes the figures worthless, if there is any."""
+        counted = [
+            f"{label}, {scenario}: {', '.join(f'{count} {what}' for what, count in series.trouble.items())}"
+            for (label, scenario), series in self.series.items()
+            if series.trouble
+        ]
+        return self.failures + counted
+
+    def doubts(self) -> list[str]:
+        """Paced figures are doubtful where the tools themselves had no time left."""
+        return [
+            f"{label}, {scenario}: upstream and load generator took {max(series.harness):.0%} of their core"
+            for (label, scenario), series in self.series.items()
+            if scenario.startswith(("paced", "latency")) and max(series.harness) > 0.85
+        ]
+
+
+# --- where and with what
+
+
+def machine(arguments: list[str], seconds: float, load: tuple[float, float, float]) -> dict[str, str]:
+    return {
+        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": _commit(),
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {_memory_gb():.0f} GB, {platform.system()} {platform.release()}",
+        "load before": " ".join(f"{value:.2f}" for value in load),
+        "versions": ", ".join(_versions()),
+        "command": " ".join(["bench/run.py", *arguments]),
+        "took": f"{seconds:.0f} s",
+    }
+
+
+def _commit() -> str:
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = " with changes" if git("status", "--porcelain", "--", "src") else ""
+    return (git("rev-parse", "--short=12", "HEAD") or "unknown") + changed
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _memory_gb() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def _versions() -> Iterator[str]:
+    yield f"Python {platform.python_version()}"
+    for package in ("toolrelay", "uvloop", "httptools", "uvicorn", "msgspec"):
+        try:
+            yield f"{package} {importlib.metadata.version(package)}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    if program := shutil.which("nginx"):
+        yield subprocess.run([program, "-v"], capture_output=True, text=True, check=False).stderr.strip().rpartition(": ")[2]
+
+
+# --- writing
+
+
+def table(lines: list[Line]) -> str:
+    out: list[str] = []
+    metric = None
+    for line in lines:
+        if line.metric is not metric:
+            metric = line.metric
+            out.append(f"\n{metric.title}, {metric.unit}{f'  [{metric.target}]' if metric.target else ''}")
+        out.append(f"  {line.label:32}{line.figure:>12}{line.times:>11}  {line.verdict:9}{line.spread:>20}".rstrip())
+    return "\n".join(out)
+
+
+def markdown(lines: list[Line], facts: dict[str, str], trouble: list[str], doubts: list[str]) -> str:
+    out = [f"- {name}: {value}" for name, value in facts.items()]
+    out += [f"- **errors: {line}**" for line in trouble] + [f"- doubtful: {line}" for line in doubts]
+    out += ["", "| what | gateway | median | range | to nginx | target | |", "|---|---|--:|--:|--:|---|---|"]
+    metric = None
+    for line in lines:
+        title = f"{line.metric.title}, {line.metric.unit}" if line.metric is not metric else ""
+        metric = line.metric
+        target = metric.target if line.verdict else ""
+        verdict = f"**{line.verdict}**" if line.verdict == "MISSED" else line.verdict
+        out.append(f"| {title} | {line.label} | {line.figure} | {line.spread} | {line.times} | {target} | {verdict} |")
+    return "\n".join(out) + "\n"
+
+
+def save(stem: str, report: Report, lines: list[Line], facts: dict[str, str]) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    text = markdown(lines, facts, report.trouble(), report.doubts())
+    (RESULTS / f"{stem}.md").write_text(
+        f"# Benchmark results\n\nWritten by `make bench`; docs/benchmarks.md says how to read them.\n\n{text}"
+    )
+    rows: list[dict[str, Any]] = [
+        {"gateway": label, "scenario": scenario, "rounds": series.values, "units per s": series.rates}
+        | {"harness share": series.harness, "trouble": series.trouble}
+        for (label, scenario), series in report.series.items()
+    ]
+    summary = [
+        {"metric": line.metric.key, "unit": line.metric.unit, "gateway": line.label, "median": line.median}
+        | {"to nginx": line.ratio, "target": line.metric.target, "verdict": line.verdict}
+        for line in lines
+    ]
+    whole = {"facts": facts, "trouble": report.trouble(), "summary": summary, "rows": rows}
+    (RESULTS / f"{stem}.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_docs() -> None:
+    """Puts the kept results into the marked section of docs/benchmarks.md, without a new run."""
+    results = (RESULTS / "latest.md").read_text().partition("\n\n")[2].partition("\n\n")[2]
+    before, _, rest = DOCS.read_text().partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    DOCS.write_text(f"{before}{_BEGIN}\n\n{results}\n{_END}{after}")

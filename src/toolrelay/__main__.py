@@ -1,0 +1,5 @@
+"""`python -m toolrelay`."""
+
+from toolrelay.cli import main
+
+main()

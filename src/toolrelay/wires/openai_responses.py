@@ -1,0 +1,33 @@
+"""OpenAI's Responses, in both roles."""
+
+from __future__ import annotations
+
+from toolrelay.wires._errors import decode_error, encode_error
+from toolrelay.wires._responses_decoder import ResponsesDecoder, decode_answer
+from toolrelay.wires._responses_encoder import ResponsesEncoder
+from toolrelay.wires._responses_items import NAME
+from toolrelay.wires._responses_outgoing import CANNOT_SAY, encode_request
+from toolrelay.wires._responses_request import decode_request
+from toolrelay.wires._responses_resource import encode_answer
+from toolrelay.wires.base import Wire
+
+__all__ = ["CANNOT_SAY", "WIRE"]
+
+
+def _bearer(api_key: str) -> list[tuple[str, str]]:
+    return [("authorization", f"Bearer {api_key}")] if api_key else []
+
+
+WIRE = Wire(
+    name=NAME,
+    path="/responses",
+    decode_request=decode_request,
+    encoder=ResponsesEncoder,
+    encode_answer=encode_answer,
+    encode_error=encode_error,
+    encode_request=encode_request,
+    credentials=_bearer,
+    decoder=ResponsesDecoder,
+    decode_answer=decode_answer,
+    decode_error=decode_error,
+)

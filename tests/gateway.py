@@ -1,0 +1,112 @@
+"""The real gateway as a process, for tests that come in by the door."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+READY_WITHIN = 30  # seconds; a bound on a hang, not a measure
+
+
+class Gateway:
+    """A running `toolrelay serve`. `log()` is what it has written to standard error so far."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str, log_path: Path) -> None:
+        self.process = process
+        self.url = url
+        self._log_path = log_path
+
+    @property
+    def v1(self) -> str:
+        return f"{self.url}/v1"
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def log(self) -> str:
+        return self._log_path.read_text()
+
+    def post(self, path: str, body: object, **headers: str) -> httpx.Response:
+        return httpx.post(f"{self.url}{path}", json=body, headers=headers, timeout=60)
+
+    def get(self, path: str, **headers: str) -> httpx.Response:
+        return httpx.get(f"{self.url}{path}", headers=headers, timeout=60)
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
+
+
+@contextlib.contextmanager
+def running(config: str = "", *, environ: dict[str, str] | None = None, flags: tuple[str, ...] = ()) -> Iterator[Gateway]:
+    """Starts the gateway with that configuration on a free port; ends it with SIGTERM."""
+    with tempfile.TemporaryDirectory(prefix="toolrelay-test-") as folder:
+        work = Path(folder)
+        (work / "toolrelay.toml").write_text(config)
+        log_path = work / "log"
+        with log_path.open("w") as log:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "toolrelay", "serve", "--config", str(work / "toolrelay.toml")),
+                    *("--port", "0", "--data-dir", str(work / "data"), *flags),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=work,
+                env={**_clean_environ(), **(environ or {})},
+            )
+        try:
+            yield Gateway(process, _await_ready(process, log_path), log_path)
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(timeout=10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def _await_ready(process: subprocess.Popen[str], log_path: Path) -> str:
+    assert process.stdout is not None
+    until = time.monotonic() + READY_WITHIN
+    while time.monotonic() < until:
+        if select.select([process.stdout], [], [], 0.2)[0]:
+            line = process.stdout.readline()
+            if line.startswith("Toolrelay is ready at "):
+                return line.rpartition(" ")[2].strip()
+            if not line:
+                break
+    message = f"the gateway did not start (exit code {process.poll()}): {log_path.read_text()}"
+    raise AssertionError(message)
+
+
+def _clean_environ() -> dict[str, str]:
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if not key.upper().endswith("_PROXY") and not key.startswith(("TOOLRELAY_", "OPENAI_", "ANTHROPIC_"))
+    }
+
+
+def behind(url: str) -> str:
+    """A configuration whose models `chat` and `responses` reach the model `demo` of the gateway at that URL over those wires."""
+    return "".join(
+        f'[models.{wire}]\nprovider = "compatible"\nbase_url = "{url}/v1"\nwire = "{wire}"\nmodel = "demo"\n'
+        for wire in ("chat", "responses")
+    )
