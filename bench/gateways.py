@@ -188,6 +188,12 @@ def tree(pid: int) -> set[int]:
     return found
 
 
+def _environment() -> dict[str, str]:
+    """Ours without proxies, which loopback does not need, and with compiled modules, as any installation has them."""
+    unwanted = {"PYTHONDONTWRITEBYTECODE", "TOOLRELAY_CONFIG"}
+    return {name: value for name, value in os.environ.items() if name not in unwanted and not name.lower().endswith("_proxy")}
+
+
 class Running:
     """A started gateway; leaving the context ends its process tree and nothing else."""
 
@@ -195,12 +201,11 @@ class Running:
         self.gateway = gateway
         self._place = place
         self._log = place.directory / f"{gateway.name}.log"
-        kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         began = time.monotonic()
         with self._log.open("ab") as log, on_core(place.gateway_core):
             self._process = subprocess.Popen(
                 gateway.command,
-                env={**kept, **dict(gateway.environment)},
+                env=_environment() | dict(gateway.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

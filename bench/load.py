@@ -204,9 +204,7 @@ def _leave(order: Order) -> Outcome:
     for _ in range(order.leaves // _BATCH):
         ids = [now_us() + n for n in range(_BATCH)]
         crowd = _Crowd(order, [_leaver(order, ident) for ident in ids], again=False)
-        while crowd.patient and not (crowd.all_begun or (order.moment != "streaming" and set(ids) <= _upstream_state(order)[0])):
-            crowd.turn()
-        unfinished += len(set(ids) - _upstream_state(order)[0])
+        unfinished += _BATCH - _wait_until_at_work(order, set(ids), crowd)
         left = {}
         for ident, client in random.sample(list(zip(ids, crowd.clients, strict=True)), _BATCH):
             left[ident] = now_us()
@@ -216,7 +214,18 @@ def _leave(order: Order) -> Outcome:
         whole.latencies.extend(cut[ident] - left[ident] for ident in ids if ident in cut)
         whole.errors += crowd.tally.errors
         missing += len(set(ids) - cut.keys())
+        if crowd.tally.errors or unfinished:
+            break
     return _outcome(whole, len(whole.latencies), began, unfinished=unfinished, missing=missing)
+
+
+def _wait_until_at_work(order: Order, ids: set[int], crowd: _Crowd) -> int:
+    """How many of them the upstream holds; where chunks come, each client has one by then."""
+    while crowd.active and crowd.patient:
+        crowd.turn()
+        if crowd.all_begun or (order.moment != "streaming" and ids <= _upstream_state(order)[0]):
+            break
+    return len(ids & _upstream_state(order)[0])
 
 
 def _leaver(order: Order, ident: int) -> Plan:

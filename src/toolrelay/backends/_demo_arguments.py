@@ -26,8 +26,8 @@ from toolrelay.backends._demo_schema import (
     count,
     fitted,
     kind_of,
-    lowest,
     merged,
+    nearby,
     parsed,
     pointed,
     written,
@@ -47,7 +47,7 @@ _FORMATS: dict[str, tuple[re.Pattern[str], str]] = {
     "ipv6": (re.compile(r"(?<![\w:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])"), "::1"),
     "hostname": (re.compile(r"\b[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b"), "localhost"),
 }
-_PATH = re.compile(r"(?<![\w/.])[\w/.-]{0,200}[\w-]\.[A-Za-z][A-Za-z0-9]{0,4}(?!\w)|(?<!\S)~?/[\w/.-]{1,200}")
+_PATH = re.compile(r"(?<![\w/.@-])[\w/.-]{0,200}[\w-]\.[A-Za-z][A-Za-z0-9]{0,4}(?!\w)|(?<!\S)~?/[\w/.-]{1,200}")
 _BY_NAME = {"email": _FORMATS["email"][0], "url": _FORMATS["uri"][0], "uri": _FORMATS["uri"][0], "path": _PATH, "file": _PATH}
 
 
@@ -64,7 +64,7 @@ class EndlessError(Exception):
 def made_for(schema: Json, clues: Clues) -> Json:
     """A value for the schema; None if there is none that ends."""
     try:
-        value = _Maker(schema, clues).make(schema, "", Need.MUST, ())
+        value = _Maker(schema, clues).make(schema, "", Need.MUST, ("#",))
     except EndlessError:
         return None
     return None if isinstance(value, UnsetType) else value
@@ -181,12 +181,13 @@ class _Maker:
         needs = {member: Need.MUST if member in required else Need.NAMED for member in [*properties, *required]}
         if not required:
             # A tool that requires nothing would never be told anything: its first string takes what is offered.
-            text = next((member for member, part in properties.items() if kind_of(as_object(part)) == "string"), None)
+            text = next((member for member, part in properties.items() if _is_text(part)), None)
             if text is not None and need is Need.MUST:
                 needs[text] = Need.OFFERED
         members: JsonObject = {}
         fits = False
-        for member in sorted(needs, key=lambda member: self._turn(properties.get(member))):
+        # Strings come last: what an enumeration took is then no longer offered to them.
+        for member in sorted(needs, key=lambda member: _is_text(properties.get(member))):
             value = self._member(properties.get(member, {}), member, needs[member], trail)
             if not isinstance(value, UnsetType):
                 members[member] = value
@@ -215,11 +216,6 @@ class _Maker:
 
     def _is_chosen(self, schema: Json, value: Json) -> bool:
         return not as_object(schema).keys().isdisjoint(("const", "enum")) and self._is_mentioned(value)
-
-    def _turn(self, schema: Json) -> bool:
-        """Strings come last: what an enumeration took is then no longer offered to them."""
-        plain = as_object(schema)
-        return kind_of(plain) == "string" and "enum" not in plain and "const" not in plain
 
     def _array(self, schema: JsonObject, name: str, need: Need, trail: tuple[str, ...]) -> Json | UnsetType:
         low, high = count(schema, "minItems"), schema.get("maxItems")
@@ -270,9 +266,7 @@ class _Maker:
                 case "boolean":
                     candidates = [True, False]
                 case "integer" | "number" as kind:
-                    candidates = [
-                        bounded(schema, lowest(schema) + step, whole=kind == "integer") for step in range(len(known) + 2)
-                    ]
+                    candidates = [bounded(schema, near, whole=kind == "integer") for near in nearby(schema, len(known) + 2)]
                 case "string":
                     candidates = [fitted(schema, str(number + 1)) for number in range(len(known) + 1)]
                 case _:
@@ -323,3 +317,8 @@ class _Maker:
             return True if self._clues.speaks_of(name) else UNSET
         default = schema.get("default")
         return default if isinstance(default, bool) else True
+
+
+def _is_text(schema: Json) -> bool:
+    plain = as_object(schema)
+    return kind_of(plain) in ("string", "any") and plain.keys().isdisjoint(("const", "enum"))

@@ -56,6 +56,9 @@ def alternatives(schema: JsonObject) -> list[JsonObject]:
 
 
 def kind_of(schema: JsonObject) -> str:
+    """The type, read from other members where it is not said; "any" where the schema leaves a choice."""
+    if "const" in schema or any(schema.get(key) for key in ("enum", "anyOf", "oneOf", "allOf", "$ref")):
+        return "any"
     declared = schema.get("type")
     if isinstance(declared, str):
         return declared
@@ -66,7 +69,7 @@ def kind_of(schema: JsonObject) -> str:
     ):
         if any(key in schema for key in keys):
             return kind
-    return "string"
+    return "any" if isinstance(declared, list) else "string"
 
 
 def fitted(schema: JsonObject, text: str) -> str:
@@ -92,9 +95,12 @@ def _limit(value: Json) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15 else None
 
 
-def lowest(schema: JsonObject) -> int:
-    bounds = [_limit(schema.get(key)) for key in ("minimum", "exclusiveMinimum")]
-    return math.floor(max((bound for bound in bounds if bound is not None), default=1))
+def nearby(schema: JsonObject, many: int) -> list[float]:
+    """That many numbers up from the least that the schema allows, and down from the greatest."""
+    step = max(_limit(schema.get("multipleOf")) or 1, 1)
+    low = next((bound for key in ("minimum", "exclusiveMinimum") if (bound := _limit(schema.get(key))) is not None), 0)
+    high = next((bound for key in ("maximum", "exclusiveMaximum") if (bound := _limit(schema.get(key))) is not None), 0)
+    return [low + step * number for number in range(many)] + [high - step * number for number in range(many)]
 
 
 def bounded(schema: JsonObject, value: float, *, whole: bool) -> int | float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from toolrelay.core.messages import Call, Content, Item, Result, Text
+from toolrelay.core.messages import Call, Content, Item, Part, Result, Text
 from toolrelay.core.request import Request
 from toolrelay.errors import invalid
 
@@ -41,8 +41,8 @@ def without_tools(request: Request) -> Request:
 
 
 def with_results_cut(request: Request, limit: int) -> Request:
-    """Tool results over the limit are cut, with a mark that says so."""
-    if not any(isinstance(item, Result) and _is_long(item.output, limit) for item in request.items):
+    """Tool results with more bytes of text than the limit are cut, with a mark that says so."""
+    if not any(isinstance(item, Result) and _size_over(item.output, limit) for item in request.items):
         return request
     items = tuple(
         replace(item, output=_cut_content(item.output, limit)) if isinstance(item, Result) else item for item in request.items
@@ -50,20 +50,45 @@ def with_results_cut(request: Request, limit: int) -> Request:
     return replace(request, items=items)
 
 
-def _is_long(content: Content, limit: int) -> bool:
+def _size_over(content: Content, limit: int) -> int:
+    """The size in bytes of its text, if over the limit; else 0."""
     texts = [content] if isinstance(content, str) else [part.text for part in content if isinstance(part, Text)]
-    return any(len(text) * 4 > limit and len(text.encode()) > limit for text in texts)
+    if sum(map(len, texts)) * 4 <= limit:  # no character takes more than four
+        return 0
+    size = sum(len(_encoded(text)) for text in texts)
+    return size if size > limit else 0
 
 
 def _cut_content(content: Content, limit: int) -> Content:
+    """Of several parts the first ones keep their text, as far as it goes. What is not text stays."""
+    size = _size_over(content, limit)
+    if not size:
+        return content
+    mark = f"\n[cut here by the gateway: at most {limit} of {size} bytes are shown]"
     if isinstance(content, str):
-        return _cut(content, limit)
-    return tuple(replace(part, text=_cut(part.text, limit)) if isinstance(part, Text) else part for part in content)
+        return _first_bytes(content, limit) + mark
+    kept: list[Part] = []
+    left = limit
+    for part in content:
+        if not isinstance(part, Text):
+            kept.append(part)
+        elif left >= 0:
+            taken = _first_bytes(part.text, left)
+            cut = taken != part.text
+            kept.append(replace(part, text=taken + mark) if cut else part)
+            left = -1 if cut else left - len(_encoded(taken))
+    return tuple(kept)
 
 
-def _cut(text: str, limit: int) -> str:
-    whole = text.encode()
+def _first_bytes(text: str, limit: int) -> str:
+    """As many whole characters as fit."""
+    whole = _encoded(text)
     if len(whole) <= limit:
         return text
-    kept = whole[:limit].decode(errors="ignore")
-    return f"{kept}\n[cut here by the gateway: {limit} of {len(whole)} bytes are shown]"
+    while whole[limit] & 0xC0 == 0x80:  # the middle of a character
+        limit -= 1
+    return whole[:limit].decode(errors="surrogatepass")
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")

@@ -47,7 +47,6 @@ from toolrelay.core.events import (
     ChoiceFinished,
     Finish,
     StreamEvent,
-    TextDelta,
     Usage,
 )
 from toolrelay.core.identity import call_id
@@ -122,18 +121,15 @@ class Turn:
         seen: list[StreamEvent] = []
         commands: list[Command] = []
         for event in events:
-            if type(event) is TextDelta:  # nearly every event
+            if type(event) not in _LOOKED_AT:
                 add(event)
                 seen.append(event)
                 continue
-            if type(event) is ArgumentsDelta:  # nearly every other
-                self._grow_call(event, seen)
-                continue
             match event:
+                case ArgumentsDelta() | CallFinished():
+                    self._grow_call(event, seen)
                 case CallStarted():
                     self._start_call(event, seen, commands)
-                case CallFinished():
-                    self._grow_call(event, seen)
                 case ChoiceFinished():
                     seen.append(self._finish_choice(event))
                 case AnswerStarted():
@@ -148,10 +144,8 @@ class Turn:
                 case AnswerFailed():
                     _flush(seen, commands)
                     return commands + self._fail(event)
-                case _:
-                    add(event)
-                    seen.append(event)
-        _flush(seen, commands)
+        if seen:
+            commands.append(Emit(seen))
         return commands
 
     def _handle_late(self, events: Sequence[StreamEvent]) -> list[Command]:
@@ -165,11 +159,10 @@ class Turn:
         if rule is not None:
             commands.append(Notice(event="tool_block", rule=rule, tool=event.name))
             return
-        identifier = call_id(self.token, self._made)
-        self._made += 1
         if not self._is_offered(event):
-            commands.append(Notice(event="tool_block", rule="unknown_tool", tool=event.name, call_id=identifier))
-        started = replace(event, id=identifier)
+            commands.append(Notice(event="tool_block", rule="unknown_tool", tool=event.name))
+        started = replace(event, id=call_id(self.token, self._made))
+        self._made += 1
         self._assembly.add(started)
         visible = None
         if owner == "client":
@@ -228,7 +221,7 @@ class Turn:
             commands.append(Record(CallPlanned(call=call, owner=owner)))
             (self._waiting if owner == "gateway" else self._handed).append(call)
             if owner == "client" and call.kind == "function" and not _is_object(call.arguments):
-                commands.append(Notice(event="tool_block", rule="malformed_arguments", call_id=call.id, tool=call.name))
+                commands.append(Notice(event="tool_block", rule="malformed_arguments", tool=call.name))
         is_last = cut or self._handed or not self._waiting
         self._last = replace(event, finish=_corrected(answer)) if is_last else None
         return commands + self._go_on()
@@ -292,6 +285,12 @@ class Turn:
         commands.append(Emit([replace(event, usage=self.usage)]))
         commands.append(End())
         return commands
+
+
+# The rest is only passed on. Trying the cases of a match one after the other would cost more than all else that is done with it.
+_LOOKED_AT: frozenset[type[StreamEvent]] = frozenset(
+    {AnswerStarted, CallStarted, ArgumentsDelta, CallFinished, ChoiceFinished, AnswerFinished, AnswerFailed}
+)
 
 
 def _flush(seen: list[StreamEvent], commands: list[Command]) -> None:

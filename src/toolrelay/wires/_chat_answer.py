@@ -70,7 +70,6 @@ class ChatEncoder:
         match event:
             case AnswerStarted():
                 self._frame_as(event)
-                self._role(0, out)
             case TextDelta():
                 logprobs: Json = None if event.logprobs is None else {"content": event.logprobs, "refusal": None}
                 self._delta(event.choice, {"content": event.text}, out, logprobs)
@@ -99,13 +98,14 @@ class ChatEncoder:
             case MessageStarted() | ReasoningStarted() | ReasoningFinished() | CallFinished() | ItemReceived():
                 pass
 
-    def _role(self, choice: int, out: list[bytes]) -> None:
+    def _role(self, choice: int, out: list[bytes], *, has_text: bool) -> None:
+        """An answer without text has the content null, also when its chunks are put together."""
         if choice not in self._roles:
             self._roles.add(choice)
-            self._chunk(choice, {"role": "assistant", "content": ""}, out)
+            self._chunk(choice, {"role": "assistant", "content": "" if has_text else None}, out)
 
     def _delta(self, choice: int, delta: JsonObject, out: list[bytes], logprobs: Json = None) -> None:
-        self._role(choice, out)
+        self._role(choice, out, has_text="content" in delta)
         self._chunk(choice, delta, out, logprobs=logprobs)
 
     def _chunk(
@@ -145,7 +145,7 @@ class ChatEncoder:
             out.append(b'%b%d,"function":{"arguments":%b}}]%b' % (self._arguments, event.index, encode(event.text), _TAIL))
 
     def _finish(self, choice: int, finish: Finish, out: list[bytes]) -> None:
-        self._role(choice, out)
+        self._role(choice, out, has_text=True)
         self._chunk(choice, {}, out, finish=_finish_reason(finish, legacy=self._legacy))
 
 

@@ -1,0 +1,713 @@
+"""The demo model: what it understands, what it says, how it streams, and how it plays scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolrelay.backends._demo_mind import WHO, think
+from toolrelay.backends.base import discover
+from toolrelay.backends.demo import BACKEND, DemoBackend, Step
+from toolrelay.config import ModelSettings
+from toolrelay.core.assembly import Answer, Assembly
+from toolrelay.core.events import (
+    AnswerFailed,
+    AnswerFinished,
+    AnswerStarted,
+    ArgumentsDelta,
+    CallFinished,
+    CallStarted,
+    ChoiceFinished,
+    ReasoningDelta,
+    StreamEvent,
+    TextDelta,
+)
+from toolrelay.core.json import JsonObject
+from toolrelay.core.messages import Call, File, Image, Item, Message, Reasoning, Result, Text, plain_text
+from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningWish, Request, Sampling, Tool, ToolChoice
+from toolrelay.errors import BackendError
+
+STRING: JsonObject = {"type": "string"}
+COUNT: JsonObject = {"type": "integer"}
+
+
+def schema(required: Sequence[str] | None = None, /, **properties: Any) -> JsonObject:
+    return {"type": "object", "properties": properties, "required": list(properties if required is None else required)}
+
+
+WEATHER = Tool(
+    name="get_weather",
+    description="The weather at a place",
+    parameters=schema(
+        ["city"],
+        city=STRING,
+        unit={"type": "string", "enum": ["celsius", "fahrenheit"]},
+        days={"type": "integer", "minimum": 1, "maximum": 7},
+    ),
+)
+TIME = Tool(name="getCurrentTime", parameters=schema(timezone=STRING))
+SEARCH = Tool(name="vault_search", parameters=schema(["query"], query=STRING, limit={"type": "integer", "maximum": 50}))
+PYTHON = Tool(name="run_python", kind="custom")
+TOOLS = (WEATHER, TIME, SEARCH, PYTHON)
+
+
+def request(text: str, *tools: Tool, then: Sequence[Item] = (), **members: Any) -> Request:
+    return Request(wire="chat", model="demo", items=(Message(role="user", content=text), *then), tools=tools, **members)
+
+
+def fold(events: Sequence[StreamEvent]) -> Answer:
+    assembly = Assembly()
+    for event in events:
+        assembly.add(event)
+    return assembly.answer()
+
+
+def said(answer: Answer) -> str:
+    return "".join(plain_text(item.content) for item in answer.items if isinstance(item, Message))
+
+
+def calls(asked: Request) -> list[tuple[str, Any]]:
+    answer = fold(think(asked))
+    assert answer.finish == ("calls" if answer.calls else "stop")
+    return [(call.name, json.loads(call.arguments)) for call in answer.calls]
+
+
+def text_of(asked: Request) -> str:
+    answer = fold(think(asked))
+    assert not answer.calls
+    return said(answer)
+
+
+# Which tools are called
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("What is the weather in Paris?", [("get_weather", {"city": "Paris"})]),
+        ("Use get_weather for Oslo", [("get_weather", {"city": "Oslo"})]),
+        ("GET WEATHER Oslo", [("get_weather", {"city": "Oslo"})]),
+        ("please call getWeather, Oslo", [("get_weather", {"city": "Oslo"})]),
+        ("weather for New York please, fahrenheit", [("get_weather", {"city": "New York", "unit": "fahrenheit"})]),
+        ("weather in Rome in Celsius", [("get_weather", {"city": "Rome", "unit": "celsius"})]),
+        ("I want to know the weather in Rio de Janeiro today", [("get_weather", {"city": "Rio de Janeiro"})]),
+        ("weather in Paris for 3 days", [("get_weather", {"city": "Paris", "days": 3})]),
+        ("weather in Paris for 30 days", [("get_weather", {"city": "Paris", "days": 7})]),
+        ("weather in Paris and Tokyo", [("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Tokyo"})]),
+        ("weather in Paris, France", [("get_weather", {"city": "Paris"})]),
+        (
+            "the time in Tokyo and the weather in Paris",
+            [("getCurrentTime", {"timezone": "Tokyo"}), ("get_weather", {"city": "Paris"})],
+        ),
+        ("time and weather in Paris", [("getCurrentTime", {"timezone": "Paris"}), ("get_weather", {"city": "Paris"})]),
+        ("search my vault for notes about Rome", [("vault_search", {"query": "notes about Rome"})]),
+        ("search the vault, query: tomatoes, limit: 5", [("vault_search", {"query": "tomatoes", "limit": 5})]),
+        ('search "red wine" in the vault', [("vault_search", {"query": "red wine"})]),
+        ("how is the weather", [("get_weather", {"city": "how is the weather"})]),
+    ],
+)
+def test_the_users_words_call_tools_in_their_order(text: str, expected: list[tuple[str, Any]]) -> None:
+    assert calls(request(text, *TOOLS)) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["Is it warm at this place?", "search for cats", "the whether", "weatherproof jackets", "set it", "Hello", ""]
+)
+def test_words_that_do_not_name_a_tool_call_nothing(text: str) -> None:
+    assert calls(request(text, *TOOLS)) == []
+
+
+def test_arguments_written_by_the_user_are_used_verbatim() -> None:
+    text = 'get_weather {"city":  "Zürich",\n"time": 1e0} then get_weather with arguments {"city":"Bern"}'
+    answer = fold(think(request(text, *TOOLS)))
+    assert [(call.name, call.arguments) for call in answer.calls] == [
+        ("get_weather", '{"city":  "Zürich",\n"time": 1e0}'),
+        ("get_weather", '{"city":"Bern"}'),
+    ]
+
+
+def test_large_arguments_written_by_the_user_come_whole() -> None:
+    written = json.dumps({"city": "x weather time " * 20_000})
+    answer = fold(think(request(f"get_weather {written} please", *TOOLS)))
+    assert [call.arguments for call in answer.calls] == [written]
+
+
+@pytest.mark.parametrize("broken", ['{"city": "Paris"', "{'city': 'Paris'}", '{"city": NaN} Paris', "{" * 100_000 + " Paris"])
+def test_arguments_that_are_no_json_are_not_used(broken: str) -> None:
+    ((name, arguments),) = calls(request(f"get_weather {broken}", WEATHER))
+    assert name == "get_weather"
+    assert isinstance(arguments["city"], str)
+
+
+def test_a_custom_tool_gets_the_quoted_text_or_the_message() -> None:  # bug 33
+    answer = fold(think(request("run python `print(1)`", *TOOLS)))
+    assert [(call.kind, call.name, call.arguments) for call in answer.calls] == [("custom", "run_python", "print(1)")]
+    (call,) = fold(think(request(" run_python now ", *TOOLS))).calls
+    assert call.arguments == "run_python now"
+
+
+def test_of_tools_that_share_their_words_the_more_specific_one_is_called() -> None:
+    forecast = Tool(name="get_weather_forecast", parameters=schema(place=STRING))
+    assert calls(request("weather forecast for Rome", WEATHER, forecast)) == [("get_weather_forecast", {"place": "Rome"})]
+    assert calls(request("get_weather_forecast Rome", WEATHER, forecast)) == [("get_weather_forecast", {"place": "Rome"})]
+    assert calls(request("weather in Rome", forecast, WEATHER)) == [("get_weather", {"city": "Rome"})]
+
+
+def test_descriptions_break_ties() -> None:
+    look = Tool(name="get_weather", description="Looks at the sky")
+    change = Tool(name="set_weather", description="Changes the sky in the game")
+    assert calls(request("change the weather in the game", look, change)) == [("set_weather", {})]
+    assert calls(request("weather in Rome", look, change)) == [("get_weather", {})]
+    assert calls(request("weather in Rome", change, look)) == [("set_weather", {})]
+    assert calls(request("change the sky in the game", look, change)) == []
+
+
+def test_tool_choice_none_calls_nothing_and_says_so() -> None:  # bug 26
+    assert "tool_choice is none" in text_of(request("get_weather Paris", *TOOLS, tool_choice=ToolChoice(mode="none")))
+
+
+def test_a_named_tool_is_called_whatever_the_words_say() -> None:  # bug 26
+    named = ToolChoice(mode="named", names=(("function", "getCurrentTime"),))
+    assert calls(request("weather in Paris and Tokyo", *TOOLS, tool_choice=named)) == [("getCurrentTime", {"timezone": "Paris"})]
+
+
+def test_required_calls_the_best_match_or_else_the_first() -> None:  # bug 26
+    required = ToolChoice(mode="required")
+    assert calls(request("search for cats", *TOOLS, tool_choice=required)) == [("vault_search", {"query": "cats"})]
+    assert calls(request("a joke", *TOOLS, tool_choice=required)) == [("get_weather", {"city": "a joke"})]
+    assert calls(request("repeat: x", *TOOLS, tool_choice=required)) != []
+
+
+def test_allowed_tools_are_the_only_ones_called() -> None:
+    allowed = ToolChoice(mode="auto", names=(("function", "getCurrentTime"),))
+    assert [name for name, _ in calls(request("weather and time", *TOOLS, tool_choice=allowed))] == ["getCurrentTime"]
+    assert calls(request("weather", *TOOLS, tool_choice=allowed)) == []
+
+
+def test_without_parallel_calls_the_tools_are_called_one_after_the_other() -> None:  # bug 27
+    first = request("time and weather in Paris", *TOOLS, parallel_tool_calls=False)
+    assert [name for name, _ in calls(first)] == ["getCurrentTime"]
+    noon = (Call(id="1", name="getCurrentTime", arguments="{}"), Result(call_id="1", output="noon"))
+    second = request("time and weather in Paris", *TOOLS, then=noon, parallel_tool_calls=False)
+    assert calls(second) == [("get_weather", {"city": "Paris"})]
+    sun = (*noon, Call(id="2", name="get_weather", arguments="{}"), Result(call_id="2", output="sun"))
+    third = request("time and weather in Paris", *TOOLS, then=sun, parallel_tool_calls=False)
+    assert text_of(third) == "getCurrentTime says: noon\nget_weather says: sun"
+
+
+def test_a_tool_of_the_providers_own_is_never_called() -> None:
+    hosted = OpaqueTool(wire="responses", raw={"type": "web_search"})
+    asked = Request(wire="responses", model="demo", items=(Message(role="user", content="web search"),), tools=(hosted,))
+    assert "no tools" in text_of(asked)
+
+
+# What it makes of results
+
+
+def test_results_are_used_in_the_answer() -> None:  # bug 34
+    made = [Call(id="a", name="get_weather", arguments="{}"), Call(id="b", name="getCurrentTime", arguments="{}")]
+    results = [
+        Result(call_id="b", output="noon"),
+        Result(call_id="a", output=(Text(text="18 degrees"), Image(url="data:"))),
+    ]
+    asked = request("time and weather", *TOOLS, then=[*made, *results])
+    assert text_of(asked) == "getCurrentTime says: noon\nget_weather says: 18 degrees (1 image)"
+
+
+def test_only_results_since_the_last_user_message_count() -> None:
+    old = (Call(id="a", name="get_weather", arguments="{}"), Result(call_id="a", output="rain"))
+    again = Message(role="user", content="And the weather in Rome?")
+    assert calls(request("weather in Paris", *TOOLS, then=[*old, again])) == [("get_weather", {"city": "Rome"})]
+
+
+def test_long_and_empty_results_are_shown_short() -> None:
+    made = [Call(id="a", name="x", arguments="{}"), Call(id="b", name="y", arguments="{}")]
+    results = [Result(call_id="a", output="é" * 501), Result(call_id="b", output="")]
+    assert text_of(request("go", then=[*made, *results])) == f"x says: {'é' * 500}…\ny says: (nothing)"
+
+
+@pytest.mark.parametrize(
+    ("output", "failed"),
+    [
+        ("Error: no such city", True),
+        ("An error occurred while running the tool.", True),
+        ('{"error": "no such city"}', True),
+        ('{"isError": true, "content": []}', True),
+        ("The user denied this call. It was not run.", True),
+        ('{"error": null, "degrees": 18}', False),
+        ("errorless", False),
+        ("{" * 100_000, False),
+    ],
+)
+def test_a_failed_tool_is_reported_as_failed(output: str, failed: bool) -> None:  # noqa: FBT001 -- a column of the table
+    then = (Call(id="a", name="x", arguments="{}"), Result(call_id="a", output=output))
+    assert text_of(request("go", then=then)).startswith("x failed: " if failed else "x says: ")
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("properties", "text", "expected"),
+    [
+        ({"a": {"type": "number"}, "b": {"type": "number"}}, "go 2 and -3.5", {"a": 2, "b": -3.5}),
+        ({"a": {"type": "integer", "default": 9}}, "go", {"a": 9}),
+        ({"a": {"type": "integer"}}, "go", {"a": 1}),
+        ({"a": {"type": "boolean"}, "b": {"type": "boolean", "default": False}}, "go", {"a": True, "b": False}),
+        ({"a": {"enum": ["x", "y"], "default": "y"}, "b": {"enum": [1, 2]}}, "go", {"a": "y", "b": 1}),
+        ({"level": {"enum": ["very_low", "high"]}}, "go very low", {"level": "very_low"}),
+        ({"a": {"const": 5}}, "go", {"a": 5}),
+        ({"tags": {"type": "array", "items": STRING}}, "go: red, green and blue.", {"tags": ["red", "green", "blue"]}),
+        ({"n": {"type": "array", "items": {"type": "integer"}}}, "go 1 2 3", {"n": [1, 2, 3]}),
+        ({"at": schema(city=STRING)}, "go in Oslo", {"at": {"city": "Oslo"}}),
+        ({"name": {"type": ["string", "null"]}, "age": {"anyOf": [COUNT, {"type": "null"}]}}, "go", {"name": None, "age": None}),
+        ({"name": {"type": ["string", "null"]}}, "go, for Ada", {"name": "Ada"}),
+        ({"to": STRING, "subject": STRING}, "go to Bob about lunch", {"to": "Bob", "subject": "lunch"}),
+        ({"to": STRING, "text": STRING}, 'go to Bob: "hi"', {"to": "Bob", "text": "hi"}),
+        ({"email": STRING, "path": STRING}, "go ada@example.org with a/b.md", {"email": "ada@example.org", "path": "a/b.md"}),
+        ({"day": {"type": "string", "format": "date"}}, "go on 2024-02-29", {"day": "2024-02-29"}),
+        ({"day": {"type": "string", "format": "date"}}, "go in Oslo", {"day": "2025-01-01"}),
+        ({"text": STRING}, "go hello world", {"text": "hello world"}),
+        ({"city": {"type": "string", "maxLength": 3}}, "go in Oslo", {"city": "Osl"}),
+    ],
+)  # fmt: skip
+def test_arguments_come_from_the_words_and_the_schema(properties: JsonObject, text: str, expected: JsonObject) -> None:
+    assert calls(request(text, Tool(name="go", parameters=schema(**properties)))) == [("go", expected)]
+
+
+def test_optional_members_are_left_out_unless_the_text_speaks_of_them() -> None:
+    optional = {
+        "city": STRING,
+        "unit": {"enum": ["c", "f"]},
+        "verbose": {"type": "boolean"},
+        "at": schema(street=STRING),
+        "tags": {"type": "array", "items": STRING},
+    }
+    tool = Tool(name="go", parameters=schema(["query"], query=STRING, **optional))
+    assert calls(request("go for Ada", tool)) == [("go", {"query": "Ada"})]
+    assert calls(request("go for Ada, verbose, street: Elm", tool)) == [
+        ("go", {"query": "Ada, verbose, street: Elm", "verbose": True, "at": {"street": "Elm"}})
+    ]
+
+
+def test_a_tool_that_requires_nothing_still_hears_what_is_offered() -> None:
+    assert calls(request("weather in Rome", Tool(name="weather", parameters=schema([], city=STRING, zip=STRING)))) == [
+        ("weather", {"city": "Rome"})
+    ]
+    assert calls(request("weather", Tool(name="weather", parameters=schema([], city=STRING)))) == [("weather", {})]
+
+
+def test_references_and_alternatives_are_followed() -> None:  # bug 23
+    shapes: JsonObject = {
+        "Circle": schema(kind={"const": "circle"}, radius={"type": "number"}),
+        "Square": schema(kind={"const": "square"}, side={"$ref": "#/$defs/Length"}),
+        "Length": {"allOf": [{"type": "number"}, {"maximum": 10}]},
+    }
+    ways: JsonObject = {"oneOf": [{"$ref": "#/$defs/Circle"}, {"$ref": "#/$defs/Square"}]}
+    tool = Tool(name="draw", parameters={**schema(shape=ways), "$defs": shapes})
+    assert calls(request("draw a square, 40 wide", tool)) == [("draw", {"shape": {"kind": "square", "side": 10}})]
+    assert calls(request("draw", tool)) == [("draw", {"shape": {"kind": "circle", "radius": 1}})]
+
+
+def test_a_schema_that_refers_to_itself_comes_to_an_end() -> None:
+    again: JsonObject = {"$ref": "#"}
+    tree = schema(
+        value={"type": "integer"}, children={"type": "array", "items": again}, next={"anyOf": [again, {"type": "null"}]}
+    )
+    assert calls(request("grow", Tool(name="grow", parameters=tree))) == [("grow", {"value": 1, "children": [], "next": None})]
+    endless = schema(value=again)
+    assert calls(request("grow", Tool(name="grow", parameters=endless))) == [("grow", {})]
+
+
+def test_a_schema_that_doubles_at_every_step_is_given_up() -> None:
+    steps: JsonObject = {f"s{n}": schema(a={"$ref": f"#/$defs/s{n + 1}"}, b={"$ref": f"#/$defs/s{n + 1}"}) for n in range(50)}
+    tool = Tool(name="grow", parameters={"$ref": "#/$defs/s0", "$defs": {**steps, "s50": STRING}})
+    assert calls(request("grow", tool)) == [("grow", {})]
+
+
+WORDS = "go the weather in Paris and Tokyo for 3 -12.5 'red wine' a, b: \"x y\" true city=Rome please 2024-02-29 alpha"
+TEXTS = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(WORDS.split()), max_size=12).map(" ".join))
+
+
+def bounds(least: str, most: str, values: st.SearchStrategy[Any]) -> st.SearchStrategy[JsonObject]:
+    pairs = st.tuples(values, values).map(sorted)
+    return pairs.flatmap(lambda pair: st.sampled_from([{}, {least: pair[0]}, {most: pair[1]}, {least: pair[0], most: pair[1]}]))
+
+
+def typed(kind: str, *limits: st.SearchStrategy[JsonObject]) -> st.SearchStrategy[JsonObject]:
+    return st.tuples(*limits).map(lambda found: {"type": kind} | {key: value for part in found for key, value in part.items()})
+
+
+INTEGERS = typed(
+    "integer",
+    bounds("minimum", "maximum", st.integers(-50, 50)),
+    st.sampled_from([{}, {"default": 0}, {"default": 1000}]),
+).filter(lambda made: "default" not in made or {"minimum", "maximum"}.isdisjoint(made))
+STRINGS = typed("string", bounds("minLength", "maxLength", st.integers(0, 40)), st.sampled_from([{}, {"format": "email"}]))
+NUMBERS = st.sampled_from(
+    [
+        {"type": "number", "exclusiveMinimum": 0},
+        {"type": "number", "exclusiveMinimum": 0, "maximum": 0.5},
+        {"type": "number", "minimum": -1, "exclusiveMaximum": 1},
+        {"type": "number", "multipleOf": 0.25, "minimum": 7},
+        {"type": "integer", "multipleOf": 10, "exclusiveMaximum": -5},
+        {"type": "integer", "exclusiveMinimum": 3, "exclusiveMaximum": 5},
+    ]
+)
+CHOICES = st.lists(st.sampled_from(["alpha", "Paris", 3, -1, None, "true", 0.5]), min_size=1, max_size=4, unique=True).map(
+    lambda options: {"enum": options}
+)
+LEAVES = st.one_of(
+    INTEGERS, STRINGS, NUMBERS, CHOICES, st.sampled_from([{"type": "boolean"}, {"const": "alpha"}, {"type": "null"}, {}])
+)
+
+
+def compound(inner: st.SearchStrategy[JsonObject]) -> st.SearchStrategy[JsonObject]:
+    members = st.dictionaries(st.sampled_from(["city", "query", "to", "limit", "email", "a b", "ünï"]), inner, max_size=4)
+    objects = members.flatmap(
+        lambda found: (
+            st.sets(st.sampled_from(sorted(found))).map(
+                lambda names: schema(sorted(names), **found) | {"additionalProperties": False}
+            )
+            if found
+            else st.just({"type": "object"})
+        )
+    )
+    lists = st.tuples(inner, bounds("minItems", "maxItems", st.integers(0, 4))).map(
+        lambda found: {"type": "array", "items": found[0], **found[1]}
+    )
+    sets = st.sampled_from([{"type": "integer"}, {"type": "string"}, {"type": "integer", "maximum": -5, "multipleOf": 5}]).map(
+        lambda found: {"type": "array", "items": found, "minItems": 3, "uniqueItems": True}
+    )
+    nullable = inner.map(lambda found: {"anyOf": [found, {"type": "null"}]})
+    return st.one_of(objects, lists, sets, nullable, st.lists(inner, min_size=1, max_size=3).map(lambda found: {"anyOf": found}))
+
+
+ORDINARY = st.recursive(LEAVES, compound, max_leaves=8)
+
+
+@settings(max_examples=300, deadline=None)
+@given(found=ORDINARY, shared=ORDINARY, text=TEXTS)
+def test_what_it_makes_is_valid_for_any_ordinary_schema(found: JsonObject, shared: JsonObject, text: str) -> None:
+    validator = pytest.importorskip("jsonschema").Draft202012Validator
+    whole: JsonObject = {
+        **schema(x=found, y={"$ref": "#/$defs/shared"}, z={"anyOf": [{"$ref": "#/$defs/shared"}, {"type": "null"}]})
+    }
+    whole["$defs"] = {"shared": shared}
+    ((_, arguments),) = calls(request(f"go {text}".replace("{", ""), Tool(name="go", parameters=whole)))
+    validator(whole).validate(arguments)
+    form = OutputFormat(type="json_schema", schema=whole)
+    validator(whole).validate(json.loads(text_of(request(text, output=form))))
+
+
+KEYWORDS = "type properties required items enum const anyOf allOf $ref minItems maxItems minLength minimum multipleOf a default"
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(["string", "array", "#", "#/a", "x"])
+)
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYWORDS.split()), inner, max_size=5),
+    max_leaves=15,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(parameters=st.dictionaries(st.sampled_from(["type", "properties", "anyOf", "$ref", "a"]), JSON, max_size=4), text=TEXTS)
+def test_no_schema_and_no_text_upsets_it(parameters: JsonObject, text: str) -> None:
+    tool = Tool(name="go", parameters=parameters)
+    for asked in (request(text, tool), request(text, output=OutputFormat(type="json_schema", schema=parameters))):
+        answer = fold(think(asked))
+        assert answer.finish in ("calls", "stop")
+        for call in answer.calls:
+            assert isinstance(json.loads(call.arguments), dict)
+
+
+# What it says
+
+
+def test_without_tools_it_says_what_it_is_and_what_it_heard() -> None:
+    answer = text_of(request("What is the meaning of life? " * 9))
+    assert WHO in answer
+    assert "not a language model" in WHO
+    assert 'You said: "What is the meaning of life?' in answer
+    assert "…" in answer
+    assert "no tools" in answer
+
+
+def test_it_names_the_tools_that_it_was_offered_and_how_to_call_one() -> None:
+    answer = text_of(request("Tell me a joke", *TOOLS))
+    assert "get_weather, getCurrentTime, vault_search, run_python" in answer
+    example = answer.rpartition("For example: ")[2]
+    assert calls(request(example, *TOOLS)) == [("get_weather", {"city": "Paris"})]
+
+
+def test_a_greeting_gets_a_greeting() -> None:
+    assert text_of(request("Hello!")).startswith(f"Hello! {WHO} I was")
+    assert text_of(request("hi, who are you?")).startswith("Hello! ")
+    assert not text_of(request("Hidden things")).startswith("Hello!")
+
+
+@pytest.mark.parametrize("text", ["", " ", "héllo  wörld\n\n👩‍👩‍👧 日本語" * 30, "tool <tool_call>{}</tool_call>", "x" * 1000])
+def test_repeat_answers_exactly_that(text: str) -> None:  # bug 24
+    events = think(request(f"repeat: {text}", WEATHER))
+    assert said(fold(events)) == text
+    assert all(len(event.text.strip()) <= 24 for event in events if isinstance(event, TextDelta))
+
+
+def test_repeat_is_stronger_than_tools_and_say_is_not() -> None:
+    assert text_of(request("Repeat: the weather", *TOOLS)) == "the weather"
+    assert text_of(request("say  hi, there ")) == " hi, there "
+    assert calls(request("say the weather in Rome", *TOOLS)) == [("get_weather", {"city": "Rome"})]
+
+
+def test_counting_gives_one_number_a_delta() -> None:
+    deltas = [event.text for event in think(request("Please count to 10000.")) if isinstance(event, TextDelta)]
+    assert [int(delta) for delta in deltas] == list(range(1, 10_001))
+    assert deltas[0] == "1 "
+    assert text_of(request("count to 10001")) == "I count to 10000 at most."
+
+
+def test_images_and_files_are_mentioned() -> None:
+    parts = (Text(text="What is this?"), Image(url="data:"), File(file_id="1"), File(file_id="2"))
+    asked = Request(wire="chat", model="demo", items=(Message(role="user", content=parts),))
+    assert "I see 1 image and 2 files, but I cannot look at them." in text_of(asked)
+    asked = Request(wire="chat", model="demo", items=(Message(role="user", content=parts[1:2]),))
+    assert "I see 1 image, but I cannot look at it." in text_of(asked)
+
+
+def test_a_request_without_any_user_message_is_answered() -> None:
+    asked = Request(wire="chat", model="demo", items=(Message(role="system", content="Be brief."),))
+    assert "nothing that I can read" in text_of(asked)
+
+
+def test_a_json_format_is_met() -> None:
+    form = OutputFormat(type="json_schema", schema=schema(city=STRING, degrees={"type": "integer"}))
+    assert json.loads(text_of(request("It is 18 degrees in Paris", output=form))) == {"city": "Paris", "degrees": 18}
+    free = OutputFormat(type="json_object")
+    assert json.loads(text_of(request("say hi", output=free))) == {"answer": "hi"}
+    assert calls(request("weather in Paris", *TOOLS, output=form)) == [("get_weather", {"city": "Paris"})]
+
+
+@pytest.mark.parametrize(
+    ("effort", "thinks"), [("high", True), ("low", True), ("minimal", False), ("none", False), (None, False)]
+)
+def test_it_reasons_when_asked_to(effort: str | None, thinks: bool) -> None:  # noqa: FBT001 -- a column of the table
+    answer = fold(think(request("weather in Paris", *TOOLS, reasoning=ReasoningWish(effort=effort))))
+    thoughts = [item for item in answer.items if isinstance(item, Reasoning)]
+    assert [thought.text for thought in thoughts] == [('The user asks: "weather in Paris". I will call get_weather.',)] * thinks
+    assert answer.usage is not None
+    assert bool(answer.usage.reasoning) is thinks
+    summed = fold(think(request("hi", reasoning=ReasoningWish(effort=effort, summary="auto"))))
+    assert [item.summary for item in summed.items if isinstance(item, Reasoning)] == [
+        ('The user asks: "hi". I will answer.',)
+    ] * thinks
+
+
+# Limits, usage, choices
+
+
+def test_the_length_limit_cuts_the_text() -> None:
+    answer = fold(think(request("count to 10", sampling=Sampling(max_output_tokens=3))))
+    assert (said(answer), answer.finish) == ("1 2 3 ", "length")
+    assert answer.usage is not None
+    assert answer.usage.output == 3
+    assert fold(think(request("count to 10", sampling=Sampling(max_output_tokens=10)))).finish == "stop"
+
+
+def test_a_call_cut_by_the_length_limit_is_not_a_call() -> None:  # bug 5
+    events = think(request("get_weather Paris", *TOOLS, sampling=Sampling(max_output_tokens=1)))
+    assert any(isinstance(event, ArgumentsDelta) for event in events)
+    assert not any(isinstance(event, CallFinished) for event in events)
+    assert (fold(events).calls, fold(events).finish) == ((), "length")
+
+
+@given(text=st.sampled_from(["weather and time in Paris", "repeat: a b c d e f", "hi"]), limit=st.integers(0, 40))
+def test_a_limited_answer_is_the_beginning_of_the_whole_one(text: str, limit: int) -> None:
+    wish = ReasoningWish(effort="low")
+    whole = think(request(text, *TOOLS, reasoning=wish))
+    cut = think(request(text, *TOOLS, reasoning=wish, sampling=Sampling(max_output_tokens=limit)))
+    last = cut[-1]
+    assert isinstance(last, AnswerFinished)
+    assert last.usage is not None
+    assert last.usage.output <= limit
+    assert cut[:-1] == whole[: len(cut) - 1]
+    assert (last.finish == "length") is (len(cut) < len(whole))
+    assert not isinstance(cut[-2], CallStarted)
+
+
+def test_text_ends_before_the_first_stop_sequence() -> None:
+    answer = fold(think(request("count to 9", sampling=Sampling(stop=("", "7", " 4")))))
+    assert (said(answer), answer.finish) == ("1 2 3", "stop")
+    assert said(fold(think(request("repeat: ab", sampling=Sampling(stop="a"))))) == ""
+
+
+def test_usage_counts_what_was_read_and_said() -> None:  # bug 40
+    one = fold(think(request("repeat: a b"))).usage
+    more = fold(think(request("repeat: a b", WEATHER, instructions="Be very brief."))).usage
+    assert one is not None
+    assert more is not None
+    assert (one.input, one.output, one.total, one.reasoning) == (3, 2, 5, 0)
+    assert more.input > one.input + 3
+
+
+def test_several_choices_hold_the_same_answer() -> None:
+    events = think(request("weather in Paris", *TOOLS, sampling=Sampling(n=3), reasoning=ReasoningWish(effort="low")))
+    answer = fold(events)
+    assert [other.items for other in answer.others] == [answer.items] * 2
+    assert [event for event in events if isinstance(event, ChoiceFinished)] == [
+        ChoiceFinished(1, "calls"),
+        ChoiceFinished(2, "calls"),
+    ]
+    alone = fold(think(request("weather in Paris", *TOOLS, reasoning=ReasoningWish(effort="low")))).usage
+    assert alone is not None
+    assert answer.usage is not None
+    assert answer.usage.output == 3 * alone.output
+
+
+def test_an_answer_has_one_beginning_one_end_and_small_deltas() -> None:  # bugs 7, 9
+    events = think(request("weather and time in Paris", *TOOLS, reasoning=ReasoningWish(effort="low")))
+    assert events[0] == AnswerStarted(model="toolrelay-demo")
+    assert sum(isinstance(event, AnswerStarted | AnswerFinished) for event in events) == 2
+    assert isinstance(events[-1], AnswerFinished)
+    assert [event.index for event in events if isinstance(event, CallStarted)] == [0, 1]
+    assert {event.id for event in events if isinstance(event, CallStarted)} == {""}
+    pieces = [event.text for event in events if isinstance(event, ArgumentsDelta | ReasoningDelta)]
+    assert len(pieces) > 10
+    assert all(pieces)
+
+
+# The backend
+
+
+async def collect(backend: DemoBackend, asked: Request) -> list[list[StreamEvent]]:
+    return [batch async for batch in backend.stream(asked)]
+
+
+def test_it_is_found_as_the_provider_demo() -> None:
+    assert discover()["demo"] is BACKEND
+    backend = BACKEND.open(ModelSettings(provider="demo"))
+    assert isinstance(backend, DemoBackend)
+    asyncio.run(backend.close())
+
+
+def test_a_stream_comes_piece_by_piece_and_spells_the_same_answer() -> None:  # bug 4
+    asked = request("Hello", stream=True)
+    batches = asyncio.run(collect(DemoBackend(pace=0), asked))
+    assert [event for batch in batches for event in batch] == think(asked)
+    assert {len(batch) for batch in batches} == {1}
+
+
+def test_a_long_stream_comes_in_larger_batches() -> None:
+    asked = request("count to 10000", stream=True)
+    batches = asyncio.run(collect(DemoBackend(pace=0), asked))
+    assert len(batches) <= 401
+    assert [event for batch in batches for event in batch] == think(asked)
+
+
+def test_an_answer_that_is_not_streamed_is_not_paced() -> None:
+    asked = request("Hello")
+    assert asyncio.run(collect(DemoBackend(pace=3600), asked)) == [think(asked)]
+
+
+def test_a_paced_stream_can_be_cancelled() -> None:
+    async def story() -> None:
+        stream = DemoBackend(pace=3600).stream(request("Hello", stream=True))
+        assert await anext(stream) == [AnswerStarted(model="toolrelay-demo")]
+        following = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        assert not following.done()
+        following.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+    asyncio.run(story())
+
+
+END = AnswerFinished(finish="stop")
+HELLO: list[Step] = [AnswerStarted(), [TextDelta("a"), TextDelta("b")], END]
+
+
+def test_a_script_plays_its_answers_in_order_and_the_last_one_again() -> None:
+    def echo(asked: Request) -> list[Step]:
+        return [TextDelta(asked.model), AnswerFinished(finish="stop")]
+
+    async def story() -> None:
+        backend = DemoBackend(script=[HELLO, echo])
+        asked = [request("one"), request("two"), request("three")]
+        first = await collect(backend, asked[0])
+        assert first == [[AnswerStarted()], [TextDelta("a"), TextDelta("b")], [AnswerFinished(finish="stop")]]
+        for again in asked[1:]:
+            assert await collect(backend, again) == [[TextDelta("demo")], [AnswerFinished(finish="stop")]]
+        assert backend.requests == asked
+        assert not backend.abandoned.is_set()
+
+    asyncio.run(story())
+
+
+def test_a_script_with_the_mind_in_it_records_what_it_is_asked() -> None:
+    backend = DemoBackend(script=[think])
+    asked = request("Hello")
+    batches = asyncio.run(collect(backend, asked))
+    assert [event for batch in batches for event in batch] == think(asked)
+    assert backend.requests == [asked]
+
+
+def test_a_script_waits_where_it_is_told_to() -> None:
+    async def story() -> None:
+        gate = asyncio.Event()
+        stream = DemoBackend(script=[[TextDelta("a"), gate, TextDelta("b")]]).stream(request("go"))
+        assert await anext(stream) == [TextDelta("a")]
+        following = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        assert not following.done()
+        gate.set()
+        assert await following == [TextDelta("b")]
+        await stream.aclose()
+
+    asyncio.run(story())
+
+
+def test_a_script_fails_where_it_is_told_to() -> None:
+    async def story() -> None:
+        error = BackendError("gone")
+        assert await collect(DemoBackend(script=[[TextDelta("a"), error]]), request("go")) == [
+            [TextDelta("a")],
+            [AnswerFailed(error)],
+        ]
+        with pytest.raises(RuntimeError, match="a bug"):
+            await collect(DemoBackend(script=[[RuntimeError("a bug")]]), request("go"))
+
+    asyncio.run(story())
+
+
+def test_a_script_knows_when_its_answer_was_let_go() -> None:  # bug 44
+    async def story() -> None:
+        closed = DemoBackend(script=[HELLO])
+        cancelled = DemoBackend(script=[[asyncio.Event()]])
+        finished = DemoBackend(script=[[END]])
+        stream = closed.stream(request("go"))
+        await anext(stream)
+        await stream.aclose()
+        assert closed.abandoned.is_set()
+        waiting = asyncio.ensure_future(collect(cancelled, request("go")))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await cancelled.abandoned.wait()
+        stream = finished.stream(request("go"))
+        await anext(stream)
+        await stream.aclose()
+        assert not finished.abandoned.is_set()
+
+    asyncio.run(story())

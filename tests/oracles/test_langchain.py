@@ -1,0 +1,53 @@
+"""LangChain's ChatOpenAI with bound tools, streaming, as Obsidian Copilot and many agents use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+
+from tests.gateway import Gateway
+
+
+@tool
+def get_weather(city: str) -> str:
+    """The weather of a city."""
+    return f"18 degrees in {city}"
+
+
+@tool
+def get_time(city: str) -> str:
+    """The time in a city."""
+    return f"noon in {city}"
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_a_streaming_loop_with_bound_tools_comes_to_its_answer(relay: Gateway, model: str, api: str) -> None:
+    chat = ChatOpenAI(
+        model=model, base_url=relay.v1, api_key="none", use_responses_api=api == "responses", max_retries=0, stream_usage=True
+    ).bind_tools([get_weather, get_time])
+    tools: dict[str, Any] = {"get_weather": get_weather, "get_time": get_time}
+    messages: list[Any] = [HumanMessage("What is the weather and the time in Paris?")]
+    pieces = 0
+    for _ in range(4):
+        whole: AIMessageChunk | None = None
+        for chunk in chat.stream(messages):
+            assert isinstance(chunk, AIMessageChunk)
+            whole = chunk if whole is None else whole + chunk
+            pieces += 1
+        assert whole is not None
+        messages.append(whole)
+        if not whole.tool_calls:
+            break
+        assert whole.invalid_tool_calls == []
+        for call in whole.tool_calls:
+            messages.append(ToolMessage(tools[call["name"]].invoke(call["args"]), tool_call_id=call["id"] or ""))
+    answer = messages[-1].text
+    assert [message.type for message in messages] == ["human", "AIMessageChunk", "tool", "tool", "AIMessageChunk"]
+    assert "18 degrees in Paris" in answer
+    assert "noon in Paris" in answer
+    assert messages[-1].usage_metadata["total_tokens"] > 0
+    assert pieces > 6
