@@ -170,8 +170,9 @@ class Client:
             return
         head = self._head[: end + 2]
         if not head.startswith(b"HTTP/1.1 200"):
+            status, _, _ = head.decode(errors="replace").partition("\r\n")
             told = self._head[end + 4 :][:300].decode(errors="replace")
-            self._fail(f"answered {head.partition(b'\r\n')[0].decode(errors='replace')}: {' '.join(told.split())}")
+            self._fail(f"answered {status}: {' '.join(told.split())}")
             return
         length = _LENGTH.search(head)
         self._left = int(length[1]) if length else -1

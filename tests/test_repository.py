@@ -13,6 +13,7 @@ import sys
 import tokenize
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,34 @@ def test_every_requirement_of_the_project_is_in_the_locks() -> None:
     wanted = project["project"]["dependencies"]
     assert {normal(each) for each in wanted + groups["build"]} <= pins("run.txt").keys()
     assert {normal(each) for group in groups.values() for each in group if isinstance(each, str)} <= pins("dev.txt").keys()
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        match node:
+            case ast.Import(names=names):
+                yield from (name.name.partition(".")[0] for name in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield module.partition(".")[0]
+            case _:
+                pass
+
+
+@pytest.mark.parametrize(("folder", "with_groups"), [("src", False), ("tests", True), ("bench", True)])
+def test_whatever_is_imported_is_asked_for_and_not_there_by_chance(folder: str, *, with_groups: bool) -> None:
+    project = tomllib.loads(text("pyproject.toml"))
+    wanted = list(project["project"]["dependencies"])
+    if with_groups:
+        wanted += [each for group in project["dependency-groups"].values() for each in group if isinstance(each, str)]
+    declared = {"toolrelay", *(normal(each) for each in wanted)}
+    installed = packages_distributions()
+    by_chance = {
+        f"{named(path)}: {name}"
+        for path in sources(folder)
+        for name in imported(path)
+        if name in installed and not declared & {normal(each) for each in installed[name]}
+    }
+    assert by_chance == set()
 
 
 def test_there_is_no_second_kind_of_lock() -> None:

@@ -15,6 +15,7 @@ import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+
 from tests.backends.pools import Run
 
 T = TypeVar("T")

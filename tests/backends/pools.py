@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 from tests.upstream import Upstream, stream_head
-
 from toolrelay.backends._http_client import Origin, Pool
 from toolrelay.backends._http_connection import Connection, Response
 

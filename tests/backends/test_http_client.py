@@ -10,9 +10,9 @@ import weakref
 from pathlib import Path
 
 import pytest
+
 from tests.backends.pools import ASK, MEBIBYTE, Run, pool_for, whole
 from tests.upstream import CUT, RESET, Gate, Script, Step, Upstream, chunk, reply, seen, stream, stream_head
-
 from toolrelay.backends import _http_client
 from toolrelay.backends._http_client import Origin, Pool, UnreachableError, _unreachable
 from toolrelay.backends._http_connection import Connection, CutError, ExchangeError

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests.backends.pools import ASK, MEBIBYTE, Run, begun, pool_for, whole
 from tests.upstream import CUT, LAST_CHUNK, RESET, Gate, Script, Upstream, chunk, reply, seen, stream, stream_head
-
 from toolrelay.backends._http_connection import HIGH_WATER, CutError, GarbledError, OversizedError, Response, SilentError
 
 ENDLESS = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n"

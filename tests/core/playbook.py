@@ -54,11 +54,11 @@ class Playbook:
 
     def __lshift__(self, wanted: Sequence[Command]) -> Playbook:
         __tracebackhide__ = True
-        got, expected = _lines(self.commands), _lines(wanted)
-        if got != expected:
-            difference = difflib.ndiff(expected, got)
+        got = _lines(self.commands)
+        if self.commands != list(wanted):
+            difference = [line.rstrip("\n") for line in difflib.ndiff(_lines(wanted), got)]
             legend = "<< the turn wants something else (- expected, + got):"
-            raise AssertionError("\n".join([*self._story, legend, *(line.rstrip("\n") for line in difference)]))
+            raise AssertionError("\n".join([*self._story, legend, *difference]))
         self._story += [f"<< {line}" for line in got]
         return self
 
@@ -110,7 +110,7 @@ def asked(*tools: str, **members: Any) -> Request:
 
 
 def turn(request: Request | None = None, *, approved: str = "", free: str = "", rounds: int = 10) -> Turn:
-    """A turn in which the gateway has tools: those that need approval, and those that do not, each by names with blanks between."""
+    """A turn in which the gateway has tools, named with blanks between: those that need approval, and those that are free."""
     tools = {name: GatewayTool(tool=Tool(name=name)) for name in approved.split()}
     tools |= {name: GatewayTool(tool=Tool(name=name), needs_approval=False) for name in free.split()}
     policy = Policy(tools=tools, max_tool_rounds=rounds)

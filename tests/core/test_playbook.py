@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.core.playbook import Playbook, asked, turn
-from toolrelay.core.commands import CallModel, Emit, Record
+from toolrelay.core.commands import CallModel, Command, Emit, Record
 from toolrelay.core.events import RefusalDelta, TextDelta
 from toolrelay.core.steps import TurnAccepted
 
@@ -13,17 +13,16 @@ from toolrelay.core.steps import TurnAccepted
 def test_a_story_that_goes_another_way_fails_with_the_difference() -> None:
     with pytest.raises(AssertionError) as failure:
         Playbook(turn()) >> [TextDelta("one"), TextDelta("two")] << [Emit([TextDelta("one"), RefusalDelta("two")])]
-    assert str(failure.value).splitlines() == [
+    told = [line for line in str(failure.value).splitlines() if not line.startswith("?")]  # marks under a line that changed
+    assert told == [
         ">> TextDelta(text='one')",
         ">> TextDelta(text='two')",
         "<< the turn wants something else (- expected, + got):",
         "  Emit",
         "      TextDelta(text='one')",
         "-     RefusalDelta(text='two')",
-        "?     ^ ----\n+     TextDelta(text='two')".splitlines()[0],
         "+     TextDelta(text='two')",
-        "?     ^^ +",
-    ] or "-     RefusalDelta(text='two')" in str(failure.value)
+    ]
 
 
 def test_what_the_turn_wants_cannot_be_passed_over() -> None:
@@ -34,7 +33,7 @@ def test_what_the_turn_wants_cannot_be_passed_over() -> None:
 
 def test_the_start_may_be_looked_at_or_not() -> None:
     request = asked()
-    start = [Record(TurnAccepted(model="m", wire="openai_chat")), CallModel(request)]
+    start: list[Command] = [Record(TurnAccepted(model="m", wire="openai_chat")), CallModel(request)]
     Playbook(turn(request)) << start >> [TextDelta("one")] << [Emit([TextDelta("one")])]
     Playbook(turn(request)) >> [TextDelta("one")] << [Emit([TextDelta("one")])]
     with pytest.raises(AssertionError):

@@ -8,6 +8,7 @@ import pytest
 from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 from tests.gateway import Gateway
 
@@ -27,7 +28,12 @@ def get_time(city: str) -> str:
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_a_streaming_loop_with_bound_tools_comes_to_its_answer(relay: Gateway, model: str, api: str) -> None:
     chat = ChatOpenAI(
-        model=model, base_url=relay.v1, api_key="none", use_responses_api=api == "responses", max_retries=0, stream_usage=True
+        model=model,
+        base_url=relay.v1,
+        api_key=SecretStr("none"),
+        use_responses_api=api == "responses",
+        max_retries=0,
+        stream_usage=True,
     ).bind_tools([get_weather, get_time])
     tools: dict[str, Any] = {"get_weather": get_weather, "get_time": get_time}
     messages: list[Any] = [HumanMessage("What is the weather and the time in Paris?")]
@@ -43,8 +49,9 @@ def test_a_streaming_loop_with_bound_tools_comes_to_its_answer(relay: Gateway, m
         if not whole.tool_calls:
             break
         assert whole.invalid_tool_calls == []
-        for call in whole.tool_calls:
-            messages.append(ToolMessage(tools[call["name"]].invoke(call["args"]), tool_call_id=call["id"] or ""))
+        messages += [
+            ToolMessage(tools[call["name"]].invoke(call["args"]), tool_call_id=call["id"] or "") for call in whole.tool_calls
+        ]
     answer = messages[-1].text
     assert [message.type for message in messages] == ["human", "AIMessageChunk", "tool", "tool", "AIMessageChunk"]
     assert "18 degrees in Paris" in answer

@@ -20,7 +20,7 @@ def client_of(gateway: Gateway) -> OpenAI:
 
 def ask_chat(client: OpenAI, *, stream: bool, **asked: Any) -> ChatCompletion:
     if not stream:
-        return client.chat.completions.create(**asked)
+        return ChatCompletion.model_validate(client.chat.completions.create(**asked))
     with client.chat.completions.stream(**asked, stream_options={"include_usage": True}) as events:
         for _ in events:
             pass
@@ -29,7 +29,7 @@ def ask_chat(client: OpenAI, *, stream: bool, **asked: Any) -> ChatCompletion:
 
 def ask_responses(client: OpenAI, *, stream: bool, **asked: Any) -> Response:
     if not stream:
-        return client.responses.create(**asked)
+        return Response.model_validate(client.responses.create(**asked))
     with client.responses.stream(**asked) as events:
         for _ in events:
             pass
@@ -93,18 +93,16 @@ def test_a_responses_client_gets_calls_answers_them_and_gets_the_answer(relay: G
 
 def test_all_four_combinations_streaming_or_not_give_the_same_calls_text_usage_and_finish(relay: Gateway) -> None:
     client = client_of(relay)
-    seen = set()
+    seen: set[tuple[str, str, object, str, int]] = set()
     for back in ("chat", "responses"):
         for stream in (False, True):
-            for question in (ONE, "repeat: Grüße, 世界 🌍, and \"quotes\"", "count to 20"):
+            for question in (ONE, 'repeat: Grüße, 世界 🌍, and "quotes"', "count to 20"):
                 chat = ask_chat(
                     client, stream=stream, model=back, messages=[{"role": "user", "content": question}], tools=CHAT_TOOLS
                 )
                 message = chat.choices[0].message
                 chat_calls = tuple(
-                    (call.function.name, call.function.arguments)
-                    for call in message.tool_calls or []
-                    if call.type == "function"
+                    (call.function.name, call.function.arguments) for call in message.tool_calls or [] if call.type == "function"
                 )
                 assert chat.usage is not None
                 seen.add((question, message.content or "", chat_calls, chat.choices[0].finish_reason, chat.usage.total_tokens))
@@ -123,11 +121,11 @@ def test_an_answer_cut_by_the_limit_says_so_on_both_doors(relay: Gateway, model:
     chunks: Any = client.chat.completions.create(
         model=model, messages=[{"role": "user", "content": "count to 50"}], max_tokens=5, stream=stream
     )
-    finish = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] if stream else chunks.choices[0].finish_reason
-    assert finish == "length"
+    last = [chunk for chunk in chunks if chunk.choices][-1] if stream else chunks
+    assert last.choices[0].finish_reason == "length"
     asked: Any = client.responses.create(model=model, input="count to 50", max_output_tokens=5, stream=stream)
     # The SDK's stream helper knows no other end than `response.completed`, so the events are read here.
-    whole: Response = [event.response for event in asked if event.type == "response.incomplete"][0] if stream else asked
+    whole: Response = next(event.response for event in asked if event.type == "response.incomplete") if stream else asked
     assert whole.status == "incomplete"
     assert whole.incomplete_details is not None
     assert whole.incomplete_details.reason == "max_output_tokens"
@@ -183,9 +181,7 @@ def test_the_sdk_raises_its_own_errors_for_ours(relay: Gateway) -> None:
         client.responses.create(model="nobody", input="hi")
     assert missing.value.code == "model_not_found"
     with pytest.raises(BadRequestError) as wrong:
-        client.chat.completions.create(
-            model="chat", messages=[{"role": "tool", "tool_call_id": "call_nowhere", "content": "x"}]
-        )
+        client.chat.completions.create(model="chat", messages=[{"role": "tool", "tool_call_id": "call_nowhere", "content": "x"}])
     assert "call_nowhere" in wrong.value.message
     assert wrong.value.param == "messages[0].tool_call_id"
     with pytest.raises(BadRequestError) as stateless:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 from toolrelay.core.identity import nine
 from toolrelay.core.json import JsonObject
@@ -32,7 +32,7 @@ from toolrelay.wires._tools import nested_format
 from toolrelay.wires.base import Outgoing
 
 # What Chat cannot say of a request that came over another wire, and what then happens (decision 13): docs/wires.md says the same.
-CANNOT_SAY = {
+CANNOT_SAY: dict[str, Literal["dropped", "refused"]] = {
     "include": "dropped",
     "max_tool_calls": "dropped",
     "reasoning.summary": "dropped",

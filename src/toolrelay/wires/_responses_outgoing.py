@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Literal, assert_never
 
 from toolrelay.core.identity import nine
 from toolrelay.core.json import Json, JsonObject
@@ -31,7 +31,7 @@ from toolrelay.wires._responses_settings import reasoning_members, said, text_me
 from toolrelay.wires.base import Outgoing
 
 # What Responses cannot say of a request that came over another wire, and what then happens (decision 13).
-CANNOT_SAY = {
+CANNOT_SAY: dict[str, Literal["dropped", "refused"]] = {
     "stop": "dropped",
     "seed": "dropped",
     "presence_penalty": "dropped",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -65,12 +65,19 @@ class Wire(Struct, frozen=True, kw_only=True):
     encode_answer: Callable[[Answer, Envelope], bytes]
     encode_error: Callable[[ToolrelayError], bytes]
 
-    # The client half. The request's model is the provider's own name for it.
+    # The client half. The request's model is the provider's own name for it. `cannot_say` is what of other wires' requests is
+    # dropped or refused; docs/wires.md is made from it.
+    cannot_say: Mapping[str, Literal["dropped", "refused"]]
     encode_request: Callable[[Request, Profile], Outgoing]
     credentials: Callable[[str], list[tuple[str, str]]]
     decoder: Callable[[], Decoder]
     decode_answer: Callable[[bytes], list[StreamEvent]]
     decode_error: Callable[[int, bytes], BackendError]
+
+
+def bearer(api_key: str) -> list[tuple[str, str]]:
+    """The credentials that most providers want."""
+    return [("authorization", f"Bearer {api_key}")] if api_key else []
 
 
 def discover() -> dict[str, Wire]:

@@ -9,14 +9,7 @@ from toolrelay.wires._responses_items import NAME
 from toolrelay.wires._responses_outgoing import CANNOT_SAY, encode_request
 from toolrelay.wires._responses_request import decode_request
 from toolrelay.wires._responses_resource import encode_answer
-from toolrelay.wires.base import Wire
-
-__all__ = ["CANNOT_SAY", "WIRE"]
-
-
-def _bearer(api_key: str) -> list[tuple[str, str]]:
-    return [("authorization", f"Bearer {api_key}")] if api_key else []
-
+from toolrelay.wires.base import Wire, bearer
 
 WIRE = Wire(
     name=NAME,
@@ -25,8 +18,9 @@ WIRE = Wire(
     encoder=ResponsesEncoder,
     encode_answer=encode_answer,
     encode_error=encode_error,
+    cannot_say=CANNOT_SAY,
     encode_request=encode_request,
-    credentials=_bearer,
+    credentials=bearer,
     decoder=ResponsesDecoder,
     decode_answer=decode_answer,
     decode_error=decode_error,

@@ -1,0 +1,39 @@
+"""The documents say what the code does."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
+
+
+def test_the_tables_of_the_wires_page_are_made_from_the_wires_own() -> None:
+    spec = importlib.util.spec_from_file_location("make_tables", ROOT / "docs" / "make_tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    text = made.PAGE.read_text()
+    assert made.page(text) == text, "run `make docs`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_between_documents_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: page.name)
+def test_every_document_is_reached_from_the_readme_in_two_clicks(page: Path) -> None:
+    def links(source: Path) -> set[Path]:
+        found = {(source.parent / target).resolve() for target in re.findall(r"\]\(([^)#:]+)", source.read_text())}
+        return found | {inner for folder in found if folder.is_dir() for inner in folder.glob("*.md")}
+
+    first = links(ROOT / "README.md")
+    second = {further for near in first if near.suffix == ".md" and near.exists() for further in links(near)}
+    assert page.resolve() in first | second
