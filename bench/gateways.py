@@ -179,6 +179,16 @@ def cpu_s(pids: set[int]) -> float:
     return total
 
 
+def busy_s(cores: set[int]) -> float:
+    """The time that these cores have worked for anyone, from /proc/stat: all columns but idle and iowait."""
+    ticks = 0
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *columns = line.split()
+        if name in {f"cpu{core}" for core in cores}:
+            ticks += sum(int(column) for column in columns[:3] + columns[5:8])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def tree(pid: int) -> set[int]:
     found = {pid}
     for task in Path(f"/proc/{pid}/task").glob("*/children"):

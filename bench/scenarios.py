@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.gateways import ROOT, Place, Row, Running, cpu_s, on_core
+from bench.gateways import ROOT, Place, Row, Running, busy_s, cpu_s, on_core
 from bench.load import Moment, Order, Outcome
 
 _CHUNKS = 200
@@ -44,12 +44,15 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """`values` by metric; `harness` is the share of one core that upstream and load generator took together."""
+    """`values` by metric, and what tells whether to believe them, as shares: of a core that upstream and load generator took
+    together, of the two cores that strangers took, of the time that paced streams took beyond their own."""
 
     values: dict[str, float]
     trouble: dict[str, int] = field(default_factory=dict)
     rate: float = 0
     harness: float = 0
+    strangers: float = 0
+    late: float = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,17 +128,23 @@ def _trouble(outcome: Outcome) -> dict[str, int]:
     return {what: count for what, count in counts.items() if count}
 
 
-def _measured(bench: Bench, order: Order, values: Callable[[Outcome, float], dict[str, float]]) -> Measurement:
-    pids = bench.running.pids()
+def _measured(
+    bench: Bench, order: Order, values: Callable[[Outcome, float], dict[str, float]], nominal_s: float = 0
+) -> Measurement:
+    pids, cores = bench.running.pids(), {bench.place.tool_core, bench.place.gateway_core}
+    began, all_before = time.monotonic(), busy_s(cores)
     gateway, upstream = cpu_s(pids), cpu_s({bench.upstream_pid})
     outcome = run_load(bench, order)
-    spent_us = (cpu_s(pids | bench.running.pids()) - gateway) * 1e6
-    busy = cpu_s({bench.upstream_pid}) - upstream + outcome.cpu_s
+    spent = cpu_s(pids | bench.running.pids()) - gateway
+    tools = cpu_s({bench.upstream_pid}) - upstream + outcome.cpu_s
+    strangers = (busy_s(cores) - all_before - spent - tools) / (time.monotonic() - began) / len(cores)
     return Measurement(
-        values=values(outcome, spent_us / max(1, outcome.units)),
+        values=values(outcome, spent * 1e6 / max(1, outcome.units)),
         trouble=_trouble(outcome),
         rate=outcome.units / outcome.wall_s,
-        harness=busy / outcome.wall_s,
+        harness=tools / outcome.wall_s,
+        strangers=max(0.0, strangers),
+        late=max(0.0, outcome.wall_s / nominal_s - 1) if nominal_s else 0,
     )
 
 
@@ -143,7 +152,7 @@ def _measured(bench: Bench, order: Order, values: Callable[[Outcome, float], dic
 
 
 def _plain(bench: Bench) -> Measurement:
-    order = bench.order(kind="plain", seconds=1 if bench.quick else 3)
+    order = bench.order(kind="plain", seconds=1 if bench.quick else 2.5)
     return _measured(bench, order, lambda _, cost: {"plain": cost})
 
 
@@ -155,7 +164,8 @@ def _paced(key: str, connections: int, every_ms: int) -> Measure:
         order = bench.order(
             kind="stream", connections=connections, every_ms=every_ms, chunks=played, seconds=ramp + 0.5, ramp_s=ramp
         )
-        return _measured(bench, order, lambda _, cost: {key: cost})
+        nominal = ramp + played * every_ms / 1000
+        return _measured(bench, order, lambda _, cost: {key: cost}, nominal)
 
     return measure
 
@@ -167,7 +177,7 @@ def _burst(bench: Bench) -> Measurement:
 
 def _latency(bench: Bench) -> Measurement:
     # Short streams, so that there are enough first chunks.
-    order = bench.order(kind="stream", connections=8, every_ms=10, chunks=10, seconds=1.5 if bench.quick else 3, ramp_s=0.1)
+    order = bench.order(kind="stream", connections=8, every_ms=10, chunks=10, seconds=1.5 if bench.quick else 2.5, ramp_s=0.1)
 
     def values(outcome: Outcome, _: float) -> dict[str, float]:
         return {

@@ -1,9 +1,10 @@
-"""Hypothesis strategies for what the wires carry: texts, JSON, answers as stream events, and Chat requests as clients write them."""
+"""Hypothesis strategies for what the wires carry: texts, JSON, answers as stream events, and Chat requests as clients write."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -59,7 +60,7 @@ def pieces(draw: DrawFn, whole: str) -> list[str]:
     """The text in pieces, none of them empty."""
     cuts = draw(st.lists(st.integers(1, max(1, len(whole) - 1)), unique=True, max_size=4).map(sorted))
     bounds = [0, *(cut for cut in cuts if cut < len(whole)), len(whole)]
-    return [whole[start:end] for start, end in zip(bounds, bounds[1:], strict=False) if start < end]
+    return [whole[start:end] for start, end in pairwise(bounds) if start < end]
 
 
 @st.composite
@@ -70,7 +71,7 @@ def cut_bytes(draw: DrawFn, whole: bytes) -> list[bytes]:
         return [whole[start : start + size] for start in range(0, len(whole), size)]
     cuts = sorted(draw(st.lists(st.integers(0, len(whole)), max_size=12)))
     bounds = [0, *cuts, len(whole)]
-    return [whole[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    return [whole[start:end] for start, end in pairwise(bounds)]
 
 
 @st.composite
@@ -263,7 +264,7 @@ def _history_call(identifier: str) -> SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def _assistant_exchange(draw: DrawFn) -> list[dict[str, Any]]:
-    """An assistant's message, the results of its calls, and a user's words, so that the next message of the assistant is another."""
+    """An assistant's message, the results of its calls, and words of the user, so that the assistant's next message is another."""
     message: dict[str, Any] = {"role": "assistant", **draw(_EXTRA)}
     if draw(st.booleans()):
         message["reasoning_content"] = draw(texts(min_size=0))

@@ -49,6 +49,8 @@ def instance(text: str, form: JsonObject) -> Any:
         ({"level": {"enum": ["very_low", "high"]}}, "go very low", {"level": "very_low"}),
         ({"a": {"const": 5}}, "go", {"a": 5}),
         ({"tags": {"type": "array", "items": STRING}}, "go: red, green and blue.", {"tags": ["red", "green", "blue"]}),
+        ({"tags": {"type": "array", "items": STRING, "default": []}}, "go", {"tags": []}),
+        ({"pair": {"type": "array", "prefixItems": [COUNT, STRING]}}, "go 4 Ada", {"pair": [4, "Ada"]}),
         ({"n": {"type": "array", "items": {"type": "integer"}}}, "go 1 2 3", {"n": [1, 2, 3]}),
         ({"at": schema(city=STRING)}, "go in Oslo", {"at": {"city": "Oslo"}}),
         ({"name": {"type": ["string", "null"]}, "age": {"anyOf": [COUNT, {"type": "null"}]}}, "go", {"name": None, "age": None}),

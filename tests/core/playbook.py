@@ -5,27 +5,30 @@
         << [Record(TurnAccepted(model="m", wire="openai_chat")), CallModel(request)]
         >> [TextDelta("hi")]
         << [Emit([TextDelta("hi")])]
+        >> [AnswerFinished(finish="stop")]
+        << ...
     )
 
-What a turn wants must be spelt out, or be looked at through `commands`, before the next thing comes in; only the start may be
-left out. A story that goes another way fails with a difference, one line for each command and event.
+What a turn wants must be spelt out before the next thing comes in, or be looked at through `commands`, or be passed over with
+`...`; only the start may be left out. A story that goes another way fails with a difference, one line for each command and event.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from types import EllipsisType
 from typing import Any
 
 from msgspec import Struct, structs
 
-from toolrelay.core.commands import Command, Emit, Notice, Record
+from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, Notice, Record, RunTool
 from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, StreamEvent
 from toolrelay.core.identity import call_id
-from toolrelay.core.messages import Call
+from toolrelay.core.messages import Call, Result
 from toolrelay.core.policy import GatewayTool, Policy
 from toolrelay.core.request import Request, Tool
-from toolrelay.core.steps import RunFinished, StepEvent, VerdictGiven
+from toolrelay.core.steps import QuestionAsked, RunFinished, RunStarted, StepEvent, VerdictGiven
 from toolrelay.core.turn import Turn
 
 TOKEN = "Turn0000000000000000"
@@ -52,8 +55,11 @@ class Playbook:
             self._commands = self.turn.handle(comes)
         return self
 
-    def __lshift__(self, wanted: Sequence[Command]) -> Playbook:
+    def __lshift__(self, wanted: Sequence[Command] | EllipsisType) -> Playbook:
         __tracebackhide__ = True
+        if wanted is ...:
+            self._looked_at = True
+            return self
         got = _lines(self.commands)
         if self.commands != list(wanted):
             difference = [line.rstrip("\n") for line in difflib.ndiff(_lines(wanted), got)]
@@ -134,3 +140,33 @@ def seen(index: int, name: str, arguments: str = "{}", *, number: int, choice: i
 def made(number: int, name: str, arguments: str = "{}") -> Call:
     """The same as an item."""
     return Call(id=IDS[number], name=name, arguments=arguments)
+
+
+def answered(number: int, output: str = "done") -> Result:
+    return Result(call_id=IDS[number], output=output)
+
+
+def allowed(number: int, arguments: str | None = None) -> VerdictGiven:
+    return VerdictGiven(call_id=IDS[number], verdict="allow", arguments=arguments)
+
+
+def denied(number: int, reason: str | None = None) -> VerdictGiven:
+    return VerdictGiven(call_id=IDS[number], verdict="deny", reason=reason)
+
+
+def ran(number: int, output: str = "done") -> RunFinished:
+    return RunFinished(call_id=IDS[number], output=output)
+
+
+def asking(number: int, name: str, arguments: str = "{}") -> list[Command]:
+    return [Record(QuestionAsked(call_id=IDS[number])), AskPerson(made(number, name, arguments))]
+
+
+def running(number: int, name: str, arguments: str = "{}") -> list[Command]:
+    return [Record(RunStarted(call_id=IDS[number], arguments=arguments)), RunTool(made(number, name, arguments))]
+
+
+def next_request(commands: Iterable[Command]) -> Request:
+    """What the model is asked."""
+    (request,) = [command.request for command in commands if isinstance(command, CallModel)]
+    return request

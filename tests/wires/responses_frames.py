@@ -9,7 +9,6 @@ from typing import Any, get_args
 import msgspec
 from hypothesis import strategies as st
 from openai import omit
-from openai._utils import is_annotated_type
 from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel
@@ -33,7 +32,8 @@ from toolrelay.core.events import (
     TextDelta,
     Usage,
 )
-from toolrelay.core.messages import Call, Message
+from toolrelay.core.json import Json, JsonObject
+from toolrelay.core.messages import Call, CallKind, Message
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError
 from toolrelay.wires.base import Envelope
@@ -94,7 +94,7 @@ def read(data: bytes) -> list[StreamEvent]:
 
 
 def _models() -> dict[str, type[BaseModel]]:
-    union = get_args(ResponseStreamEvent)[0] if is_annotated_type(ResponseStreamEvent) else ResponseStreamEvent
+    union, *_ = get_args(ResponseStreamEvent)  # an Annotated union
     return {get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(union)}
 
 
@@ -122,7 +122,7 @@ def _texts(minimum: int = 1, maximum: int = 3) -> st.SearchStrategy[list[str]]:
 
 
 _NAMES = st.sampled_from(["search", "read_note", "f"])
-_LOGPROBS = st.lists(
+_LOGPROBS: st.SearchStrategy[list[Json]] = st.lists(
     st.builds(lambda token: {"token": token, "bytes": [1], "logprob": -0.5, "top_logprobs": []}, st.text(max_size=3)),
     min_size=1,
     max_size=2,
@@ -149,7 +149,7 @@ def _reasoning(draw: st.DrawFn, number: int) -> list[StreamEvent]:
     events: list[StreamEvent] = [ReasoningStarted(id=f"rs_{number}")]
     for kind in ("summary", "text"):
         for part in range(draw(st.integers(0, 2))):
-            events += [ReasoningDelta(text, kind, part) for text in draw(_texts())]  # type: ignore[arg-type]  # one of two words
+            events += [ReasoningDelta(text, kind, part) for text in draw(_texts())]
     return [*events, ReasoningFinished(encrypted=draw(st.none() | st.text(min_size=1, max_size=4)))]
 
 
@@ -160,8 +160,8 @@ def _calls(draw: st.DrawFn, first: int, *, cut: bool) -> list[StreamEvent]:
     events: list[StreamEvent] = []
     growing: list[list[StreamEvent]] = []
     for index in range(first, first + count):
-        kind = draw(st.sampled_from(["function", "custom"]))
-        extra = draw(st.sampled_from([None, {"caller": {"type": "direct"}}]))
+        kind: CallKind = draw(st.sampled_from(["function", "custom"]))
+        extra: JsonObject | None = draw(st.sampled_from([None, {"caller": {"type": "direct"}}]))
         namespace = draw(st.sampled_from([None, "notes"]))
         events.append(CallStarted(index, draw(_NAMES), f"call_{index}", kind, 0, namespace, extra))
         pieces: list[StreamEvent] = [ArgumentsDelta(index, text) for text in draw(_texts())]
@@ -188,7 +188,7 @@ def answers(draw: st.DrawFn, *, cut: bool | None = None, failed: bool = False) -
                 events += draw(_calls(calls, cut=False))
                 calls = sum(isinstance(event, CallStarted) for event in events)
             case _:
-                raw = {"type": "web_search_call", "id": f"ws_{number}", "status": "completed", "action": _SEARCH}
+                raw: JsonObject = {"type": "web_search_call", "id": f"ws_{number}", "status": "completed", "action": _SEARCH}
                 events.append(ItemReceived(wire=WIRE.name, raw=raw))
     if failed:
         return [*events, AnswerFailed(BackendError("broken"))]
@@ -200,7 +200,7 @@ def answers(draw: st.DrawFn, *, cut: bool | None = None, failed: bool = False) -
     return [*events, AnswerFinished(finish="calls" if calls else "stop", usage=draw(usage), service_tier=tier)]
 
 
-_SEARCH = {"type": "search", "query": "q"}
+_SEARCH: JsonObject = {"type": "search", "query": "q"}
 _COUNTED = ("input", "output", "total", "cached", "cache_written", "reasoning")
 
 

@@ -6,6 +6,7 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tests.wires.responses_frames import (
     answers,
     encoded,
@@ -18,7 +19,6 @@ from tests.wires.responses_frames import (
     whole,
     without_ids,
 )
-
 from toolrelay.core.events import AnswerFailed, CallStarted, StreamEvent
 from toolrelay.wires.base import discover
 from toolrelay.wires.openai_responses import WIRE

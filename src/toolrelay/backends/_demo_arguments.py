@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from enum import IntEnum
 
 from msgspec import UNSET, UnsetType
@@ -35,7 +34,8 @@ from toolrelay.backends._demo_schema import (
 from toolrelay.core.json import Json, JsonObject
 
 _DEPTH = 64
-_NODES = 2000
+_NODES = 10_000
+_MOST_ELEMENTS = 100
 _FORMATS: dict[str, tuple[re.Pattern[str], str]] = {
     "date": (re.compile(r"\b[0-9]{4}-[01][0-9]-[0-3][0-9]\b"), "2025-01-01"),
     "date-time": (re.compile(r"\b[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-9:.]{5,15}(?:Z|[+-][0-9:]{5})"), "2025-01-01T00:00:00Z"),
@@ -221,26 +221,28 @@ class _Maker:
         low, high = count(schema, "minItems"), schema.get("maxItems")
         items = schema.get("items", {})
         first = as_list(schema.get("prefixItems")) or as_list(items)
+        further = not first and items is not False and high != 0
+        kind: JsonObject = {}
+        found: list[Json] = []
         try:
-            head = [self._settled(part, name, trail) for part in first] if need is Need.MUST else []
-            kind, inner = self._resolved(items, trail) if isinstance(items, dict | bool) else ({}, trail)
-            rest = [] if first or items is False else self._elements(kind, name, need, inner)
-            if not rest and not first and items is not False and need is Need.MUST and high != 0:
-                rest = [self._settled(kind, name, inner)]
+            kind, trail = self._resolved(items, trail)
+            if first and need is Need.MUST:
+                found = [self._settled(part, name, trail) for part in first]
+            elif further:
+                found = self._elements(kind, name, need, trail)
+            if need is not Need.MUST and not found:
+                return UNSET
+            if not found and isinstance(schema.get("default"), list):
+                return schema["default"]
+            if not found and further:
+                found = [self._settled(kind, name, trail)]
         except EndlessError:
-            if low and need is Need.MUST:
+            if low:
                 raise
-            head, rest = [], []
-        if need is not Need.MUST and not rest:
-            return UNSET
-        found = head + rest
         if schema.get("uniqueItems") is True:
             found = list({written(element): element for element in found}.values())
-        while len(found) < min(low, _NODES):
-            following = next(self._others(kind, found, inner), UNSET) if items is not False else UNSET
-            if isinstance(following, UnsetType):
-                break
-            found.append(following)
+        while further and len(found) < min(low, _MOST_ELEMENTS):
+            found.append(self._another(kind, found, trail))
         return found[:high] if isinstance(high, int) else found
 
     def _elements(self, schema: JsonObject, name: str, need: Need, trail: tuple[str, ...]) -> list[Json]:
@@ -258,9 +260,10 @@ class _Maker:
                 value = self._member(schema, name, Need.OFFERED, trail)
                 return [] if isinstance(value, UnsetType) else [value]
 
-    def _others(self, schema: JsonObject, known: list[Json], trail: tuple[str, ...]) -> Iterator[Json]:
-        """Further elements, unlike the known ones."""
-        candidates: list[Json] = list(as_list(schema.get("enum")))
+    def _another(self, schema: JsonObject, known: list[Json], trail: tuple[str, ...]) -> Json:
+        """One more element, unlike the known ones if that can be."""
+        self._left -= 1
+        candidates = as_list(schema.get("enum"))
         if not candidates:
             match kind_of(schema):
                 case "boolean":
@@ -272,8 +275,7 @@ class _Maker:
                 case _:
                     candidates = [self._settled(schema, "", trail)]
         seen = {written(element) for element in known}
-        fresh = [candidate for candidate in candidates if written(candidate) not in seen]
-        yield from fresh or candidates
+        return next((candidate for candidate in candidates if written(candidate) not in seen), candidates[0])
 
     def _string(self, schema: JsonObject, name: str, need: Need) -> Json | UnsetType:
         text = self._clues.assigned(name)

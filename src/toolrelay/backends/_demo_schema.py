@@ -74,7 +74,7 @@ def kind_of(schema: JsonObject) -> str:
 
 def fitted(schema: JsonObject, text: str) -> str:
     """The text, no longer and no shorter than the schema wants."""
-    low = min(count(schema, "minLength"), 100_000)
+    low = min(count(schema, "minLength"), 10_000)
     if len(text) < low:
         text = ((text or ".") * low)[:low]
     high = schema.get("maxLength")

@@ -104,7 +104,7 @@ class ResponsesEncoder:
         self._output: list[JsonObject] = []
         self._current: _OpenMessage | _OpenReasoning | None = None
         self._calls: dict[Entry, _OpenCall] = {}
-        self._text: MessageEntry | None = None  # the message whose text grows now, so that a delta need not ask
+        self._text: Entry | None = None  # the message whose text grows now, so that a delta need not ask
         self._text_prefix = b""
         self._begun = False
         self._over = False
@@ -115,25 +115,21 @@ class ResponsesEncoder:
         for event in events:
             if self._over:
                 break
-            kind = event.__class__
-            if kind is TextDelta:
-                entry = add(event)
-                if entry is self._text and event.text and not event.logprobs:  # type: ignore[union-attr]  # a TextDelta
+            entry = add(event)
+            if type(event) is TextDelta:
+                if entry is self._text and event.text and not event.logprobs:
                     try:
-                        text = encode(event.text)  # type: ignore[union-attr]  # as above
+                        text = encode(event.text)
                     except UnicodeEncodeError:
-                        text = encode(mended(event.text))  # type: ignore[union-attr]  # as above
+                        text = encode(mended(event.text))
                     out += (self._text_prefix, text, b',"sequence_number":%d}\n\n' % self._sequence)
                     self._sequence += 1
                     continue
-            elif kind is ArgumentsDelta:
-                entry = add(event)
-                call = self._calls.get(entry)  # type: ignore[arg-type]  # None is no key
+            elif type(event) is ArgumentsDelta:
+                call = None if entry is None else self._calls.get(entry)
                 if call is not None:
-                    self._delta(call.prefix, event.text)  # type: ignore[union-attr]  # an ArgumentsDelta
+                    self._delta(call.prefix, event.text)
                 continue
-            else:
-                entry = add(event)
             if not getattr(event, "choice", 0):
                 self._encode_event(event, entry)
         return b"".join(out)
@@ -148,8 +144,7 @@ class ResponsesEncoder:
                 self._say(event, entry)
             case RefusalDelta(), MessageEntry():
                 self._text = None
-                if event.text:
-                    self._delta(self._message(entry).prefix, event.text)
+                self._delta(self._message(entry).prefix, event.text)
             case AnnotationAdded(), MessageEntry():
                 self._annotate(event, entry)
             case ReasoningStarted(), ReasoningEntry():

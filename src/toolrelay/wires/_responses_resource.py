@@ -171,17 +171,11 @@ def is_shown(item: Item) -> bool:
     """Whether it is part of the output: not what only another wire understands, nor a message that says nothing."""
     match item:
         case Message(content=content):
-            return bool(content) if isinstance(content, str) else any(is_said(part) for part in content)
+            return bool(content)
         case OpaqueItem(wire=wire):
             return wire == NAME
         case _:
             return True
-
-
-def is_said(part: Part) -> bool:
-    return not isinstance(part, Text | Refusal) or bool(
-        part.text or (isinstance(part, Text) and (part.annotations or part.logprobs))
-    )
 
 
 def identifier(item: Item, token: str, index: int) -> str:
@@ -201,7 +195,7 @@ def item_members(item: Item, own_id: str, status: ItemStatus) -> JsonObject:
     match item:
         case Message():
             parts = (Text(text=item.content),) if isinstance(item.content, str) else item.content
-            content: list[Json] = [part_members(part) for part in parts if is_said(part)]
+            content: list[Json] = [part_members(part) for part in parts]
             members: JsonObject = {"type": "message", "id": own_id, "status": status, "role": "assistant", "content": content}
             return members if item.phase is None else {**members, "phase": item.phase}
         case Call():

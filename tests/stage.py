@@ -1,0 +1,150 @@
+"""A scripted model server that speaks Chat Completions, and the front doors through which clients reach it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from tests.upstream import LAST_CHUNK, Ending, Gate, Link, Script, Step, Upstream, chunk, reply, stream_head
+from toolrelay.wires.base import discover
+
+MODEL = "fast"
+KEY = "sk-upstream-kept-to-ourselves"
+Json: TypeAlias = dict[str, Any]
+
+
+class Stage(Upstream):
+    """An upstream for many tests, one after the other: each says what is played next."""
+
+    def play(self, *scripts: Script | Step) -> int:
+        """Gives the number of the request that the first of them answers."""
+        first = len(self.requests)
+        unused: list[Script] = [()] * (first - len(self._scripts))
+        taken: list[Script] = [(script,) if isinstance(script, bytes | Gate | Ending) else script for script in scripts]
+        self._scripts = self._scripts[:first] + unused + taken
+        return first
+
+    def link(self, request: int) -> Link:
+        """The connection on which that request came."""
+        return self.links[self.request(request).result(30).link]
+
+    def left(self, request: int) -> Future[float]:
+        """Resolved once the connection on which that request came has ended."""
+        return self.link(request).left
+
+    def asked(self, request: int) -> Json:
+        body: Json = json.loads(self.request(request).result(30).body)
+        return body
+
+
+def configuration(upstream: Upstream, *, model: str = "", before: str = "") -> str:
+    """The model `fast` is the upstream's. `model` and `before` are further lines, in its table and before it."""
+    return f"""{before}
+[models.{MODEL}]
+provider = "compatible"
+base_url = "{upstream.url}/v1"
+wire = "chat"
+api_key = "{KEY}"
+{model}
+"""
+
+
+# What the server says
+
+
+def _frame(delta: Json, **members: Any) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": None, **members}
+    return b"data: %b\n\n" % json.dumps({"id": "u", "object": "chat.completion.chunk", "choices": [choice]}).encode()
+
+
+def delta(text: str) -> bytes:
+    return _frame({"role": "assistant", "content": text})
+
+
+def call(name: str, arguments: str) -> bytes:
+    function = {"name": name, "arguments": arguments}
+    return _frame({"tool_calls": [{"index": 0, "id": "up_1", "type": "function", "function": function}]})
+
+
+def end(finish: str = "stop") -> bytes:
+    usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    last = b"data: %b\n\n" % json.dumps({"id": "u", "object": "chat.completion.chunk", "choices": [], "usage": usage}).encode()
+    return _frame({}, finish_reason=finish) + last + b"data: [DONE]\n\n"
+
+
+BEGUN = stream_head() + chunk(delta("Hello"))
+"""A stream of which the first word has come."""
+REST = chunk(delta(" there") + end()) + LAST_CHUNK
+STREAMED = BEGUN + REST
+
+
+def whole(text: str = "Hello there", calls: tuple[tuple[str, str], ...] = ()) -> bytes:
+    """An answer that is not streamed."""
+    message: Json = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [
+            {"id": f"up_{place}", "type": "function", "function": {"name": name, "arguments": arguments}}
+            for place, (name, arguments) in enumerate(calls)
+        ]
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+    usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    return reply(json.dumps({"id": "u", "object": "chat.completion", "choices": [choice], "usage": usage}).encode())
+
+
+def error(status: int, message: str = "no", headers: str = "", **members: Any) -> bytes:
+    return reply(json.dumps({"error": {"message": message, **members}}).encode(), status, headers=headers)
+
+
+# The doors
+
+
+class Front(Struct, frozen=True, kw_only=True):
+    """One wire as its client knows it. `items` is the name of what a request holds; `text` is what a whole answer says."""
+
+    path: str
+    items: str
+    text: Callable[[Json], str]
+    tool: Callable[[str], Json]
+
+    def ask(self, text: str = "Hi", **members: Any) -> Json:
+        return {"model": MODEL, self.items: [{"role": "user", "content": text}], **members}
+
+
+FRONTS = {
+    "openai_chat": Front(
+        path="/v1/chat/completions",
+        items="messages",
+        text=lambda body: str(body["choices"][0]["message"]["content"]),
+        tool=lambda name: {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}},
+    ),
+    "openai_responses": Front(
+        path="/v1/responses",
+        items="input",
+        text=lambda body: str(body["output"][0]["content"][0]["text"]),
+        tool=lambda name: {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}},
+    ),
+}
+WIRES = sorted(discover())
+
+
+def frames(stream: bytes) -> list[Any]:
+    """The JSON of each event. The stream's end mark must be its last."""
+    events = [line.removeprefix(b"data: ") for line in stream.split(b"\n") if line.startswith(b"data: ")]
+    assert events, stream
+    assert events[-1] == b"[DONE]", stream[-500:]
+    return [json.loads(event) for event in events[:-1]]
+
+
+def failure(stream: bytes) -> Json:
+    """The error with which a stream ends. On Responses two events say it: `error`, with our code, and `response.failed`."""
+    *_, before, last = [{}, *frames(stream)]
+    if "error" in last:
+        found: Json = last["error"]
+        return found
+    assert last["type"] == "response.failed", last
+    assert before["type"] == "error", before
+    return before

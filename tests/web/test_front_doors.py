@@ -1,0 +1,351 @@
+"""What comes in by a door and cannot be answered, and what a model's settings do to a request on its way."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.gateway import Gateway, running
+from tests.stage import BEGUN, FRONTS, KEY, MODEL, REST, STREAMED, Front, Stage, configuration, error, failure, frames, whole
+from tests.upstream import CUT, RESET, Ending, Gate, chunk, stream_head
+from tests.visitor import Visitor, request
+
+CHAT = FRONTS["openai_chat"]
+RESPONSES = FRONTS["openai_responses"]
+
+
+def refusal(gateway: Gateway, path: str, body: object, status: int) -> dict[str, Any]:
+    """The error object, after a look at what every refusal has."""
+    response = gateway.post(path, body)
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["x-request-id"].startswith("req_")
+    found: dict[str, Any] = response.json()["error"]
+    assert set(found) == {"message", "type", "param", "code"}
+    assert found["message"]
+    return found
+
+
+# Nothing is wrong
+
+
+def test_an_answer_is_relayed_whole(gateway: Gateway, stage: Stage, front: Front) -> None:
+    asked = stage.play(whole("Hello there"))
+    answer = gateway.post(front.path, front.ask("Hi"))
+    assert answer.status_code == 200
+    assert front.text(answer.json()) == "Hello there"
+    assert stage.asked(asked)["model"] == MODEL
+    assert stage.request(asked).result(30).headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_an_answer_is_relayed_as_a_stream(gateway: Gateway, stage: Stage, front: Front) -> None:
+    stage.play(STREAMED)
+    answer = gateway.post(front.path, front.ask("Hi", stream=True))
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.headers["x-accel-buffering"] == "no"
+    assert frames(answer.content)
+
+
+def test_each_turn_has_an_id_of_its_own(gateway: Gateway, stage: Stage, front: Front) -> None:
+    stage.play(whole(), whole())
+    ids = [gateway.post(front.path, front.ask()).headers["x-request-id"] for _ in range(2)]
+    assert ids[0] != ids[1]
+
+
+# The request is wrong
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"not JSON", b"[]", b'"text"', b"\xff\xfe{}", b'{"model":' * 100_000, b'{"a":"\\ud800","b":' * 700]
+)
+def test_a_body_that_is_no_json_object_is_a_400(gateway: Gateway, front: Front, body: bytes) -> None:  # bug 39
+    with Visitor(gateway.port) as visitor:
+        reply = visitor.say(request("POST", front.path, body)).reply()
+    assert reply.status == 400
+    assert reply.json()["error"]["code"] == "invalid_json"
+    assert reply.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_a_member_of_the_wrong_type_is_named(gateway: Gateway, front: Front) -> None:
+    found = refusal(gateway, front.path, front.ask(temperature="warm"), 400)
+    assert found["param"] == "temperature"
+    assert found["code"] == "invalid_type"
+
+
+def test_an_unknown_model_is_not_found(gateway: Gateway, front: Front) -> None:
+    found = refusal(gateway, front.path, {**front.ask(), "model": "slow"}, 404)
+    assert found["code"] == "model_not_found"
+    assert found["param"] == "model"
+    assert "slow" in found["message"]
+
+
+def test_a_request_that_names_no_model_is_told_so(gateway: Gateway, front: Front) -> None:
+    body = front.ask()
+    del body["model"]
+    assert refusal(gateway, front.path, body, 400)["param"] == "model"
+
+
+@pytest.mark.parametrize("items", [[], None])
+def test_a_request_without_messages_is_told_so(gateway: Gateway, front: Front, items: object) -> None:
+    found = refusal(gateway, front.path, {"model": MODEL, front.items: items}, 400)
+    assert found["param"] == front.items
+
+
+def test_a_choice_of_a_tool_that_is_not_declared_is_refused(gateway: Gateway, front: Front) -> None:
+    choice = {key: value for key, value in front.tool("search").items() if key != "parameters"}
+    found = refusal(gateway, front.path, front.ask(tools=[front.tool("read")], tool_choice=choice), 400)
+    assert (found["param"], found["code"]) == ("tool_choice", "unknown_tool")
+
+
+@pytest.mark.parametrize(
+    ("front", "orphan"),
+    [
+        (CHAT, {"role": "tool", "tool_call_id": "call_nowhere", "content": "42"}),
+        (RESPONSES, {"type": "function_call_output", "call_id": "call_nowhere", "output": "42"}),
+    ],
+)
+def test_a_result_whose_call_is_nowhere_is_refused(gateway: Gateway, front: Front, orphan: dict[str, str]) -> None:  # bug 30
+    body = front.ask()
+    body[front.items].append(orphan)
+    found = refusal(gateway, front.path, body, 400)
+    assert found["code"] == "unknown_call"
+    assert "call_nowhere" in found["message"]
+
+
+def test_a_previous_response_is_refused_while_none_are_kept(gateway: Gateway) -> None:  # bug 41
+    found = refusal(gateway, RESPONSES.path, RESPONSES.ask(previous_response_id="resp_1"), 400)
+    assert found["param"] == "previous_response_id"
+
+
+def test_what_is_refused_never_reaches_the_upstream(gateway: Gateway, stage: Stage, front: Front) -> None:
+    before = len(stage.requests)
+    gateway.post(front.path, front.ask(temperature="warm"))
+    gateway.post(front.path, {"model": MODEL, front.items: []})
+    assert len(stage.requests) == before
+
+
+# The upstream is wrong, before the first byte
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_key_that_the_provider_refuses_is_not_the_clients_fault(
+    gateway: Gateway, stage: Stage, front: Front, *, stream: bool
+) -> None:  # bug 39
+    stage.play(error(401, f"Incorrect API key provided: {KEY}", code="invalid_api_key"))
+    response = gateway.post(front.path, front.ask(stream=stream))
+    assert response.status_code == 502
+    assert response.json()["error"]["code"] == "upstream_auth"
+    assert KEY not in response.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_providers_limit_is_passed_on_with_its_time(gateway: Gateway, stage: Stage, front: Front, *, stream: bool) -> None:
+    stage.play(error(429, "slow down", "retry-after: 30.2\r\n", type="tokens", code="rate_limit_exceeded"))
+    response = gateway.post(front.path, front.ask(stream=stream))
+    assert response.status_code == 429
+    assert response.headers["retry-after"] == "31", "never sooner than the provider asked for"
+    assert response.json()["error"] == {"message": "slow down", "type": "tokens", "param": None, "code": "rate_limit_exceeded"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_providers_error_keeps_its_status_and_words(gateway: Gateway, stage: Stage, front: Front, *, stream: bool) -> None:
+    stage.play(error(400, "context too long", code="context_length_exceeded", param="messages"))
+    response = gateway.post(front.path, front.ask(stream=stream))
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "context_length_exceeded"
+
+
+def test_an_error_that_comes_first_in_a_stream_is_an_http_error(gateway: Gateway, stage: Stage, front: Front) -> None:  # bug 39
+    stage.play(stream_head() + chunk(b'data: {"error": {"message": "no GPU is free", "code": 503}}\n\n') + b"0\r\n\r\n")
+    response = gateway.post(front.path, front.ask(stream=True))
+    assert response.status_code >= 500
+    assert "no GPU is free" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_upstream_that_cannot_be_reached_is_named(front: Front, *, stream: bool) -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))  # bound and never listened on: nobody else can answer there
+        port = reserved.getsockname()[1]
+        model = f'[models.fast]\nprovider = "compatible"\nbase_url = "http://127.0.0.1:{port}/v1"\n'
+        with running(model) as gateway:
+            found = refusal(gateway, front.path, front.ask(stream=stream), 502)
+    assert found["code"] == "upstream_unreachable"
+    assert f"127.0.0.1:{port}" in found["message"]
+
+
+@pytest.mark.parametrize("how", [CUT, RESET])
+def test_a_whole_answer_that_breaks_off_is_an_error(gateway: Gateway, stage: Stage, front: Front, how: Ending) -> None:
+    stage.play((whole()[:-10], how))
+    assert refusal(gateway, front.path, front.ask(), 502)["code"] == "upstream_cut"
+
+
+# The upstream is wrong, after the first byte
+
+
+@pytest.mark.parametrize("how", [CUT, RESET])
+def test_a_stream_that_breaks_off_ends_with_an_error(gateway: Gateway, stage: Stage, front: Front, how: Ending) -> None:  # bug 38
+    stage.play((BEGUN, how))
+    with Visitor(gateway.port) as visitor:
+        reply = visitor.post(front.path, front.ask(stream=True)).reply()
+        assert reply.status == 200
+        assert failure(reply.body)["code"] == "upstream_cut"
+        assert visitor.get("/healthz").reply().status == 200, "the connection can be used again"
+
+
+def test_a_stream_without_its_end_mark_ends_with_an_error(gateway: Gateway, stage: Stage, front: Front) -> None:  # bug 38
+    stage.play(BEGUN + b"0\r\n\r\n")
+    response = gateway.post(front.path, front.ask(stream=True))
+    assert response.status_code == 200
+    assert failure(response.content)
+
+
+def test_an_error_in_the_midst_of_a_stream_is_passed_on(gateway: Gateway, stage: Stage, front: Front) -> None:  # bug 38
+    stage.play(BEGUN + chunk(b'data: {"error": {"message": "out of memory", "code": "oom"}}\n\n') + b"0\r\n\r\n")
+    response = gateway.post(front.path, front.ask(stream=True))
+    assert response.status_code == 200
+    assert "out of memory" in failure(response.content)["message"]
+
+
+# What a model's settings do
+
+
+def test_a_model_without_tool_calling_is_offered_no_tools(stage: Stage, front: Front) -> None:
+    asked = stage.play(whole())
+    with running(configuration(stage, model='tool_calling = "off"')) as gateway:
+        body = front.ask(tools=[front.tool("search")], tool_choice="auto", parallel_tool_calls=True)
+        assert gateway.post(front.path, body).status_code == 200
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & set(stage.asked(asked))
+
+
+@pytest.mark.parametrize(
+    ("front", "calls"),
+    [
+        (
+            CHAT,
+            [
+                {
+                    "role": "assistant",
+                    "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "read", "arguments": "{}"}}],
+                },
+                {"role": "tool", "tool_call_id": "call_1", "content": "é" * 100},
+            ],
+        ),
+        (
+            RESPONSES,
+            [
+                {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "call_1", "output": "é" * 100},
+            ],
+        ),
+    ],
+)
+def test_a_long_tool_result_is_cut_with_a_mark(stage: Stage, front: Front, calls: list[dict[str, Any]]) -> None:
+    asked = stage.play(whole())
+    with running(configuration(stage, model="max_tool_result_bytes = 101")) as gateway:
+        body = front.ask()
+        body[front.items] += calls
+        assert gateway.post(front.path, body).status_code == 200
+    [result] = [message for message in stage.asked(asked)["messages"] if message["role"] == "tool"]
+    assert result["content"] == "é" * 50 + "\n[cut here by the gateway: at most 101 of 200 bytes are shown]"
+
+
+# How much may come in
+
+
+@pytest.fixture(scope="module")
+def narrow(stage: Stage) -> Iterator[Gateway]:
+    with running(configuration(stage, before="[server]\nmax_body_bytes = 1000\n")) as gateway:
+        yield gateway
+
+
+def test_a_body_that_is_declared_too_large_is_refused_before_it_comes(narrow: Gateway, front: Front) -> None:
+    with Visitor(narrow.port) as visitor:
+        visitor.say(f"POST {front.path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1001\r\n\r\n".encode())
+        reply = visitor.reply()
+    assert reply.status == 413
+    assert reply.json()["error"]["code"] == "request_too_large"
+    assert "1000" in reply.json()["error"]["message"]
+
+
+def test_a_body_that_grows_too_large_is_refused(narrow: Gateway, front: Front) -> None:
+    with Visitor(narrow.port) as visitor:
+        visitor.say(f"POST {front.path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode())
+        visitor.say(chunk(b" " * 600))
+        visitor.say(chunk(b" " * 600))
+        assert visitor.reply().status == 413
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_of_exactly_the_limit_is_taken(narrow: Gateway, stage: Stage, front: Front, *, chunked: bool) -> None:
+    stage.play(whole())
+    body = json.dumps(front.ask()).encode().ljust(1000)
+    with Visitor(narrow.port) as visitor:
+        if chunked:
+            visitor.say(f"POST {front.path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode())
+            visitor.say(chunk(body[:7]) + chunk(body[7:]) + b"0\r\n\r\n")
+        else:
+            visitor.say(request("POST", front.path, body))
+        assert visitor.reply().status == 200
+
+
+def test_the_connection_of_a_refused_body_can_be_used_again(narrow: Gateway, front: Front) -> None:
+    with Visitor(narrow.port) as visitor:
+        assert visitor.say(request("POST", front.path, b" " * 5000)).reply().status == 413
+        assert visitor.get("/healthz").reply().status == 200
+
+
+# How many may come in
+
+
+@pytest.fixture(scope="module")
+def single(stage: Stage) -> Iterator[Gateway]:
+    """One turn at a time."""
+    with running(configuration(stage, before="[limits]\nconcurrent_turns = 1\n")) as gateway:
+        yield gateway
+
+
+def test_a_turn_too_many_is_told_to_come_back(single: Gateway, stage: Stage, front: Front) -> None:
+    gate = Gate()
+    stage.play((BEGUN, gate, REST))
+    with Visitor(single.port) as first, Visitor(single.port) as second:
+        first.post(front.path, front.ask(stream=True)).frame()
+        refused = second.post(front.path, front.ask(stream=True)).reply()
+        assert refused.status == 503
+        assert refused.headers["retry-after"] == "1"
+        assert refused.json()["error"]["code"] == "overloaded"
+        assert second.get("/v1/models").reply().status == 200, "pages are not turns"
+        gate.open()
+        first.read_until(b"0\r\n\r\n")
+    stage.play(whole())
+    assert single.post(front.path, front.ask()).status_code == 200, "success frees the place"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_failed_turn_frees_its_place(single: Gateway, stage: Stage, front: Front, *, stream: bool) -> None:
+    stage.play(error(500), (BEGUN, CUT), whole())
+    assert single.post(front.path, front.ask(stream=stream)).status_code == 500
+    single.post(front.path, front.ask(stream=True))
+    assert single.post(front.path, front.ask()).status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_frees_its_place(single: Gateway, stage: Stage, front: Front, *, stream: bool) -> None:
+    asked = stage.play((Gate(), whole()), whole())
+    with Visitor(single.port) as visitor:
+        visitor.post(front.path, front.ask(stream=stream))
+        stage.request(asked).result(30)
+    stage.left(asked).result(30)
+    assert single.post(front.path, front.ask()).status_code == 200
+
+
+def test_a_refused_request_takes_no_place(single: Gateway, stage: Stage, front: Front) -> None:
+    for _ in range(3):
+        assert single.post(front.path, {"model": "slow", front.items: "Hi"}).status_code in (400, 404)
+    stage.play(whole())
+    assert single.post(front.path, front.ask()).status_code == 200

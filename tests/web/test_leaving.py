@@ -1,0 +1,174 @@
+"""Clients that leave, and clients that do not read: the upstream must feel both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from tests.gateway import Gateway, running
+from tests.stage import BEGUN, STREAMED, Front, Stage, configuration, delta, whole
+from tests.upstream import Gate, chunk, stream_head
+from tests.visitor import Visitor, request
+
+MEBIBYTE = 1024 * 1024
+Leave = Callable[[Visitor], None]
+LEAVES = pytest.mark.parametrize("leave", [Visitor.leave, Visitor.break_off])
+
+
+def turns(gateway: Gateway) -> list[dict[str, object]]:
+    """The log's turns. What was answered, or let go, before this call is in it: the gateway does one thing at a time."""
+    assert gateway.get("/healthz").status_code == 200
+    return [line for line in map(json.loads, gateway.log().splitlines()) if line["event"] == "turn"]
+
+
+def open_turns(gateway: Gateway) -> float:
+    [value] = [
+        line.split()[1] for line in gateway.get("/metrics").text.splitlines() if line.startswith("toolrelay_turns_open ")
+    ]
+    return float(value)
+
+
+# Leaving
+
+
+@LEAVES
+def test_a_client_that_leaves_in_the_midst_of_a_stream_lets_the_upstream_go(
+    gateway: Gateway, stage: Stage, front: Front, leave: Leave
+) -> None:  # bug 44
+    asked = stage.play((BEGUN, Gate()))
+    with Visitor(gateway.port) as visitor:
+        visitor.post(front.path, front.ask(stream=True)).frame()
+        leave(visitor)
+        stage.left(asked).result(30)
+    assert open_turns(gateway) == 0
+
+
+@LEAVES
+@pytest.mark.parametrize("heard", [b"", stream_head()])
+def test_a_client_that_leaves_before_the_first_token_lets_the_upstream_go(
+    gateway: Gateway, stage: Stage, front: Front, leave: Leave, heard: bytes
+) -> None:  # bug 44
+    gate = Gate()
+    asked = stage.play((heard, gate))
+    with Visitor(gateway.port) as visitor:
+        visitor.post(front.path, front.ask(stream=True))
+        gate.reached.result(30)
+        leave(visitor)
+        stage.left(asked).result(30)
+    assert open_turns(gateway) == 0
+
+
+@LEAVES
+@pytest.mark.parametrize("heard", [b"", whole()[:-10]])
+def test_a_client_that_leaves_without_streaming_lets_the_upstream_go(
+    gateway: Gateway, stage: Stage, front: Front, leave: Leave, heard: bytes
+) -> None:  # bug 44
+    gate = Gate()
+    asked = stage.play((heard, gate))
+    with Visitor(gateway.port) as visitor:
+        visitor.post(front.path, front.ask())
+        gate.reached.result(30)
+        leave(visitor)
+        stage.left(asked).result(30)
+    assert open_turns(gateway) == 0
+
+
+def test_a_client_that_leaves_is_in_the_log_and_nothing_else_is(stage: Stage, front: Front) -> None:
+    asked = stage.play((BEGUN, Gate()), (Gate(),))
+    with running(configuration(stage)) as gateway:
+        for number, stream in ((asked, True), (asked + 1, False)):
+            with Visitor(gateway.port) as visitor:
+                visitor.post(front.path, front.ask(stream=stream))
+                stage.request(number).result(30)
+                if stream:
+                    visitor.frame()
+            stage.left(number).result(30)
+        lines = turns(gateway)
+        assert [(line["status"], line["code"], line["stream"]) for line in lines] == [
+            (499, "client_gone", True),
+            (499, "client_gone", False),
+        ]
+        assert len(gateway.log().splitlines()) == 2
+
+
+def test_a_client_that_leaves_before_its_request_is_whole_leaves_no_trace(stage: Stage, front: Front) -> None:
+    before = len(stage.requests)
+    with running(configuration(stage)) as gateway:
+        whole_request = request("POST", front.path, json.dumps(front.ask()).encode())
+        for sent in (b"", whole_request[:20], whole_request[:-1]):
+            with Visitor(gateway.port) as visitor:
+                visitor.say(sent)
+        assert open_turns(gateway) == 0
+        assert gateway.stop() == 0
+        assert gateway.log() == ""
+    assert len(stage.requests) == before
+
+
+def test_an_answer_that_nobody_waits_for_is_not_waited_for(gateway: Gateway, stage: Stage, front: Front) -> None:
+    """A client that closes its half after the request is taken for one that left, as most servers take it."""
+    asked = stage.play((BEGUN, Gate()))
+    with Visitor(gateway.port) as visitor:
+        visitor.post(front.path, front.ask(stream=True)).frame()
+        visitor.close_half()
+        stage.left(asked).result(30)
+
+
+def test_a_thousand_clients_that_come_and_go_leave_nothing_behind(gateway: Gateway, stage: Stage, front: Front) -> None:
+    process = psutil.Process(gateway.process.pid)
+    assert gateway.get("/healthz").status_code == 200
+    before = process.num_fds()
+    body = request("POST", front.path, json.dumps(front.ask(stream=True)).encode())
+    asked = stage.play((BEGUN, Gate()))
+    for _ in range(10):
+        visitors = [Visitor(gateway.port) for _ in range(100)]
+        for number, visitor in enumerate(visitors):
+            visitor.say((b"", b"GET ", body[:-1], body, b"\x16\x03\x01 garbage\r\n\r\n")[number % 5])
+        for number, visitor in enumerate(visitors):
+            (visitor.leave if number % 2 else visitor.break_off)()
+    # Everything that came in before this stream began has been dealt with when it ends.
+    stage.play(STREAMED)
+    assert gateway.post(front.path, front.ask(stream=True)).status_code == 200
+    for number in range(asked, len(stage.requests) - 1):
+        stage.left(number).result(30)
+    assert open_turns(gateway) == 0
+    assert process.num_fds() <= before + 10, "the upstream's kept connections, and not more"
+
+
+# Not reading
+
+
+def test_a_client_that_does_not_read_holds_up_the_upstream(gateway: Gateway, stage: Stage, front: Front) -> None:
+    """200 MB are offered; what the upstream gets rid of are the buffers in between, and the gateway does not grow."""
+    process = psutil.Process(gateway.process.pid)
+    stage.play(STREAMED)
+    gateway.post(front.path, front.ask(stream=True))
+    before = process.memory_info().rss
+    piece = chunk(delta("x" * 1000) * 1000)
+    asked = stage.play((BEGUN, *[piece] * 200))
+    with Visitor(gateway.port, window=4096) as visitor:
+        visitor.post(front.path, front.ask(stream=True)).frame()
+        link = stage.link(asked)
+        sent, still = -1, 0
+        while still < 50:  # as many answers without a byte more: it does not move
+            assert gateway.get("/healthz").status_code == 200
+            sent, still = link.sent, still + 1 if link.sent == sent else 0
+        assert sent < 16 * MEBIBYTE
+        assert process.memory_info().rss - before < 64 * MEBIBYTE
+        assert not link.left.done()
+        visitor.leave()
+        link.left.result(30)
+    assert open_turns(gateway) == 0
+
+
+def test_a_client_that_reads_slowly_gets_everything(gateway: Gateway, stage: Stage, front: Front) -> None:
+    words = [f"word{number:05d}" for number in range(20_000)]
+    pieces = [chunk(b"".join(map(delta, words[start : start + 100]))) for start in range(0, len(words), 100)]
+    stage.play((BEGUN, *pieces, STREAMED.removeprefix(BEGUN)))
+    with Visitor(gateway.port, window=4096) as visitor:
+        answer = visitor.post(front.path, front.ask(stream=True)).reply()
+    place = 0
+    for word in words:
+        place = answer.body.index(word.encode(), place)
