@@ -18,6 +18,14 @@ _STREAM_HEAD = (
 LAST_CHUNK = b"0\r\n\r\n"
 
 
+_WORDS = tuple(f" {n}" for n in range(10))
+
+
+def word(n: int) -> str:
+    """What follows the nth stamp: in a burst the stamps are equal, and some gateways stop a model that repeats itself."""
+    return _WORDS[n % len(_WORDS)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frames:
     """`delta(n)` is what stands before and after the stamp of the nth chunk."""
@@ -75,7 +83,7 @@ def _chat_closing(chunks: int, _text: str) -> bytes:
     return b"".join(map(_http_chunk, events)) + LAST_CHUNK
 
 
-_CHAT_DELTA = _split_at_hole(_chat_event(_chat_choice({"content": _HOLE})))
+_CHAT_DELTAS = tuple(_split_at_hole(_chat_event(_chat_choice({"content": _HOLE + text}))) for text in _WORDS)
 
 CHAT = Frames(
     plain=response(
@@ -94,7 +102,7 @@ CHAT = Frames(
         ).encode(),
     ),
     opening=_STREAM_HEAD,
-    delta=lambda _: _CHAT_DELTA,
+    delta=lambda n: _CHAT_DELTAS[n % len(_CHAT_DELTAS)],
     closing=cache(_chat_closing),
 )
 
@@ -170,7 +178,8 @@ def _responses_opening() -> bytes:
 
 @cache
 def _responses_delta(n: int) -> tuple[bytes, bytes]:
-    return _split_at_hole(_responses_event("response.output_text.delta", _FIRST_DELTA + n, **_PLACE, delta=_HOLE, logprobs=[]))
+    event = _responses_event("response.output_text.delta", _FIRST_DELTA + n, **_PLACE, delta=_HOLE + word(n), logprobs=[])
+    return _split_at_hole(event)
 
 
 def _responses_closing(chunks: int, text: str) -> bytes:

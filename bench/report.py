@@ -18,6 +18,7 @@ from bench.scenarios import Measurement, Metric
 
 DOCS = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "bench" / "results"
+_STRANGERS, _HARNESS, _LATE = 0.1, 0.85, 0.1
 _BEGIN, _END = "<!-- results begin -->", "<!-- results end -->"
 
 
@@ -120,21 +121,18 @@ class Report:
         return self.failures + counted
 
     def doubts(self) -> list[str]:
-        """Why a figure may be wrong although every answer was right."""
+        """Why figures may be wrong although every answer was right."""
+        taken = [share for series in self.series.values() for share in series.strangers if share]
         found = []
+        if taken and statistics.median(taken) > _STRANGERS:
+            found.append(f"the machine was not quiet: other processes took {min(taken):.0%} to {max(taken):.0%} of the two cores")
         for (label, scenario), series in self.series.items():
-            paced = scenario.startswith(("paced", "latency"))
-            reasons = (
-                (paced, series.harness, 0.85, "upstream and load generator took {} of their core"),
-                (True, series.strangers, 0.10, "strangers took {} of the two cores"),
-                (paced, series.late, 0.10, "the gateway fell behind by {}: chunks went in batches, which looks cheap"),
-            )
-            told = [
-                text.format(f"{statistics.median(shares):.0%}")
-                for due, shares, most, text in reasons
-                if due and statistics.median(shares) > most
-            ]
-            found += [f"{label}, {scenario}: {reason}" for reason in told]
+            if not scenario.startswith("paced"):
+                continue
+            if (share := statistics.median(series.harness)) > _HARNESS:
+                found.append(f"{label}, {scenario}: upstream and load generator took {share:.0%} of their core")
+            if (share := statistics.median(series.late)) > _LATE:
+                found.append(f"{label}, {scenario}: the gateway fell behind by {share:.0%}; chunks in batches look cheap")
         return found
 
 

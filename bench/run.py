@@ -190,13 +190,16 @@ def show(findings: report.Report, lines: list[report.Line], facts: dict[str, str
     print(report.table(lines))
     for doubt in findings.doubts():
         print(f"\nDOUBTFUL  {doubt}")
-    for line in findings.trouble():
-        print(f"\nERRORS  {line}")
+    for trouble in findings.trouble():
+        print(f"\nERRORS  {trouble}")
     if findings.trouble():
         print("\nThere were ERRORS: these figures mean nothing.")
         return 1
-    missed = [f"{line.label}: {line.metric.title}" for line in lines if line.verdict == "MISSED"]
-    print(f"\n{len(missed)} targets missed{': ' + '; '.join(missed) if missed else ''}")
+    judged = [line for line in lines if line.verdict in {"ok", "MISSED"}]
+    missed = [line for line in judged if line.verdict == "MISSED"]
+    print(f"\n{len(judged) - len(missed)} of {len(judged)} targets reached")
+    for line in missed:
+        print(f"  MISSED  {line.label}: {line.metric.title}")
     return 0
 
 

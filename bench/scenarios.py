@@ -44,8 +44,9 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """`values` by metric, and what tells whether to believe them, as shares: of a core that upstream and load generator took
-    together, of the two cores that strangers took, of the time that paced streams took beyond their own."""
+    """`values` by metric, and what tells whether to believe them: the share of a core that upstream and load generator took
+    together, of the two cores that other processes took, and of the time that paced streams took beyond their own.
+    """
 
     values: dict[str, float]
     trouble: dict[str, int] = field(default_factory=dict)
@@ -152,14 +153,14 @@ def _measured(
 
 
 def _plain(bench: Bench) -> Measurement:
-    order = bench.order(kind="plain", seconds=1 if bench.quick else 2.5)
+    order = bench.order(kind="plain", seconds=0.7 if bench.quick else 2.5)
     return _measured(bench, order, lambda _, cost: {"plain": cost})
 
 
 def _paced(key: str, connections: int, every_ms: int) -> Measure:
     def measure(bench: Bench) -> Measurement:
         ramp = 0.5 if bench.quick else 1.0
-        played = 2500 // every_ms if bench.quick else _CHUNKS
+        played = 2000 // every_ms if bench.quick else _CHUNKS
         # No second generation: all streams begin within the ramp and last equally long.
         order = bench.order(
             kind="stream", connections=connections, every_ms=every_ms, chunks=played, seconds=ramp + 0.5, ramp_s=ramp
@@ -171,13 +172,13 @@ def _paced(key: str, connections: int, every_ms: int) -> Measure:
 
 
 def _burst(bench: Bench) -> Measurement:
-    order = bench.order(kind="stream", seconds=1 if bench.quick else 2.5)
+    order = bench.order(kind="stream", seconds=0.7 if bench.quick else 2.5)
     return _measured(bench, order, lambda _, cost: {"burst": cost})
 
 
 def _latency(bench: Bench) -> Measurement:
     # Short streams, so that there are enough first chunks.
-    order = bench.order(kind="stream", connections=8, every_ms=10, chunks=10, seconds=1.5 if bench.quick else 2.5, ramp_s=0.1)
+    order = bench.order(kind="stream", connections=8, every_ms=10, chunks=10, seconds=1 if bench.quick else 2.5, ramp_s=0.1)
 
     def values(outcome: Outcome, _: float) -> dict[str, float]:
         return {
@@ -191,7 +192,7 @@ def _latency(bench: Bench) -> Measurement:
 
 
 def _memory(bench: Bench) -> Measurement:
-    order = bench.order(kind="hold", connections=1000, every_ms=1000, ramp_s=1.5)
+    order = bench.order(kind="hold", connections=1000, every_ms=1000, ramp_s=1)
     with _load(bench, order) as process:
         _await_event(process)
         rss = bench.running.rss_mb()
@@ -203,7 +204,7 @@ def _stall(bench: Bench) -> Measurement:
     before = most = bench.running.rss_mb()
     with _load(bench, bench.order(kind="stall")) as process:
         _await_event(process)
-        until = time.monotonic() + (_STALL_S / 2 if bench.quick else _STALL_S)
+        until = time.monotonic() + (_STALL_S / 3 if bench.quick else _STALL_S)
         while time.monotonic() < until:
             time.sleep(_SAMPLE_S)
             most = max(most, bench.running.rss_mb())

@@ -34,7 +34,7 @@ def _burst(wire: frames.Frames, chunks: int) -> list[bytes]:
 class Connection:
     """One connection of the gateway's; `script` is set from a request's arrival until its answer is whole."""
 
-    __slots__ = ("inbox", "outbox", "played", "script", "sock", "text", "upstream", "wire")
+    __slots__ = ("inbox", "outbox", "played", "script", "sock", "stamps", "upstream", "wire")
 
     def __init__(self, upstream: "Upstream", sock: socket.socket) -> None:
         self.upstream = upstream
@@ -44,7 +44,7 @@ class Connection:
         self.script: script.Script | None = None
         self.wire = frames.CHAT
         self.played = 0
-        self.text: list[bytes] = []
+        self.stamps: list[bytes] = []
 
     def ready(self, events: int) -> None:
         if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR):
@@ -106,7 +106,7 @@ class Connection:
     def _begin(self, asked: script.Script) -> None:
         self.script = asked
         self.played = 0
-        self.text = []
+        self.stamps = []
         if asked.id:
             self.upstream.open.add(asked.id)
 
@@ -119,7 +119,7 @@ class Connection:
                 moment = script.stamp(script.now_us())
                 burst = moment.join(_burst(self.wire, chunks))
                 self._end()
-                self.send(self.wire.opening + burst + self.wire.closing(chunks, self._whole(moment * chunks)))
+                self.send(self.wire.opening + burst + self.wire.closing(chunks, self._whole([moment] * chunks)))
             case script.Script(every_ms=every):
                 self.send(self.wire.opening)
                 self.upstream.arm(self, every)
@@ -133,16 +133,19 @@ class Connection:
         self.played += 1
         moment = script.stamp(script.now_us())
         if self.wire is frames.RESPONSES:
-            self.text.append(moment)
+            self.stamps.append(moment)
         if self.played < playing.chunks or playing.act == "endless":
             self.send(before + moment + after)
             self.upstream.arm(self, playing.every_ms)
             return
         self._end()
-        self.send(before + moment + after + self.wire.closing(playing.chunks, self._whole(b"".join(self.text))))
+        self.send(before + moment + after + self.wire.closing(playing.chunks, self._whole(self.stamps)))
 
-    def _whole(self, text: bytes) -> str:
-        return text.decode() if self.wire is frames.RESPONSES else ""
+    def _whole(self, stamps: list[bytes]) -> str:
+        """The text that a Responses stream repeats at its end."""
+        if self.wire is not frames.RESPONSES:
+            return ""
+        return "".join(moment.decode() + frames.word(n) for n, moment in enumerate(stamps))
 
     def _end(self) -> None:
         if self.script is not None and self.script.id:

@@ -49,19 +49,33 @@ class Gateway:
         return self.process.wait(timeout=60)
 
 
+_PROGRAM = """
+import sys
+from toolrelay.config import from_environment
+settings = from_environment(sys.argv[1], port=0, data_dir=sys.argv[2])
+"""
+
+
 @contextlib.contextmanager
-def running(config: str = "", *, environ: dict[str, str] | None = None, flags: tuple[str, ...] = ()) -> Iterator[Gateway]:
-    """Starts the gateway with that configuration on a free port; ends it with SIGTERM."""
+def running(
+    config: str = "", *, environ: dict[str, str] | None = None, flags: tuple[str, ...] = (), program: str = ""
+) -> Iterator[Gateway]:
+    """Starts the gateway with that configuration on a free port; ends it with SIGTERM.
+
+    `program` is Python that is run instead of `toolrelay serve`, with `settings` as they would be there.
+    """
     with tempfile.TemporaryDirectory(prefix="toolrelay-test-") as folder:
         work = Path(folder)
         (work / "toolrelay.toml").write_text(config)
         log_path = work / "log"
+        if program:
+            arguments = ["-c", _PROGRAM + program, str(work / "toolrelay.toml"), str(work / "data")]
+        else:
+            arguments = ["-m", "toolrelay", "serve", "--config", str(work / "toolrelay.toml")]
+            arguments += ["--port", "0", "--data-dir", str(work / "data"), *flags]
         with log_path.open("w") as log:
             process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "toolrelay", "serve", "--config", str(work / "toolrelay.toml")),
-                    *("--port", "0", "--data-dir", str(work / "data"), *flags),
-                ],
+                [sys.executable, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

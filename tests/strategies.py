@@ -1,9 +1,13 @@
-"""Hypothesis strategies for what the wires carry: texts, JSON, answers as stream events, and Chat requests as clients write."""
+"""Hypothesis strategies for what the wires carry: texts, JSON, answers as stream events, and Chat requests as clients write.
+
+To make a strategy takes longer than to draw from it, so each is made once.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -35,11 +39,13 @@ _PLAIN = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=
 _NAMES = st.from_regex(r"[a-zA-Z][a-zA-Z0-9_.-]{0,11}", fullmatch=True)
 
 
+@cache
 def texts(*, min_size: int = 1) -> SearchStrategy[str]:
     """Text without lone surrogates, which UTF-8 cannot say."""
     return st.lists(_TRICKY | _PLAIN, min_size=min_size, max_size=3).map("".join)
 
 
+@cache
 def json_values(*, leaves: int = 5) -> SearchStrategy[Any]:
     """Any JSON that survives a round trip through text."""
     numbers = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False, width=32)
@@ -51,6 +57,7 @@ def json_values(*, leaves: int = 5) -> SearchStrategy[Any]:
     )
 
 
+@cache
 def json_objects() -> SearchStrategy[dict[str, Any]]:
     return st.dictionaries(texts(), json_values(), max_size=3)
 
@@ -89,6 +96,7 @@ def interleaved(draw: DrawFn, threads: Sequence[Sequence[T]]) -> list[T]:
     return out
 
 
+@cache
 def usages() -> SearchStrategy[Usage]:
     tokens = st.integers(0, 10**6)
     details = st.none() | tokens
@@ -106,6 +114,7 @@ def usages() -> SearchStrategy[Usage]:
     )
 
 
+@cache
 def arguments() -> SearchStrategy[str]:
     """A function's arguments as models write them: a JSON object, spaced and escaped in any way."""
     return st.builds(
@@ -208,6 +217,7 @@ _IDS = st.integers(0, 10**9).map("call_{}".format)
 _EXTRA = st.dictionaries(st.sampled_from(["x_vendor", "cache_control", "vendor-flag"]), json_values(leaves=2), max_size=1)
 
 
+@cache
 def _with_extra(members: SearchStrategy[dict[str, Any]]) -> SearchStrategy[dict[str, Any]]:
     """Sometimes with a member that nobody here knows."""
     return st.builds(lambda known, extra: {**known, **extra}, members, _EXTRA)
@@ -217,10 +227,12 @@ def _optional(**members: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({}, optional=members)
 
 
+@cache
 def _text_part() -> SearchStrategy[dict[str, Any]]:
     return _with_extra(st.fixed_dictionaries({"type": st.just("text"), "text": texts(min_size=0)}))
 
 
+@cache
 def _user_part() -> SearchStrategy[dict[str, Any]]:
     image = st.fixed_dictionaries(
         {"url": st.just("data:image/png;base64,AAAA") | texts()},
@@ -239,10 +251,12 @@ def _user_part() -> SearchStrategy[dict[str, Any]]:
     )
 
 
+@cache
 def _content(part: SearchStrategy[dict[str, Any]]) -> SearchStrategy[Any]:
     return texts(min_size=0) | st.lists(part, min_size=1, max_size=3)
 
 
+@cache
 def _plain_message() -> SearchStrategy[dict[str, Any]]:
     instructing = st.fixed_dictionaries(
         {"role": st.sampled_from(["system", "developer"]), "content": _content(_text_part())}, optional={"name": _NAMES}
@@ -320,6 +334,7 @@ def _tool_choices(tools: list[dict[str, Any]]) -> SearchStrategy[Any]:
     )
 
 
+@cache
 def _settings() -> SearchStrategy[dict[str, Any]]:
     number = st.floats(-2, 2, width=16) | st.integers(-2, 2)
     schema = st.fixed_dictionaries(

@@ -19,6 +19,7 @@ from toolrelay.errors import ConfigurationError
 from toolrelay.runtime.telemetry import Metrics, configure_logging
 from toolrelay.web.asgi import Receive, Scope, Send
 from toolrelay.web.auth import Gatekeeper
+from toolrelay.web.connection import Connection
 from toolrelay.web.front_doors import FrontDoor, Gate, Model
 from toolrelay.web.pages import pages
 from toolrelay.web.site import Page, Site
@@ -106,7 +107,7 @@ def serve(settings: Settings) -> int:
         config = uvicorn.Config(
             app,
             loop="none",
-            http="httptools",
+            http=Connection,
             ws="none",
             lifespan="off",
             interface="asgi3",

@@ -348,7 +348,13 @@ def test_a_call_cut_by_the_length_limit_is_not_a_call() -> None:  # bug 5
     assert (fold(events).calls, fold(events).finish) == ((), "length")
 
 
-@given(text=st.sampled_from(["weather and time in Paris", "repeat: a b c d e f", "hi"]), limit=st.integers(0, 40))
+def test_no_answer_is_longer_than_its_own_limit() -> None:
+    usage = fold(think(request("repeat: " + "a " * 2000, sampling=Sampling(n=128)))).usage
+    assert usage is not None
+    assert usage.output <= 200_000
+
+
+@given(text=st.sampled_from(["weather and time in Paris", "repeat: a b c d e f", "hi"]), limit=st.integers(1, 40))
 def test_a_limited_answer_is_the_beginning_of_the_whole_one(text: str, limit: int) -> None:
     wish = ReasoningWish(effort="low")
     whole = think(request(text, *TOOLS, reasoning=wish))

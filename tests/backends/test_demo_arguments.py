@@ -117,6 +117,10 @@ def test_a_schema_that_refers_to_itself_comes_to_an_end() -> None:
 def test_a_schema_that_doubles_at_every_step_is_given_up() -> None:
     steps: JsonObject = {f"s{n}": schema(a={"$ref": f"#/$defs/s{n + 1}"}, b={"$ref": f"#/$defs/s{n + 1}"}) for n in range(50)}
     assert arguments("go", {"$ref": "#/$defs/s0", "$defs": {**steps, "s50": STRING}}) == {}
+    lists: JsonObject = STRING
+    for _ in range(9):
+        lists = {"type": "array", "items": lists, "minItems": 100}
+    assert arguments("go", schema(lists=lists)) == {}
 
 
 def test_a_schema_nested_out_of_all_reason_is_given_up() -> None:

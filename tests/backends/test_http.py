@@ -22,8 +22,10 @@ from tests.backends.plain_wire import (
     settings_for,
     told,
 )
+from tests.backends.pools import WatchedPool
 from tests.upstream import LAST_CHUNK, Gate, Script, Upstream, chunk, reply, seen, stream, stream_head
 from toolrelay import __version__
+from toolrelay.backends import http
 from toolrelay.backends._providers import PROVIDERS
 from toolrelay.backends.base import discover
 from toolrelay.backends.http import BACKEND, HttpBackend
@@ -189,6 +191,39 @@ def test_a_connection_is_used_again_after_a_stream_and_after_an_error() -> None:
     with Upstream(*scripts) as upstream:
         asyncio.run(main(upstream))
         assert [request.link for request in upstream.requests] == [0, 0, 0, 0]
+
+
+def test_a_connection_whose_stream_ends_just_after_the_answer_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "LINGER_SECONDS", 1000)
+    gate = Gate()
+
+    async def main(upstream: Upstream) -> None:
+        async with backend_for(upstream) as (backend, _):
+            backend._pool = pool = WatchedPool(backend._pool.origin, silence=30)
+            assert await told(backend) == [DONE]
+            assert not pool._idle
+            pool.kept = asyncio.get_running_loop().create_future()
+            gate.open()
+            await pool.kept
+            pool.kept = None
+            assert await told(backend) == [DONE]
+
+    with Upstream([stream_head(), chunk(b"[DONE]\n"), gate, LAST_CHUNK], stream(b"[DONE]\n")) as upstream:
+        asyncio.run(main(upstream))
+        assert [request.link for request in upstream.requests] == [0, 0]
+
+
+def test_the_connection_of_a_whole_answer_is_free_before_the_answer_is_handed_on() -> None:
+    async def main(upstream: Upstream) -> None:
+        async with backend_for(upstream) as (backend, _):
+            batches = backend.stream(REQUEST)
+            await anext(batches)
+            assert len(backend._pool._idle) == 1
+            await batches.aclose()
+            assert len(backend._pool._idle) == 1
+
+    with Upstream(reply(b"hi")) as upstream:
+        asyncio.run(main(upstream))
 
 
 def test_tls_is_spoken_to_https(certificate: Path, server_context: ssl.SSLContext) -> None:

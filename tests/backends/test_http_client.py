@@ -103,6 +103,23 @@ def test_a_kept_connection_that_dies_before_the_first_byte_is_replaced(run: Run,
         assert [request.link for request in upstream.requests] == [0, 0, 1]
 
 
+def test_a_dead_connection_is_replaced_by_a_new_one_not_by_another_kept_one(run: Run) -> None:
+    gate = Gate()
+
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            tasks = [asyncio.create_task(whole(pool)) for _ in range(2)]
+            await seen(upstream.request(1))
+            gate.open()
+            await asyncio.gather(*tasks)
+            assert len(pool._idle) == 2
+            assert await whole(pool) == b"x"
+
+    with Upstream([gate, reply(b"x")], [gate, reply(b"x")], CUT, reply(b"x")) as upstream:
+        run(main(upstream))
+        assert upstream.requests[-1].link == 2
+
+
 def test_a_kept_connection_that_dies_after_the_first_byte_is_not_replaced(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
@@ -256,6 +273,19 @@ def test_cancelling_at_any_step_of_connecting_leaks_nothing(run: Run) -> None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 assert not pool._all
+
+    with Upstream(Gate()) as upstream:
+        run(main(upstream))
+
+
+def test_a_connection_that_is_made_after_it_was_given_up_is_closed(run: Run) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            connection = Connection(pool)
+            connection.abort()
+            transport, _ = await asyncio.get_running_loop().create_connection(lambda: connection, "127.0.0.1", upstream.port)
+            assert transport.is_closing()
+            assert not connection.usable
 
     with Upstream(Gate()) as upstream:
         run(main(upstream))

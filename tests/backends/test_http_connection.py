@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
 import ssl
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.backends.pools import ASK, MEBIBYTE, Run, begun, pool_for, whole
 from tests.upstream import CUT, LAST_CHUNK, RESET, Gate, Script, Upstream, chunk, reply, seen, stream, stream_head
+from toolrelay.backends._http_client import Origin, Pool
 from toolrelay.backends._http_connection import HIGH_WATER, CutError, GarbledError, OversizedError, Response, SilentError
 
 ENDLESS = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n"
@@ -112,6 +114,19 @@ def test_status_and_headers_are_there_before_the_body(run: Run) -> None:
     head, _, body = reply(b"tea", 418, headers="Retry-After: 7\r\n").rpartition(b"\r\n\r\n")
     with Upstream([head + b"\r\n\r\n", gate, body]) as upstream:
         run(main(upstream))
+
+
+def test_headers_of_interim_responses_and_trailers_are_not_the_responses(run: Run) -> None:
+    async def main(upstream: Upstream) -> list[bytes]:
+        async with pool_for(upstream) as pool:
+            response = await pool.send(ASK)
+            await response.read_all(10)
+            response.release()
+            return [name.lower() for name, _ in response.headers]
+
+    interim = b"HTTP/1.1 103 Early Hints\r\nx-interim: 1\r\n\r\n"
+    with Upstream(interim + stream_head() + chunk(b"x") + b"0\r\nx-trailer: 1\r\n\r\n") as upstream:
+        assert run(main(upstream)) == [b"content-type", b"transfer-encoding"]
 
 
 def test_a_body_over_the_limit_is_refused_and_its_connection_closed(run: Run) -> None:
@@ -224,6 +239,24 @@ def test_a_body_that_is_cut_gives_what_came_and_then_an_error(run: Run, script: 
         run(main(upstream))
 
 
+def test_an_upstream_that_ends_while_the_request_is_still_being_sent_is_noticed(run: Run) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.setblocking(False)
+            pool = Pool(Origin(secure=False, host="127.0.0.1", port=server.getsockname()[1]), silence=0)
+            sending = asyncio.create_task(pool.send(b"POST / HTTP/1.1\r\n\r\n" + bytes(64 * MEBIBYTE)))
+            peer, _ = await loop.sock_accept(server)
+            with peer:
+                await loop.sock_recv(peer, 1)
+                peer.shutdown(socket.SHUT_WR)
+                with pytest.raises(CutError):
+                    await sending
+            await pool.close()
+
+    run(main())
+
+
 def test_a_body_without_a_length_that_breaks_off_is_an_error(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
@@ -258,6 +291,20 @@ def test_what_is_not_http_is_said_to_be_none(run: Run, garbage: bytes) -> None:
             await seen(upstream.links[0].left)
 
     with Upstream([garbage, Gate()]) as upstream:
+        run(main(upstream))
+
+
+def test_a_long_stream_may_have_more_framing_than_a_head(run: Run) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            connection, response = await begun(pool)
+            for _ in range(100):
+                connection.data_received(b"1;" + b"e" * 1000 + b"\r\n")
+                connection.data_received(b"x\r\n")
+                assert await response.read() == b"x"
+            response.release()
+
+    with Upstream(Gate()) as upstream:
         run(main(upstream))
 
 

@@ -362,3 +362,10 @@ def test_a_backend_that_uses_an_index_twice_breaks_nothing() -> None:  # bug 7
     story = Playbook(turn(asked("f"))) >> [*called(0, "f", '{"x":1}'), *called(0, "f", '{"x":2}'), STOP]
     assert emitted(story.commands)[:-1] == [*seen(0, "f", '{"x":1}', number=0), *seen(1, "f", '{"x":2}', number=1)]
     assert CallsHandedOver(call_ids=(IDS[0], IDS[1])) in recorded(story.commands)
+
+
+def test_a_dropped_call_that_uses_an_index_again_does_not_grow_the_first() -> None:  # bug 7
+    calls = [*called(0, "f", '{"x":1}'), *called(0, "f", '{"x":2}'), *called(0, "f", '{"x":3}')]
+    story = Playbook(turn(asked("f", parallel_tool_calls=False))) >> [*calls, STOP]
+    assert emitted(story.commands)[:-1] == seen(0, "f", '{"x":1}', number=0)
+    assert CallPlanned(call=made(0, "f", '{"x":1}'), owner="client") in recorded(story.commands)

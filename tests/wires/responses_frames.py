@@ -161,7 +161,7 @@ def _calls(draw: st.DrawFn, first: int, *, cut: bool) -> list[StreamEvent]:
     growing: list[list[StreamEvent]] = []
     for index in range(first, first + count):
         kind: CallKind = draw(st.sampled_from(["function", "custom"]))
-        extra: JsonObject | None = draw(st.sampled_from([None, {"caller": {"type": "direct"}}]))
+        extra = draw(st.sampled_from([None, _CALLER]))
         namespace = draw(st.sampled_from([None, "notes"]))
         events.append(CallStarted(index, draw(_NAMES), f"call_{index}", kind, 0, namespace, extra))
         pieces: list[StreamEvent] = [ArgumentsDelta(index, text) for text in draw(_texts())]
@@ -200,6 +200,7 @@ def answers(draw: st.DrawFn, *, cut: bool | None = None, failed: bool = False) -
     return [*events, AnswerFinished(finish="calls" if calls else "stop", usage=draw(usage), service_tier=tier)]
 
 
+_CALLER: JsonObject = {"caller": {"type": "direct"}}
 _SEARCH: JsonObject = {"type": "search", "query": "q"}
 _COUNTED = ("input", "output", "total", "cached", "cache_written", "reasoning")
 

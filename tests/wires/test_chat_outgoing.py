@@ -117,7 +117,13 @@ def test_flat_tools_are_nested() -> None:
 
 @pytest.mark.parametrize("without", [{}, {"tools": []}])
 def test_a_choice_without_tools_is_not_sent(without: dict[str, Any]) -> None:
-    raw = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tool_choice": "none", "parallel_tool_calls": True, **without}
+    raw = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "x"}],
+        "tool_choice": "none",
+        "parallel_tool_calls": True,
+        **without,
+    }
     assert set(relayed(raw)) == {"model", "messages"}
 
 

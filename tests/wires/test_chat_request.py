@@ -139,7 +139,9 @@ def test_a_message_with_calls_and_no_text_is_its_calls(empty: Any) -> None:
     assert items(calling(function("a"), content=empty)) == (Call(id="a", name="f", arguments="{}"),)
 
 
-@pytest.mark.parametrize("members", [{"content": ""}, {"content": None}, {}, {"content": []}, {"content": None, "tool_calls": []}])
+@pytest.mark.parametrize(
+    "members", [{"content": ""}, {"content": None}, {}, {"content": []}, {"content": None, "tool_calls": []}]
+)
 def test_an_empty_message_of_the_assistant_is_taken(members: dict[str, Any]) -> None:
     assert items({"role": "assistant", **members}) == (Message(role="assistant", content=""),)
 
@@ -166,9 +168,7 @@ def test_arguments_given_as_an_object_become_text_once() -> None:  # bug 20
 @pytest.mark.parametrize("arguments", ["", None])
 def test_empty_arguments_are_an_empty_object(arguments: Any) -> None:  # bug 22
     assert items(calling(function("a", arguments=arguments))) == (Call(id="a", name="f", arguments="{}"),)
-    assert items(calling({"id": "a", "type": "function", "function": {"name": "f"}})) == (
-        Call(id="a", name="f", arguments="{}"),
-    )
+    assert items(calling({"id": "a", "type": "function", "function": {"name": "f"}})) == (Call(id="a", name="f", arguments="{}"),)
 
 
 def test_a_custom_call_and_its_result_are_custom() -> None:  # bug 33
@@ -380,7 +380,10 @@ def test_null_settings_are_settings_that_were_not_given() -> None:
         ({"type": "text"}, OutputFormat(type="text")),
         ({"type": "json_object"}, OutputFormat(type="json_object")),
         (
-            {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": True, "description": "d"}},
+            {
+                "type": "json_schema",
+                "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": True, "description": "d"},
+            },
             OutputFormat(type="json_schema", name="n", schema={"type": "object"}, strict=True, description="d"),
         ),
     ],

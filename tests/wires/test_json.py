@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from tests.strategies import json_objects
 from toolrelay.errors import ClientError
-from toolrelay.wires._json import MAX_DEPTH, convert, decode, decode_body, encode, mended, mended_value
+from toolrelay.wires._json import convert, decode, decode_body, encode, mended, mended_value
 
 
 class _Inner(Struct):
@@ -116,7 +116,7 @@ def test_a_body_nested_too_deeply_is_the_clients_mistake(body: bytes) -> None:
 
 
 def test_the_depth_that_is_allowed_can_be_read_mended_and_written() -> None:
-    body = b'{"\\ud800":' * MAX_DEPTH + b"1" + b"}" * MAX_DEPTH
+    body = b'{"\\ud800":' * 200 + b"1" + b"}" * MAX_DEPTH
     assert encode(decode_body(body)).startswith('{"\ufffd":{'.encode())
 
 

@@ -53,7 +53,19 @@ def test_the_data_of_events(stream: bytes, events: list[bytes]) -> None:
 
 
 _LINES = st.sampled_from(
-    [b"data: a", b"data:b", b"data: ", b"data", b": c", b"event: x", b"id", b"", "data: 😀".encode(), b"\xef\xbb\xbfdata: y", b"z"]
+    [
+        b"data: a",
+        b"data:b",
+        b"data: ",
+        b"data",
+        b": c",
+        b"event: x",
+        b"id",
+        b"",
+        "data: 😀".encode(),
+        b"\xef\xbb\xbfdata: y",
+        b"z",
+    ]
 )
 
 

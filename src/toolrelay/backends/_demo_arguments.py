@@ -34,7 +34,8 @@ from toolrelay.backends._demo_schema import (
 from toolrelay.core.json import Json, JsonObject
 
 _DEPTH = 64
-_NODES = 10_000
+_NODES = 10_000  # what may be made in all, so that no schema takes long or makes much of little
+_CHARGED = 100  # characters that count as one more
 _MOST_ELEMENTS = 100
 _FORMATS: dict[str, tuple[re.Pattern[str], str]] = {
     "date": (re.compile(r"\b[0-9]{4}-[01][0-9]-[0-3][0-9]\b"), "2025-01-01"),
@@ -96,7 +97,7 @@ class _Maker:
             raise EndlessError
         plain, trail = self._resolved(schema, (*trail, ""))
         if "const" in plain:
-            return plain["const"] if need is Need.MUST or self._is_mentioned(plain["const"]) else UNSET
+            return self._charged(plain["const"]) if need is Need.MUST or self._is_mentioned(plain["const"]) else UNSET
         options = as_list(plain.get("enum"))
         if options:
             return self._option(plain, options, need)
@@ -119,6 +120,14 @@ class _Maker:
             case _:
                 return self._string(plain, name, need)
 
+    def _charged(self, value: Json, times: int = 1) -> Json:
+        """The value, after its size was taken from what may be made."""
+        size = len(value) if isinstance(value, str) else len(written(value)) if isinstance(value, list | dict) else 0
+        self._left -= times * (1 + size // _CHARGED)
+        if self._left < 0:
+            raise EndlessError
+        return value
+
     def _resolved(self, schema: Json, trail: tuple[str, ...]) -> tuple[JsonObject, tuple[str, ...]]:
         """The schema with $ref and allOf put in place."""
         plain = dict(as_object(schema))
@@ -139,7 +148,7 @@ class _Maker:
         full = [way for way in ways if way.get("type") != "null"]
         for level in range(need + 1):
             if level == Need.MUST and "default" in schema:
-                return schema["default"]
+                return self._charged(schema["default"])
             if level == Need.MUST and len(full) < len(ways):
                 return None
             for way in full:
@@ -156,10 +165,11 @@ class _Maker:
     def _option(self, schema: JsonObject, options: list[Json], need: Need) -> Json | UnsetType:
         mentioned = self._mentioned(options)
         if mentioned:
-            return mentioned[0]
+            return self._charged(mentioned[0])
         if need is not Need.MUST:
             return UNSET
-        return schema["default"] if schema.get("default", UNSET) in options else None if None in options else options[0]
+        default = schema.get("default", UNSET)
+        return self._charged(schema["default"] if default in options else None if None in options else options[0])
 
     def _mentioned(self, options: list[Json]) -> list[Json]:
         """Those that the text mentions, in its order."""
@@ -233,17 +243,32 @@ class _Maker:
             if need is not Need.MUST and not found:
                 return UNSET
             if not found and isinstance(schema.get("default"), list):
-                return schema["default"]
+                return self._charged(schema["default"])
             if not found and further:
                 found = [self._settled(kind, name, trail)]
         except EndlessError:
             if low:
                 raise
+        least = min(low, _MOST_ELEMENTS) if further else 0
         if schema.get("uniqueItems") is True:
-            found = list({written(element): element for element in found}.values())
-        while further and len(found) < min(low, _MOST_ELEMENTS):
-            found.append(self._another(kind, found, trail))
+            found = self._distinct(kind, found, least, trail)
+        elif len(found) < least:
+            missing = least - len(found)
+            found += [self._charged(found[-1], missing)] * missing
         return found[:high] if isinstance(high, int) else found
+
+    def _distinct(self, schema: JsonObject, found: list[Json], low: int, trail: tuple[str, ...]) -> list[Json]:
+        distinct = {written(element): element for element in found}
+        while len(distinct) < low:
+            self._left -= 1
+            known = len(distinct)
+            for candidate in self._others(schema, known, trail):
+                distinct.setdefault(written(candidate), candidate)
+                if len(distinct) > known:
+                    break
+            else:
+                break
+        return list(distinct.values())
 
     def _elements(self, schema: JsonObject, name: str, need: Need, trail: tuple[str, ...]) -> list[Json]:
         """All that the text offers."""
@@ -260,22 +285,17 @@ class _Maker:
                 value = self._member(schema, name, Need.OFFERED, trail)
                 return [] if isinstance(value, UnsetType) else [value]
 
-    def _another(self, schema: JsonObject, known: list[Json], trail: tuple[str, ...]) -> Json:
-        """One more element, unlike the known ones if that can be."""
-        self._left -= 1
-        candidates = as_list(schema.get("enum"))
-        if not candidates:
-            match kind_of(schema):
-                case "boolean":
-                    candidates = [True, False]
-                case "integer" | "number" as kind:
-                    candidates = [bounded(schema, near, whole=kind == "integer") for near in nearby(schema, len(known) + 2)]
-                case "string":
-                    candidates = [fitted(schema, str(number + 1)) for number in range(len(known) + 1)]
-                case _:
-                    candidates = [self._settled(schema, "", trail)]
-        seen = {written(element) for element in known}
-        return next((candidate for candidate in candidates if written(candidate) not in seen), candidates[0])
+    def _others(self, schema: JsonObject, known: int, trail: tuple[str, ...]) -> list[Json]:
+        """Elements of which one should be unlike the known ones."""
+        match kind_of(schema):
+            case "boolean":
+                return [True, False]
+            case "integer" | "number" as kind:
+                return [bounded(schema, near, whole=kind == "integer") for near in nearby(schema, known + 2)]
+            case "string":
+                return [fitted(schema, str(number + 1)) for number in range(known + 1)]
+            case _:
+                return as_list(schema.get("enum")) or [self._settled(schema, "", trail)]
 
     def _string(self, schema: JsonObject, name: str, need: Need) -> Json | UnsetType:
         text = self._clues.assigned(name)
@@ -288,7 +308,7 @@ class _Maker:
             if need is not Need.MUST:
                 return UNSET
             text = self._fallback(schema)
-        return fitted(schema, text)
+        return self._charged(fitted(schema, text))
 
     def _formatted(self, schema: JsonObject, name: str) -> str | None:
         known = _FORMATS.get(str(schema.get("format")))

@@ -95,15 +95,14 @@ class Clues:
     """
 
     def __init__(self, clause: str, *, whole: str, after: str = "", ignored: Iterable[str] = ()) -> None:
-        self.whole = whole.strip()
-        self._after = _trimmed(_SENTENCE_END.split(after.strip(" :\n"), maxsplit=1)[0])
+        self.whole = excerpt(whole.strip())
+        self._after = _trimmed(_SENTENCE_END.split(excerpt(after.strip(" :\n")), maxsplit=1)[0])
         self._clause = clause = excerpt(clause)
-        said = excerpt(self.whole)
-        self._texts = (clause, said) if clause.strip() != said else (clause,)
+        self._texts = (clause, self.whole) if clause.strip() != self.whole else (clause,)
         self._spoken = [f" {' '.join(stems(text))} " for text in self._texts]
         every = ([_number(match[0]) for match in _NUMBER.finditer(text)] for text in self._texts)
         self._numbers = next((numbers for numbers in every if numbers), [])
-        self._assigned = _assignments(said) | _assignments(clause)
+        self._assigned = _assignments(self.whole) | _assignments(clause)
         readings = (_read(text, frozenset(stem(word) for word in ignored)) for text in self._texts)
         self._readings = tuple(readings)
         self._found: dict[re.Pattern[str], list[str]] = {}

@@ -49,6 +49,7 @@ _EXCERPT_LENGTH = 80
 _ARGUMENT_PIECE = 8
 _MOST_CHOICES = 128  # as many as OpenAI allows
 _MOST_NAMES = 8
+_MOST_PIECES = 200_000
 _COUNT_LIMIT = 10_000
 _PIECE = re.compile(r"\S{1,24}\s*|\s+")
 _REPEAT = re.compile(r"\s*repeat: ?(.*)", re.IGNORECASE | re.DOTALL)
@@ -81,11 +82,12 @@ def think(request: Request) -> list[StreamEvent]:
     text = "" if calls else _until_stop(_said(request, heard), request.sampling.stop)
     thought = _thought(request, heard, calls)
     choices = min(max(request.sampling.n or 1, 1), _MOST_CHOICES)
+    limit = min(_MOST_PIECES // choices, request.sampling.max_output_tokens or _MOST_PIECES)
     events: list[StreamEvent] = [AnswerStarted(model=NAME)]
     finish: Finish = "stop"
     for choice in range(choices):
         whole = _deltas(thought, calls, text, choice)
-        spoken, was_cut = _cut(whole, request.sampling.max_output_tokens)
+        spoken, was_cut = _cut(whole, limit)
         finish = "length" if was_cut else "calls" if calls else "stop"
         events += spoken
         if choice:
@@ -279,13 +281,13 @@ def _deltas(thought: ReasoningDelta | None, calls: Sequence[_PlannedCall], text:
         yield CallFinished(index, choice)
 
 
-def _cut(events: Iterator[StreamEvent], limit: int | None) -> tuple[list[StreamEvent], bool]:
+def _cut(events: Iterator[StreamEvent], limit: int) -> tuple[list[StreamEvent], bool]:
     """The events up to that many pieces. A call of which nothing would be left is not begun."""
     kept: list[StreamEvent] = []
     spent = 0
     for event in events:
         if isinstance(event, TextDelta | ReasoningDelta | ArgumentsDelta):
-            if limit is not None and spent >= limit:
+            if spent >= limit:
                 if kept and isinstance(kept[-1], CallStarted):
                     kept.pop()
                 return kept, True

@@ -87,7 +87,7 @@ class Turn:
         self._waits_for: Literal["the model", "a person", "a tool", "nothing"] = "the model"
         self._waiting: deque[Call] = deque()
         self._handed: list[Call] = []
-        self._call: Call | None = None  # the gateway call whose verdict or result is awaited
+        self._call: Call | None = None  # the gateway call whose verdict or result is or was last awaited
         self._last: AnswerFinished | None = None  # the turn's own end, where the answer at hand is its last
         self._begin_answer()
 
@@ -95,6 +95,7 @@ class Turn:
         self._assembly = Assembly()
         # Of each call that was not dropped, by choice and index: its index for the client, who sees nothing of a gateway call.
         self._visible: dict[tuple[int, int], int | None] = {}
+        self._calling: set[int] = set()  # choices with such a call
 
     def start(self) -> list[Command]:
         accepted = TurnAccepted(model=self.request.model, wire=self.request.wire)
@@ -158,6 +159,7 @@ class Turn:
         rule = self._breach(event, owner)
         if rule is not None:
             commands.append(Notice(event="tool_block", rule=rule, tool=event.name))
+            self._visible.pop((event.choice, event.index), None)
             return
         if not self._is_offered(event):
             commands.append(Notice(event="tool_block", rule="unknown_tool", tool=event.name))
@@ -170,6 +172,7 @@ class Turn:
             self._shown[event.choice] = visible + 1
             seen.append(started if visible == event.index else replace(started, index=visible))
         self._visible[event.choice, event.index] = visible
+        self._calling.add(event.choice)
 
     def _is_offered(self, event: CallStarted) -> bool:
         return event.namespace is not None or event.name in self._declared or event.name in self.policy.tools
@@ -183,7 +186,7 @@ class Turn:
             return "not_the_named_tool" if choice.mode == "named" else "not_in_allowed_tools"
         if owner == "gateway" and event.choice:
             return "gateway_tool_in_another_choice"  # a turn has one history, the first choice's
-        if self.request.parallel_tool_calls is False and any(choice == event.choice for choice, _ in self._visible):
+        if self.request.parallel_tool_calls is False and event.choice in self._calling:
             return "parallel_tool_calls_false"
         if self.request.legacy_functions and owner == "client" and self._shown.get(event.choice):
             return "legacy_functions"  # which have no word for a second call
@@ -215,12 +218,11 @@ class Turn:
         received = AnswerReceived(items=answer.items, finish=answer.finish, usage=answer.usage, cut=cut)
         commands: list[Command] = [Record(received)]
         self._history += answer.items
-        self._handed = []
         for call in answer.calls:
             owner = self._owner(call)
             commands.append(Record(CallPlanned(call=call, owner=owner)))
             (self._waiting if owner == "gateway" else self._handed).append(call)
-            if owner == "client" and call.kind == "function" and not _is_object(call.arguments):
+            if call.kind == "function" and not _is_object(call.arguments):
                 commands.append(Notice(event="tool_block", rule="malformed_arguments", tool=call.name))
         is_last = cut or self._handed or not self._waiting
         self._last = replace(event, finish=_corrected(answer)) if is_last else None
@@ -249,7 +251,6 @@ class Turn:
             case _:
                 return []
         self._history.append(Result(call_id=call.id, output=output, kind=call.kind))
-        self._call = None
         return [Record(step), *self._go_on()]
 
     def _go_on(self) -> list[Command]:

@@ -62,6 +62,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 
 async def respond(send: Send, status: int, headers: Headers, body: bytes) -> None:
     """A whole response."""
-    length = (b"content-length", str(len(body)).encode())
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+    if status != 204:  # which may not even say that its body is empty
+        headers = [*headers, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

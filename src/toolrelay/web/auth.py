@@ -6,7 +6,6 @@ import hmac
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -44,7 +43,7 @@ class Gatekeeper:
         presented = _presented_key(scope)
         if presented is None:
             raise ClientError("No API key was given. Send it as 'Authorization: Bearer KEY'.", status=401, code="missing_api_key")
-        digest = sha256(presented.encode("utf-8", "surrogateescape")).digest()
+        digest = sha256(presented.encode("latin-1")).digest()  # the bytes as they came
         found: Identity | None = None
         for known, identity in self._keys:  # every key is compared, so that time tells nothing
             if hmac.compare_digest(known, digest):
@@ -55,11 +54,11 @@ class Gatekeeper:
 
     def _refuse_strangers(self, scope: Scope) -> None:
         """Without keys a web page could use it through a visitor's browser, even by a name of its own (DNS rebinding)."""
-        host = header(scope, b"host") or ""
-        if host not in self._own_hosts:
+        host = header(scope, b"host")
+        if host is not None and host not in self._own_hosts:  # every browser names one
             self._learn(host)
         origin = header(scope, b"origin")
-        if origin is None or self.allows_origin(origin) or urlsplit(origin).netloc == host:
+        if origin is None or self.allows_origin(origin) or origin.partition("://")[2] == host:
             return
         raise PolicyError(
             f"The origin {origin!r} is not allowed. Add it to server.cors_origins, or configure keys.", code="foreign_origin"
@@ -82,7 +81,7 @@ def _presented_key(scope: Scope) -> str | None:
         scheme, _, key = authorization.partition(" ")
         if scheme.lower() == "bearer" and key.strip():
             return key.strip()
-    return header(scope, b"x-api-key")
+    return (header(scope, b"x-api-key") or "").strip() or None
 
 
 def _host_name(host: str) -> str:

@@ -41,6 +41,7 @@ class StreamSink:
         self._send = send
         self._headers = headers
         self._open = False
+        self._over = False
         self._busy = False
         self._keepalive = keepalive
         self._loop = asyncio.get_running_loop()
@@ -49,6 +50,8 @@ class StreamSink:
         self._comment: asyncio.Task[None] | None = None
 
     async def send(self, events: list[StreamEvent]) -> None:
+        if self._comment is not None:
+            await self._comment
         if not self._open:
             first = events[0]
             if isinstance(first, AnswerFailed):
@@ -60,8 +63,8 @@ class StreamSink:
     async def _write(self, frames: bytes) -> None:
         self._busy = True
         if not self._open:
-            self._open = True
             await self._send({"type": "http.response.start", "status": 200, "headers": self._headers + EVENT_STREAM})
+            self._open = True
         await self._send({"type": "http.response.body", "body": frames, "more_body": True})
         self._written = self._loop.time()
         self._busy = False
@@ -71,23 +74,39 @@ class StreamSink:
         if wait <= 0:
             wait = self._keepalive
             if not self._busy:
-                self._comment = self._loop.create_task(self._write(KEEP_ALIVE))
+                self._comment = self._loop.create_task(self._write_comment())
         self._timer = self._loop.call_later(wait, self._tick)
 
+    async def _write_comment(self) -> None:
+        try:
+            if not self._busy and not self._over:  # it had to wait for its turn
+                await self._write(KEEP_ALIVE)
+        finally:
+            self._comment = None
+
     async def close(self) -> None:
-        self.stop()
+        await self._settle()
         if self._open:
             await self._send({"type": "http.response.body", "body": b""})
 
     async def fail(self, error: ToolrelayError) -> bool:
-        self.stop()
+        await self._settle()
         if not self._open:
             return False
         await self._write(self._encoder.encode([AnswerFailed(error)]))
-        await self.close()
+        await self._send({"type": "http.response.body", "body": b""})
         return True
 
+    async def _settle(self) -> None:
+        """No comment comes from here on, and one that is being written has been: the end comes after it."""
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._comment is not None:
+            await self._comment
+
     def stop(self) -> None:
+        self._over = True
         if self._timer is not None:
             self._timer.cancel()
         if self._comment is not None:

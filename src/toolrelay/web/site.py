@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from math import ceil
 from typing import TypeAlias
 
 import structlog
@@ -45,8 +46,10 @@ class Site:
 
     def __init__(self, pages: Mapping[tuple[str, str], Page], gatekeeper: Gatekeeper) -> None:
         self._pages = dict(pages)
-        self._prefixes = sorted({path for _, path in pages if path.endswith("/") and path != "/"}, key=len, reverse=True)
         self._paths = {path for _, path in pages}
+        self._prefixes = sorted({path for path in self._paths if path.endswith("/") and path != "/"}, key=len, reverse=True)
+        whole = self._paths.difference(self._prefixes)
+        self._addresses = {path: path for path in whole} | {f"/v1{path}": path for path in whole}
         self._gatekeeper = gatekeeper
         self._log: FilteringBoundLogger = structlog.get_logger()
 
@@ -62,7 +65,7 @@ class Site:
             return
         page = self._pages.get(("GET" if method == "HEAD" else method, path))
         if page is None:
-            await respond_error(exchange, self._nothing(method, path, scope["path"]))
+            await self._respond_nothing(exchange, path)
             return
         try:
             await page(exchange)
@@ -73,23 +76,30 @@ class Site:
             await respond_error(exchange, InternalError("Something went wrong in the gateway. Its log says more."))
 
     def _locate(self, path: str) -> tuple[str, str]:
-        if path.startswith("/v1/"):
-            path = path[3:]
-        if path in self._paths:
-            return path, ""
-        path = path.rstrip("/") or "/"
-        if path in self._paths:
-            return path, ""
+        """The page's path, and what follows it. Base URLs are pasted with and without /v1, and with slashes to spare."""
+        found = self._addresses.get(path)
+        if found is not None:
+            return found, ""
+        path = "/" + "/".join(filter(None, path.split("/")))
+        if path == "/v1" or path.startswith("/v1/"):
+            path = path[3:] or "/"
         for prefix in self._prefixes:
             if path.startswith(prefix):
                 return prefix, path[len(prefix) :]
         return path, ""
 
-    def _nothing(self, method: str, path: str, asked: str) -> ClientError:
-        allowed = sorted(known for known, place in self._pages if place == path)
-        if allowed:
-            return ClientError(f"{asked} takes {' or '.join(allowed)}, not {method}.", status=405, code="method_not_allowed")
-        return ClientError(f"There is nothing at {asked}. The API is below /v1.", status=404, code="not_found")
+    def _methods(self, path: str) -> list[str]:
+        return sorted(method for method, place in self._pages if place == path)
+
+    async def _respond_nothing(self, exchange: Exchange, path: str) -> None:
+        asked, methods = exchange.scope["path"], self._methods(path)
+        if methods:
+            exchange.headers.append(_allow(methods))
+            message = f"{asked} takes {' or '.join(methods)}, not {exchange.scope['method']}."
+            error = ClientError(message, status=405, code="method_not_allowed")
+        else:
+            error = ClientError(f"There is nothing at {asked}. The API is below /v1.", status=404, code="not_found")
+        await respond_error(exchange, error)
 
     def _cors(self, origin: str) -> Headers:
         if not self._gatekeeper.allows_origin(origin):
@@ -101,16 +111,23 @@ class Site:
         ]
 
     async def _preflight(self, exchange: Exchange, path: str) -> None:
-        methods = sorted(method for method, place in self._pages if place == path)
-        asked = header(exchange.scope, b"access-control-request-headers") or "authorization, content-type"
-        headers = [
-            *exchange.headers,
-            (b"access-control-allow-methods", ", ".join([*methods, "OPTIONS"]).encode()),
-            (b"access-control-allow-headers", asked.encode("latin-1")),
-            (b"access-control-allow-private-network", b"true"),
-            (b"access-control-max-age", b"86400"),
-        ]
+        """A foreign origin is told nothing: its browser takes that for a no."""
+        methods = self._methods(path)
+        headers = [*exchange.headers, _allow(methods)]
+        if exchange.headers:
+            asked = header(exchange.scope, b"access-control-request-headers") or "authorization, content-type"
+            headers += [
+                (b"access-control-allow-methods", ", ".join(methods).encode()),
+                (b"access-control-allow-headers", asked.encode("latin-1")),
+                (b"access-control-allow-private-network", b"true"),
+                (b"access-control-max-age", b"86400"),
+            ]
         await respond(exchange.send, 204, headers, b"")
+
+
+def _allow(methods: list[str]) -> tuple[bytes, bytes]:
+    implied = {"OPTIONS", "HEAD"} if "GET" in methods else {"OPTIONS"}
+    return b"allow", ", ".join(sorted(implied.union(methods))).encode()
 
 
 async def respond_error(
@@ -119,7 +136,7 @@ async def respond_error(
     """An error, in OpenAI's shape unless the wire has one of its own."""
     headers = [*exchange.headers, JSON]
     if error.retry_after is not None:
-        headers.append((b"retry-after", str(max(1, round(error.retry_after))).encode()))
+        headers.append((b"retry-after", str(max(1, ceil(error.retry_after))).encode()))
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     await respond(exchange.send, error.status, headers, encode(error))

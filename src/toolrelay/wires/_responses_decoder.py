@@ -84,29 +84,23 @@ class ResponsesDecoder:
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         out = self._record.out = []
-        if self._over:
-            return out
         try:
-            frames = self._splitter.feed(data)
+            for frame in self._splitter.feed(data):
+                self._read(frame)
         except FrameTooLargeError:
             self._fail(BackendError("The provider sent a frame that is too large to be relayed.", code="upstream_invalid"))
-            return out
-        for frame in frames:
-            self._read(frame)
-            if self._over:
-                break
         return out
 
     def flush(self) -> list[StreamEvent]:
         out = self._record.out = []
         for frame in self._splitter.flush():
-            if not self._over:
-                self._read(frame)
-        if not self._over:
-            self._fail(BackendError(_CUT, code="upstream_cut"))
+            self._read(frame)
+        self._fail(BackendError(_CUT, code="upstream_cut"))
         return out
 
     def _read(self, data: bytes) -> None:
+        if self._over:
+            return
         try:
             delta = _decode_delta(data)
             if delta.delta is not None:
@@ -260,6 +254,7 @@ class ResponsesDecoder:
             self._over = True
 
     def _fail(self, error: BackendError) -> None:
+        """Unless the answer has come to its end."""
         if not self._over:
             self._over = True
             self._record.out.append(AnswerFailed(error))

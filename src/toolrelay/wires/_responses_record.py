@@ -89,10 +89,12 @@ class Record:
             self.out.append(AnnotationAdded(annotation))
 
     def finish_part(self, slot: MessageSlot, index: int, part: object) -> None:
-        match part:
-            case {"type": "refusal"}:
+        if not isinstance(part, dict):
+            return
+        match part.get("type"):
+            case "refusal":
                 self.complete(slot, slot.part(index, refusal=True), part.get("refusal"))
-            case {"type": "output_text" | "text"}:
+            case "output_text" | "text":
                 run = slot.part(index, refusal=False)
                 self.complete(slot, run, part.get("text"), part.get("logprobs"))
                 annotations = part.get("annotations")

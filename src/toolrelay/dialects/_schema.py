@@ -1,0 +1,122 @@
+"""What a tool's JSON schema says of a value that a model wrote as plain text: which types it may have, and so what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from toolrelay.core.json import Json, JsonObject
+from toolrelay.core.request import Tool
+
+ANY = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
+STRING = frozenset({"string"})
+_DEPTH = 16
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+def quoted(text: str) -> str:
+    """As a JSON string."""
+    return msgspec.json.encode(text).decode()
+
+
+def escaped(text: str) -> str:
+    """As a part of a JSON string."""
+    return quoted(text)[1:-1]
+
+
+class Parameters:
+    """The parameters of a tool, by name. A tool that is not known has none, and everything may be anything."""
+
+    def __init__(self, tool: Tool | None) -> None:
+        self._root: JsonObject = (tool.parameters if tool is not None else None) or {}
+        properties = self._root.get("properties")
+        self._properties: JsonObject = properties if isinstance(properties, dict) else {}
+
+    @property
+    def names(self) -> list[str]:
+        """In the order in which they were declared."""
+        return list(self._properties)
+
+    def types(self, name: str) -> frozenset[str]:
+        if name in self._properties:
+            return types_of(self._properties[name], self._root)
+        further = self._root.get("additionalProperties")
+        return types_of(further, self._root) if isinstance(further, dict) else ANY
+
+
+def types_of(schema: Json, root: JsonObject, depth: int = 0) -> frozenset[str]:
+    """The types that a value of that schema may have. "number" includes "integer"."""
+    if not isinstance(schema, dict) or depth > _DEPTH:
+        return ANY
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        return types_of(_resolved(reference, root), root, depth + 1)
+    found = ANY
+    match schema.get("type"):
+        case str(kind):
+            found &= _with_integers([kind])
+        case list(kinds):
+            found &= _with_integers(kind for kind in kinds if isinstance(kind, str))
+    if isinstance(values := schema.get("enum"), list):
+        found &= _with_integers(type_of(value) for value in values)
+    if "const" in schema:
+        found &= _with_integers([type_of(schema["const"])])
+    for key in ("anyOf", "oneOf"):
+        if isinstance(choices := schema.get(key), list):
+            found &= frozenset[str]().union(*(types_of(choice, root, depth + 1) for choice in choices))
+    if isinstance(demands := schema.get("allOf"), list):
+        for demand in demands:
+            found &= types_of(demand, root, depth + 1)
+    return found or ANY
+
+
+def _with_integers(kinds: Iterable[str]) -> frozenset[str]:
+    found = frozenset(kinds)
+    return found | {"integer"} if "number" in found else found
+
+
+def _resolved(reference: str, root: JsonObject) -> Json:
+    """A reference within the schema; anything else says nothing."""
+    if not reference.startswith("#"):
+        return True
+    at: Json = root
+    for step in reference[1:].strip("/").split("/"):
+        if step:
+            key = step.replace("~1", "/").replace("~0", "~")
+            at = at.get(key) if isinstance(at, dict) else None
+    return at
+
+
+def type_of(value: Json) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case dict():
+            return "object"
+
+
+def meant(text: str, types: frozenset[str]) -> str:
+    """The JSON that the text stands for: the value that it spells if that is of a type that may be, else the text as a string."""
+    if types == STRING:
+        return quoted(text)
+    plain = text.strip()
+    plain = _WORDS.get(plain, plain)
+    try:
+        value = msgspec.json.decode(plain.encode(errors="replace"))
+    except (msgspec.MsgspecError, RecursionError):
+        return quoted(text)
+    kind = type_of(value)
+    if kind in types or (kind == "string" and "string" not in types) or "string" not in types:
+        return plain
+    return quoted(text)

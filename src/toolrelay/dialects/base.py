@@ -1,0 +1,91 @@
+"""What a dialect is: how calls begin, and a grammar for what follows."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from toolrelay.core.messages import Call
+from toolrelay.core.request import Tool
+from toolrelay.dialects._reader import Reader, Reading
+
+Place: TypeAlias = Literal["anywhere", "line", "start"]
+
+
+class Opener(Struct, frozen=True):
+    """The text that may begin calls, and where it counts: anywhere, at a line's beginning, or only at the answer's.
+
+    No opener of a dialect is the beginning of another.
+    """
+
+    text: str
+    place: Place = "anywhere"
+
+
+class Speaker(Protocol):
+    """What a grammar says. A call's arguments are JSON, whatever the dialect writes."""
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        """The tools that were offered, by the name the model knows them by."""
+        ...
+
+    def start(self, name: str) -> None: ...
+
+    def argue(self, text: str) -> None:
+        """More of the arguments of the call that was started last."""
+        ...
+
+    def finish(self) -> None: ...
+
+    def say(self, text: str) -> None:
+        """Text after all."""
+        ...
+
+    def think(self, text: str) -> None: ...
+
+
+Grammar: TypeAlias = Callable[[Reader, Speaker, str], Reading[None]]
+"""Reads what follows an opener, which is handed in."""
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What came of a call, as plain text."""
+
+    call: Call
+    text: str
+
+
+class Dialect(Struct, frozen=True, kw_only=True):
+    """One way of printing calls.
+
+    render_tools     how the model's own template offers tools; None: the house's catalog does
+    render_calls     how an assistant's calls stand in the conversation; the grammar reads it back
+    render_outcomes  how their results do
+    stops            what the model must not go on to write after its calls, such as an observation of its own making
+    """
+
+    name: str
+    openers: tuple[Opener, ...]
+    grammar: Grammar
+    render_calls: Callable[[Sequence[Call]], str]
+    render_outcomes: Callable[[Sequence[Outcome]], str]
+    render_tools: Callable[[Sequence[Tool]], str] | None = None
+    stops: tuple[str, ...] = ()
+
+
+def discover() -> dict[str, Dialect]:
+    """Every dialect in this package, by name. A module that begins with an underscore is not one."""
+    import toolrelay.dialects as package  # noqa: PLC0415 -- this module is part of it
+
+    found: dict[str, Dialect] = {}
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name.startswith("_") or module.name == "base":
+            continue
+        for dialect in importlib.import_module(f"{package.__name__}.{module.name}").DIALECTS:
+            found[dialect.name] = dialect
+    return found

@@ -1,0 +1,234 @@
+"""Who may come in: with keys, and without."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from tests.gateway import Gateway, running
+from tests.stage import KEY, Front, Stage, configuration, whole
+from tests.visitor import Reply, Visitor, request
+from toolrelay.config import KeySettings
+from toolrelay.errors import ClientError
+from toolrelay.web import auth
+
+PLAIN = "tr-a-key-for-everything"
+NARROW = "tr-a-key-for-some-models"
+WIDE_CHARACTERS = "tr-clé-ключ"
+
+
+def key(name: str, secret: str, models: str) -> str:
+    return f'[[keys]]\nname = "{name}"\nsha256 = "{sha256(secret.encode()).hexdigest()}"\nmodels = {models}\n'
+
+
+KEYS = (
+    key("all", PLAIN, '["*"]') + key("some", NARROW, '["demo-*", "[no]ne"]') + key("odd", WIDE_CHARACTERS, '["*"]')
+)
+OTHERS = '[models.demo-1]\nprovider = "demo"\n[models.demo]\nprovider = "demo"\n'
+
+
+@pytest.fixture(scope="module")
+def guarded(stage: Stage) -> Iterator[Gateway]:
+    """With keys. Its models are fast, demo and demo-1."""
+    with running(configuration(stage, before=KEYS + OTHERS)) as gateway:
+        yield gateway
+
+
+def ask(gateway: Gateway, method: str, path: str, *lines: str, body: object = None) -> Reply:
+    encoded = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
+    with Visitor(gateway.port) as visitor:
+        return visitor.say(request(method, path, encoded, *lines)).reply(to=method)
+
+
+def problem(reply: Reply) -> tuple[int, str, str]:
+    found: dict[str, Any] = reply.json()["error"]
+    assert set(found) == {"message", "type", "param", "code"}
+    return reply.status, found["type"], found["code"]
+
+
+# With keys
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"authorization: Bearer {PLAIN}"],
+        [f"Authorization: bearer   {PLAIN} "],
+        [f"x-api-key: {PLAIN}"],
+        ["authorization: Basic dXNlcjpwYXNz", f"x-api-key: {PLAIN}"],
+        ["authorization: Bearer ", f"x-api-key: {PLAIN}"],
+        [f"authorization: Bearer {WIDE_CHARACTERS}"],
+    ],
+)
+def test_a_key_opens_the_door(guarded: Gateway, stage: Stage, front: Front, lines: list[str]) -> None:
+    stage.play(whole())
+    assert ask(guarded, "POST", front.path, *lines, body=front.ask()).status == 200
+    assert ask(guarded, "GET", "/v1/models", *lines).status == 200
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ([], "missing_api_key"),
+        (["authorization: Bearer"], "missing_api_key"),
+        (["authorization: Bearer  "], "missing_api_key"),
+        ([f"authorization: Basic {PLAIN}"], "missing_api_key"),
+        (["x-api-key: "], "missing_api_key"),
+        ([f"authorization: Bearer {PLAIN}x"], "invalid_api_key"),
+        ([f"authorization: Bearer {sha256(PLAIN.encode()).hexdigest()}"], "invalid_api_key"),
+        ([f"authorization: Bearer {PLAIN.upper()}"], "invalid_api_key"),
+        (["x-api-key: nonsense"], "invalid_api_key"),
+        (["authorization: Bearer wrong", f"x-api-key: {PLAIN}"], "invalid_api_key"),
+    ],
+)
+def test_without_the_right_key_the_door_stays_shut(guarded: Gateway, front: Front, lines: list[str], code: str) -> None:
+    for reply in (
+        ask(guarded, "POST", front.path, *lines, body=front.ask()),
+        ask(guarded, "GET", "/v1/models", *lines),
+        ask(guarded, "GET", "/v1/models/demo", *lines),
+        ask(guarded, "GET", "/v1/responses/resp_1", *lines),
+    ):
+        assert problem(reply) == (401, "invalid_request_error", code)
+        assert reply.headers["www-authenticate"] == "Bearer"
+        assert PLAIN not in reply.body.decode()
+
+
+def test_a_wrong_key_is_told_before_the_body_is_read(guarded: Gateway, front: Front) -> None:
+    with Visitor(guarded.port) as visitor:
+        visitor.say(request("POST", front.path).replace(b"length: 0", b"length: 1000000"))
+        assert visitor.reply().status == 401
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+def test_health_and_metrics_need_no_key(guarded: Gateway, path: str) -> None:
+    assert ask(guarded, "GET", path).status == 200
+
+
+def test_a_key_sees_and_uses_its_own_models_only(guarded: Gateway, front: Front) -> None:
+    line = f"authorization: Bearer {NARROW}"
+    listed = ask(guarded, "GET", "/v1/models", line).json()["data"]
+    assert [model["id"] for model in listed] == ["demo-1"]
+    assert ask(guarded, "POST", front.path, line, body=front.ask() | {"model": "demo-1"}).status == 200
+    assert ask(guarded, "GET", "/v1/models/demo-1", line).status == 200
+    for hidden in ("demo", "fast"):
+        refused = ask(guarded, "POST", front.path, line, body=front.ask() | {"model": hidden})
+        unknown = ask(guarded, "POST", front.path, line, body=front.ask() | {"model": "nowhere"})
+        assert problem(refused) == problem(unknown) == (404, "invalid_request_error", "model_not_found")
+        assert refused.json()["error"]["message"].replace(hidden, "nowhere") == unknown.json()["error"]["message"]
+        assert ask(guarded, "GET", f"/v1/models/{hidden}", line).status == 404
+
+
+def test_a_key_opens_the_door_to_pages_of_any_name_and_origin(guarded: Gateway) -> None:
+    """Whoever has a key may come from anywhere; the page's browser, not the gateway, keeps the answer from it."""
+    lines = [f"authorization: Bearer {PLAIN}", "host: gateway.example", "origin: https://elsewhere.example"]
+    reply = ask(guarded, "GET", "/v1/models", *lines)
+    assert reply.status == 200
+    assert "access-control-allow-origin" not in reply.headers
+
+
+def test_no_key_is_ever_written_down(stage: Stage, front: Front) -> None:
+    stage.play(whole())
+    with running(configuration(stage, before=KEYS), environ={"TOOLRELAY_LOG_LEVEL": "debug"}) as gateway:
+        answers = [
+            ask(gateway, "POST", front.path, f"authorization: Bearer {secret}", body=body)
+            for secret in (PLAIN, "tr-a-key-that-is-wrong")
+            for body in (front.ask(), {"model": "nowhere", front.items: "Hi"})
+        ]
+        answers += [ask(gateway, "GET", path, f"x-api-key: {PLAIN}") for path in ("/", "/v1/models", "/metrics", "/nowhere")]
+        assert gateway.stop() == 0
+        log = gateway.log()
+    assert '"key":"all"' in log, "its name is"
+    written = log + "".join(answer.body.decode() + str(answer.headers) for answer in answers)
+    for secret in (PLAIN, "tr-a-key-that-is-wrong", KEY, sha256(PLAIN.encode()).hexdigest()):
+        assert secret not in written
+
+
+@pytest.mark.parametrize("secret", [PLAIN, NARROW, "wrong"])
+def test_every_key_is_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch, secret: str) -> None:
+    """In constant time, that is: through the function that exists for it, and as often for one key as for another."""
+    compared: list[bytes] = []
+
+    def compare(known: bytes, given: bytes) -> bool:
+        compared.append(known)
+        return known == given
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    known = [KeySettings(name=each, sha256=sha256(each.encode()).hexdigest()) for each in (PLAIN, NARROW, WIDE_CHARACTERS)]
+    with contextlib.suppress(ClientError):
+        auth.Gatekeeper(known, ()).identify({"headers": [(b"x-api-key", secret.encode())]})
+    assert len(compared) == 3
+
+
+# Without keys
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:8787", "localhost", "LocalHost:80", "[::1]", "[::1]:8787", "127.8.8.8:1"]
+)
+def test_without_keys_this_machine_is_answered_by_any_of_its_names(gateway: Gateway, front: Front, host: str) -> None:
+    assert ask(gateway, "GET", "/v1/models", f"host: {host}").status == 200
+    assert ask(gateway, "POST", front.path, f"host: {host}", body=front.ask() | {"model": "demo"}).status == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:8787", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.1.5", "[fe80::1]", ""],
+)
+def test_without_keys_a_foreign_name_for_this_machine_is_refused(gateway: Gateway, front: Front, host: str) -> None:
+    """A page that has its own name point to this machine (DNS rebinding) is of the same origin as the gateway, to a browser."""
+    lines = (f"host: {host}", f"origin: http://{host}")
+    for reply in (
+        ask(gateway, "GET", "/v1/models", *lines),
+        ask(gateway, "GET", "/", *lines),
+        ask(gateway, "POST", front.path, *lines, body=front.ask()),
+    ):
+        assert problem(reply) == (403, "permission_error", "foreign_host")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://evil.example",
+        "http://localhost:3000",
+        "http://127.0.0.1:1",
+        "null",
+        "",
+        "app://obsidian.md.evil.example",
+        "http://[",
+        "http://app://obsidian.md",
+    ],
+)
+def test_without_keys_a_foreign_page_is_refused(gateway: Gateway, front: Front, origin: str) -> None:
+    for reply in (
+        ask(gateway, "POST", front.path, f"origin: {origin}", body=front.ask()),
+        ask(gateway, "GET", "/v1/models", f"origin: {origin}"),
+    ):
+        assert problem(reply) == (403, "permission_error", "foreign_origin")
+        assert "access-control-allow-origin" not in reply.headers
+
+
+@pytest.mark.parametrize(
+    "origin", ["app://obsidian.md", "capacitor://localhost", "http://localhost", "http://127.0.0.1:8787"]
+)
+def test_without_keys_obsidian_and_our_own_pages_are_welcome(gateway: Gateway, front: Front, origin: str) -> None:
+    lines = ("host: 127.0.0.1:8787", f"origin: {origin}")
+    assert ask(gateway, "POST", front.path, *lines, body=front.ask() | {"model": "demo"}).status == 200
+
+
+def test_a_key_that_nobody_asked_for_does_no_harm(gateway: Gateway, front: Front) -> None:
+    line = "authorization: Bearer not-needed"
+    assert ask(gateway, "POST", front.path, line, body=front.ask() | {"model": "demo"}).status == 200
+
+
+def test_more_ports_than_are_remembered_are_answered_all_the_same() -> None:
+    keeper = auth.Gatekeeper((), ())
+    for port in range(200):
+        scope = {"headers": [(b"host", f"localhost:{port}".encode())]}
+        assert keeper.identify(scope) is auth.ANYONE
+    assert len(keeper._own_hosts) <= 64

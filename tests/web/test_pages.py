@@ -1,0 +1,112 @@
+"""The pages beside the doors."""
+
+from __future__ import annotations
+
+import asyncio
+from html.parser import HTMLParser
+
+import pytest
+from msgspec.structs import replace
+from openai.types import Model as OpenAIModel
+
+from tests.gateway import Gateway, running
+from tests.visitor import Visitor
+from toolrelay import __version__
+from toolrelay.app import App
+from toolrelay.config import load
+from toolrelay.web.asgi import Message
+
+
+def test_the_models_are_listed_in_openais_shape(gateway: Gateway) -> None:
+    body = gateway.get("/v1/models").json()
+    assert body["object"] == "list"
+    models = [OpenAIModel.model_validate(model, strict=True) for model in body["data"]]
+    assert {model.id: model.owned_by for model in models} == {"fast": "toolrelay:compatible", "demo": "toolrelay:demo"}
+
+
+def test_one_model_is_what_the_list_says_of_it(gateway: Gateway) -> None:
+    [listed] = [model for model in gateway.get("/v1/models").json()["data"] if model["id"] == "fast"]
+    assert gateway.get("/v1/models/fast").json() == listed
+
+
+def test_a_model_that_is_not_there_is_not_found(gateway: Gateway) -> None:
+    response = gateway.get("/v1/models/nowhere")
+    assert response.status_code == 404
+    assert response.json()["error"]["code"] == "model_not_found"
+
+
+def test_a_models_name_may_hold_slashes_and_more() -> None:
+    with running('[models."org/model:7b <é>"]\nprovider = "demo"\n') as gateway:
+        [name] = [model["id"] for model in gateway.get("/v1/models").json()["data"]]
+        for path in ("/v1/models/org/model:7b%20%3C%C3%A9%3E", "/v1/models/org%2Fmodel%3A7b%20%3C%C3%A9%3E/"):
+            assert gateway.get(path).json()["id"] == name == "org/model:7b <é>"
+        assert "<é>" not in gateway.get("/").text, "names are escaped"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+@pytest.mark.parametrize("path", ["/v1/responses/resp_1", "/v1/responses/resp_1/cancel", "/responses/resp_1/input_items"])
+def test_a_stored_response_is_not_found_while_none_are_kept(gateway: Gateway, method: str, path: str) -> None:
+    with Visitor(gateway.port) as visitor:
+        reply = visitor.say(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()).reply()
+    assert reply.status == 404
+    assert reply.json()["error"]["code"] == "response_not_found"
+    assert "resp_1" in reply.json()["error"]["message"]
+
+
+def test_health_says_the_version(gateway: Gateway) -> None:
+    assert gateway.get("/healthz").json() == {"status": "ok", "version": __version__}
+
+
+def test_readiness_is_said(gateway: Gateway) -> None:
+    assert gateway.get("/readyz").json() == {"status": "ready"}
+
+
+def test_readiness_is_denied_while_turns_are_finished() -> None:
+    async def story() -> list[Message]:
+        app = App(replace(load(None, {"HOME": "/nowhere"}), config_file=""))
+        app.ready = False
+        heard: list[Message] = []
+
+        async def send(message: Message) -> None:
+            heard.append(message)
+
+        async def receive() -> Message:
+            return {"type": "http.disconnect"}
+
+        await app({"type": "http", "method": "GET", "path": "/readyz", "headers": []}, receive, send)
+        return heard
+
+    start, body = asyncio.run(story())
+    assert start["status"] == 503
+    assert body["body"] == b'{"status":"draining"}'
+
+
+class _Page(HTMLParser):
+    """The links of a page, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.links += [value for name, value in attrs if name in ("href", "src") and value]
+
+    def handle_data(self, data: str) -> None:
+        self.text += f"{data}\n"
+
+
+def test_the_welcome_page_says_how_to_begin_and_all_its_links_work(gateway: Gateway) -> None:
+    page = _Page(gateway.get("/").text)
+    assert f"http://127.0.0.1:{gateway.port}/v1" in page.text
+    assert {"fast", "demo"} <= set(page.text.split())
+    assert page.links
+    for link in page.links:
+        assert gateway.get(link).status_code == 200
+
+
+def test_the_welcome_page_cannot_be_made_to_say_something_else(gateway: Gateway) -> None:
+    with Visitor(gateway.port) as visitor:
+        reply = visitor.get("/?<script>", 'host: localhost:80"><script>alert(1)</script>').reply()
+    assert b"<script>" not in reply.body

@@ -1,0 +1,231 @@
+"""Comments that keep a silent stream alive: when they flow, what they commit to, and when they do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gateway import Gateway, running
+from tests.stage import BEGUN, FRONTS, REST, WIRES, Front, Stage, configuration, error, failure, frames, whole
+from tests.upstream import CUT, Gate
+from tests.visitor import Visitor
+from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
+from toolrelay.core.messages import Message
+from toolrelay.core.request import Request
+from toolrelay.errors import BackendError
+from toolrelay.web.asgi import Message as AsgiMessage
+from toolrelay.web.sinks import AnswerSink, StreamSink, WholeSink
+from toolrelay.wires.base import Envelope, discover
+
+COMMENT = b": keep-alive"
+
+
+@pytest.fixture(scope="module")
+def lively(stage: Stage) -> Iterator[Gateway]:
+    """A gateway that is soon afraid of silence."""
+    with running(configuration(stage, before="[server]\nkeepalive_seconds = 0.05\n")) as gateway:
+        yield gateway
+
+
+def body_of(stream: bytes) -> bytes:
+    """The stream without its comments and the marks of its chunks."""
+    return b"\n".join(line for line in stream.replace(b"\r\n", b"\n").split(b"\n") if line.startswith(b"data: "))
+
+
+def test_comments_flow_while_the_model_is_silent(lively: Gateway, stage: Stage, front: Front) -> None:  # bug 46
+    before, after = Gate(), Gate()
+    stage.play((before, BEGUN, after, REST))
+    with Visitor(lively.port) as visitor:
+        visitor.post(front.path, front.ask(stream=True))
+        status, headers = visitor.head()
+        assert status == 200
+        assert headers["content-type"].startswith("text/event-stream")
+        assert [visitor.frame() for _ in range(3)] == [COMMENT] * 3
+        before.open()
+        while visitor.frame() == COMMENT:
+            pass
+        for _ in range(3):
+            visitor.read_until(COMMENT + b"\n\n")
+        after.open()
+        assert frames(body_of(visitor.read_until(b"\r\n0\r\n\r\n")))
+
+
+def test_nothing_follows_the_end_and_nothing_comes_without_a_stream(lively: Gateway, stage: Stage, front: Front) -> None:
+    gate = Gate()
+    stage.play(BEGUN + REST, (gate, whole()), (Gate(),))
+    with Visitor(lively.port) as visitor, Visitor(lively.port) as clock:
+        assert frames(visitor.post(front.path, front.ask(stream=True)).reply().body)
+        visitor.post(front.path, front.ask())
+        gate.reached.result(30)
+        clock.post(front.path, front.ask(stream=True))
+        for _ in range(5):
+            clock.read_until(COMMENT)
+        gate.open()
+        assert visitor.reply().status == 200, "a stray comment would stand where the status line is expected"
+
+
+def test_a_failure_after_a_comment_is_an_error_frame(lively: Gateway, stage: Stage, front: Front) -> None:  # bug 46
+    gate = Gate()
+    stage.play((gate, error(400, "too long", code="context_length_exceeded")))
+    with Visitor(lively.port) as visitor:
+        assert visitor.post(front.path, front.ask(stream=True)).head()[0] == 200
+        assert visitor.frame() == COMMENT
+        gate.open()
+        stream = body_of(visitor.read_until(b"\r\n0\r\n\r\n"))
+        assert failure(stream)["code"] == "context_length_exceeded"
+        assert visitor.get("/healthz").reply().status == 200
+
+
+def test_a_cut_after_a_comment_is_an_error_frame(lively: Gateway, stage: Stage, front: Front) -> None:  # bug 38
+    gate = Gate()
+    stage.play((BEGUN, gate, CUT))
+    with Visitor(lively.port) as visitor:
+        visitor.post(front.path, front.ask(stream=True)).read_until(COMMENT)
+        gate.open()
+        assert failure(body_of(visitor.read_until(b"\r\n0\r\n\r\n")))["code"] == "upstream_cut"
+
+
+def test_a_client_that_hears_comments_and_leaves_lets_the_upstream_go(lively: Gateway, stage: Stage, front: Front) -> None:  # bug 44
+    asked = stage.play((Gate(),))
+    with Visitor(lively.port) as visitor:
+        visitor.post(front.path, front.ask(stream=True)).read_until(COMMENT)
+    stage.left(asked).result(30)
+
+
+def test_with_keepalive_off_no_comment_comes(stage: Stage, lively: Gateway, front: Front) -> None:
+    gate = Gate()
+    stage.play((gate, BEGUN + REST), (Gate(),))
+    with (
+        running(configuration(stage, before="[server]\nkeepalive_seconds = 0\n")) as gateway,
+        Visitor(gateway.port) as visitor,
+        Visitor(lively.port) as clock,
+    ):
+        visitor.post(front.path, front.ask(stream=True))
+        gate.reached.result(30)
+        clock.post(front.path, front.ask(stream=True))
+        for _ in range(5):
+            clock.read_until(COMMENT)
+        gate.open()
+        assert COMMENT not in visitor.reply().body
+
+
+# By hand, where the order of things matters
+
+
+class Ear:
+    """The sending half of ASGI, which can be made to wait, as a server does whose client does not read."""
+
+    def __init__(self) -> None:
+        self.heard: list[AsgiMessage] = []
+        self.listening = asyncio.Event()
+        self.listening.set()
+
+    async def __call__(self, message: AsgiMessage) -> None:
+        await self.listening.wait()
+        self.heard.append(message)
+
+    @property
+    def kinds(self) -> list[str]:
+        return [str(message["type"]).removeprefix("http.response.") for message in self.heard]
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.heard)
+
+
+def stream_sink(name: str, ear: Ear, keepalive: float) -> StreamSink:
+    return StreamSink(discover()[name], _envelope(name), ear, [], keepalive)
+
+
+def _envelope(name: str) -> Envelope:
+    request = Request(wire=name, model="fast", items=(Message(role="user", content="Hi"),), stream=True)
+    return Envelope(token="t", created=1, model="fast", request=request)
+
+
+FINISHED: list[StreamEvent] = [AnswerStarted(), TextDelta("Hello"), AnswerFinished(finish="stop")]
+FAILED: list[StreamEvent] = [AnswerFailed(BackendError("gone", code="upstream_cut"))]
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_a_comment_that_is_due_when_the_stream_ends_is_not_written(name: str) -> None:
+    async def story() -> None:
+        ear = Ear()
+        sink = stream_sink(name, ear, 1000)
+        await sink.send(FINISHED)
+        sink._written -= 2000
+        sink._tick()  # the comment is due, and has not had its turn
+        await sink.close()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert COMMENT not in ear.body
+        assert ear.heard[-1] == {"type": "http.response.body", "body": b""}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_a_failure_while_the_first_comment_waits_for_the_client_begins_the_response_once(name: str) -> None:
+    """Nothing of the response has left, although it is promised: the error must still find its way into it."""
+
+    async def story() -> None:
+        ear = Ear()
+        ear.listening.clear()
+        sink = stream_sink(name, ear, 1000)
+        sink._written -= 2000
+        sink._tick()
+        await asyncio.sleep(0)  # the comment waits for the client
+        failing = asyncio.ensure_future(sink.fail(BackendError("gone", code="upstream_cut")))
+        await asyncio.sleep(0)
+        ear.listening.set()
+        written = await failing
+        if written:
+            assert ear.kinds[0] == "start"
+            assert ear.kinds.count("start") == 1
+            assert failure(ear.body)["code"] == "upstream_cut"
+        else:
+            assert not ear.heard, "the error will be an HTTP one"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_no_comment_is_written_while_the_client_does_not_read(name: str) -> None:
+    async def story() -> None:
+        ear = Ear()
+        sink = stream_sink(name, ear, 1000)
+        await sink.send(FINISHED[:2])
+        ear.listening.clear()
+        sending = asyncio.ensure_future(sink.send([TextDelta(" there")]))
+        await asyncio.sleep(0)
+        for _ in range(3):
+            sink._written -= 2000
+            sink._tick()
+            await asyncio.sleep(0)
+        ear.listening.set()
+        await sending
+        await sink.close()
+        assert COMMENT not in ear.body
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_an_answer_that_fails_before_a_word_can_still_be_an_http_error(name: str) -> None:  # bug 39
+    async def story(sink: AnswerSink) -> None:
+        with pytest.raises(BackendError, match="gone"):
+            await sink.send(FAILED)
+        assert not await sink.fail(BackendError("gone"))
+
+    async def both() -> None:
+        ear = Ear()
+        await story(stream_sink(name, ear, 0))
+        await story(WholeSink(discover()[name], _envelope(name), ear, []))
+        assert ear.heard == []
+
+    asyncio.run(both())
+
+
+def test_every_wire_has_its_front() -> None:
+    assert sorted(FRONTS) == WIRES
