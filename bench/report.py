@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.gateways import ROOT
-from bench.scenarios import Measurement, Metric
+from bench.scenarios import NEVER, Measurement, Metric
 
 DOCS = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "bench" / "results"
@@ -112,13 +112,12 @@ class Report:
         return "ok" if compared <= metric.limit else "MISSED"
 
     def trouble(self) -> list[str]:
-        """What makes the figures worthless, if there is any."""
-        counted = [
-            f"{label}, {scenario}: {', '.join(f'{count} {what}' for what, count in series.trouble.items())}"
+        """What makes figures worthless; that a peer never notices a disconnect is a finding, that ours does not is an error."""
+        return self.failures + [
+            f"{label}, {scenario}: {', '.join(f'{count} {what}' for what, count in counts.items())}"
             for (label, scenario), series in self.series.items()
-            if series.trouble
+            if (counts := {what: count for what, count in series.trouble.items() if what != NEVER or label in self.ours})
         ]
-        return self.failures + counted
 
     def doubts(self) -> list[str]:
         """Why figures may be wrong although every answer was right."""
@@ -127,6 +126,8 @@ class Report:
         if taken and statistics.median(taken) > _STRANGERS:
             found.append(f"the machine was not quiet: other processes took {min(taken):.0%} to {max(taken):.0%} of the two cores")
         for (label, scenario), series in self.series.items():
+            if (count := series.trouble.get(NEVER, 0)) and label not in self.ours:
+                found.append(f"{label}, {scenario}: {count} disconnects never reached the upstream")
             if not scenario.startswith("paced"):
                 continue
             if (share := statistics.median(series.harness)) > _HARNESS:

@@ -17,6 +17,7 @@ _CHUNKS = 200
 
 _STALL_S = 3.0
 _SAMPLE_S = 0.05
+NEVER = "never noticed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,7 @@ def _trouble(outcome: Outcome) -> dict[str, int]:
         "errors": outcome.errors,
         "bad": outcome.bad,
         "unfinished": outcome.unfinished,
-        "never noticed": outcome.missing,
+        NEVER: outcome.missing,
     }
     return {what: count for what, count in counts.items() if count}
 

@@ -35,6 +35,8 @@ def refuses_connections(gateway: Gateway) -> None:
             socket.create_connection(("127.0.0.1", gateway.port), timeout=30).close()
         except ConnectionRefusedError:
             return
+        except ConnectionResetError:
+            continue  # it was still in the queue
 
 
 def serve(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

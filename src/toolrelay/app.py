@@ -9,12 +9,13 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from types import FrameType
 
 import uvicorn
 
 from toolrelay.backends.base import BackendKind
 from toolrelay.backends.base import discover as discover_backends
-from toolrelay.config import ModelSettings, Settings, check_binding
+from toolrelay.config import ModelSettings, ServerSettings, Settings, check_binding
 from toolrelay.errors import ConfigurationError
 from toolrelay.runtime.telemetry import Metrics, configure_logging
 from toolrelay.web.asgi import Receive, Scope, Send
@@ -26,6 +27,9 @@ from toolrelay.web.site import Page, Site
 from toolrelay.wires.base import discover as discover_wires
 
 DRAIN_SECONDS = 30
+FAREWELL_SECONDS = 1.0
+BACKLOG = 4096
+MOST_FILES = 65536
 
 
 class App:
@@ -73,8 +77,22 @@ class _Server(uvicorn.Server):
         print(f"Toolrelay is ready at {self._url}", flush=True)  # noqa: T201 -- the contract's one line
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.ready = False
         await super().shutdown(sockets)
+        await self._dismiss()
+
+    async def _dismiss(self) -> None:
+        """The turns that are still under way get the time to say so to their clients. Uvicorn has cancelled them if time is up."""
+        tasks = set(self.server_state.tasks)
+        if self.force_exit:
+            for task in tasks:
+                task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=FAREWELL_SECONDS)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.force_exit = self.should_exit
+        self._app.ready = False
+        super().handle_exit(sig, frame)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -94,8 +112,12 @@ def serve(settings: Settings) -> int:
     """Runs the gateway until it is told to stop. Returns the exit code."""
     check_binding(settings)
     configure_logging(settings.log, settings.log_level)
-    app = App(settings)
-    host, port = settings.server.host, settings.server.port
+    return serve_app(App(settings), settings.server)
+
+
+def serve_app(app: App, settings: ServerSettings, *, drain_seconds: float = DRAIN_SECONDS) -> int:
+    host, port = settings.host, settings.port
+    _raise_file_limit()
     try:
         listener = _listen(host, port)
     except OSError as error:
@@ -116,9 +138,9 @@ def serve(settings: Settings) -> int:
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            backlog=4096,
+            backlog=BACKLOG,
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
+            timeout_graceful_shutdown=drain_seconds,  # type: ignore[arg-type] -- handed on to asyncio, which takes fractions
         )
         server = _Server(config, app, f"http://{shown}:{port}")
         _run(server, app, listener)
@@ -131,10 +153,24 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
+        listener.listen(BACKLOG)  # only now is the port certainly ours
     except OSError:
         listener.close()
         raise
     return listener
+
+
+def _raise_file_limit() -> None:
+    """A turn takes two files. The usual limit of 1,024 is a soft one, kept for programs that use select()."""
+    try:
+        import resource  # noqa: PLC0415 -- absent on Windows
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # a system may have a limit of its own below the hard one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _run(server: _Server, app: App, listener: socket.socket) -> None:

@@ -131,6 +131,11 @@ def test_arguments_written_by_the_user_are_used_verbatim() -> None:
     ]
 
 
+def test_tools_named_within_written_arguments_are_not_called() -> None:
+    written = {"city": "vault_search {} and run_python and the time"}
+    assert calls(request(f"get_weather {json.dumps(written)}", *TOOLS)) == [("get_weather", written)]
+
+
 def test_large_arguments_written_by_the_user_come_whole() -> None:
     written = json.dumps({"city": "x weather time " * 20_000})
     answer = fold(think(request(f"get_weather {written} please", *TOOLS)))

@@ -82,6 +82,9 @@ class FrontDoor:
             self._gate.enter()
         except ClientGoneError:
             return
+        except asyncio.CancelledError:
+            await self._refuse(exchange, _shutting_down())
+            return
         except ToolrelayError as error:
             self._log.info("refused", request=turn_token, wire=self._wire.name, status=error.status, code=error.code)
             await self._refuse(exchange, error)
@@ -136,9 +139,10 @@ class FrontDoor:
                 sink.stop()
                 status, code = _CLIENT_GONE, "client_gone"
             else:
-                status, code = 503, "shutting_down"
-                await self._give_up(exchange, sink, InternalError("The gateway is shutting down.", status=503, code=code))
-                raise
+                watch.close()
+                failure = _shutting_down()
+                status, code = failure.status, failure.code
+                await self._give_up(exchange, sink, failure)
         except Exception:  # noqa: BLE001 -- whatever it is, the client gets an answer and the log the reason
             status, code = 500, "internal_error"
             self._log.exception("internal_error", turn=turn_token)
@@ -198,6 +202,11 @@ class _Watch:
     def close(self) -> None:
         self._over = True
         self._waiting.cancel()
+
+
+def _shutting_down() -> InternalError:
+    """Why a turn is cancelled whose client is still there. Once the client has been told, nothing is left to cancel."""
+    return InternalError("The gateway is shutting down.", status=503, code="shutting_down")
 
 
 def _uncancel() -> None:

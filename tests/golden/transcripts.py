@@ -1,0 +1,137 @@
+"""What becomes of each golden exchange, as a text that a person can read.
+
+A folder of exchanges/ holds what a client asks, once for each wire (request.chat.json), and what a provider answers
+(upstream.chat.sse), in the shape of OpenAI's own API or of another server (upstream.ollama.sse). expect/ holds a transcript for
+every way through: expect/FRONT-BACK.txt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tests.exchange import decoded, envelope, fold, turned
+from toolrelay.backends._providers import PROVIDERS, WIRES
+from toolrelay.core.events import AnswerFailed, StreamEvent
+from toolrelay.core.profiles import Profile
+from toolrelay.core.request import Request
+from toolrelay.errors import ToolrelayError
+from toolrelay.wires.base import Wire, discover
+
+EXCHANGES = Path(__file__).parent / "exchanges"
+ALL = discover()
+
+
+class Back(Struct, frozen=True, kw_only=True):
+    wire: Wire
+    profile: Profile
+
+
+BACKS = {
+    **{name: Back(wire=ALL[WIRES[known.wire]], profile=known.profile) for name, known in PROVIDERS.items()},
+    "mistral": Back(wire=ALL["openai_chat"], profile=Profile(call_ids="nine")),
+    "chat": Back(wire=ALL["openai_chat"], profile=PROVIDERS["openai"].profile),
+    "responses": Back(wire=ALL["openai_responses"], profile=PROVIDERS["openai"].profile),
+}
+FRONTS = {short: ALL[name] for short, name in WIRES.items() if name in ALL}
+
+
+class Way(Struct, frozen=True, kw_only=True):
+    """One way through an exchange."""
+
+    folder: Path
+    front: str
+    back: str
+
+    @property
+    def expected(self) -> Path:
+        return self.folder / "expect" / f"{self.front}-{self.back}.txt"
+
+    def __str__(self) -> str:
+        return f"{self.folder.name}-{self.front}-{self.back}"
+
+    def request(self) -> Request:
+        return FRONTS[self.front].decode_request((self.folder / f"request.{self.front}.json").read_bytes())
+
+    def answer(self) -> bytes:
+        return (self.folder / f"upstream.{self.back}.sse").read_bytes()
+
+    def transcript(self) -> str:
+        request, front, back = self.request(), FRONTS[self.front], BACKS[self.back]
+        events, notices = turned(request, decoded(back.wire, self.answer()))
+        frames = front.encoder(envelope(request)).encode(events).decode().removesuffix("\n\n").split("\n\n")
+        sections = {
+            **_asked(request, back),
+            "to the client, as a stream": "\n\n".join(_shortened(frames)),
+            "to the client, whole": _whole(front, request, events, frames),
+        }
+        if notices:
+            sections["in the log"] = "\n".join(f"{notice.event} {notice.rule} {notice.tool}" for notice in notices)
+        return "\n\n".join(f"=== {title}\n{text}" for title, text in sections.items()) + "\n"
+
+
+def ways() -> Iterator[Way]:
+    for folder in sorted(EXCHANGES.iterdir()):
+        for request in sorted(folder.glob("request.*.json")):
+            for answer in sorted(folder.glob("upstream.*.sse")):
+                yield Way(folder=folder, front=request.name.split(".")[1], back=answer.name.split(".")[1])
+
+
+def _asked(request: Request, back: Back) -> dict[str, str]:
+    try:
+        outgoing = back.wire.encode_request(replace(request, model="provider-model"), back.profile)
+    except ToolrelayError as error:
+        return {"refused": _error(back.wire, error)}
+    asked = {f"to the provider: POST {outgoing.path}": _pretty(json.loads(outgoing.body))}
+    return asked | ({"dropped on the way": "\n".join(outgoing.dropped)} if outgoing.dropped else {})
+
+
+def _whole(front: Wire, request: Request, events: list[StreamEvent], frames: list[str]) -> str:
+    last = events[-1]
+    if isinstance(last, AnswerFailed):
+        return _error(front, last.error)
+    body = json.loads(front.encode_answer(fold(events), envelope(replace(request, stream=False))))
+    *_, final, _done = frames
+    streamed = json.loads(final.partition("data: ")[2]).get("response")
+    return "the response of the last frame" if streamed == body else _pretty(body)
+
+
+def _error(wire: Wire, error: ToolrelayError) -> str:
+    return f"HTTP {error.status}\n{_pretty(json.loads(wire.encode_error(error)))}"
+
+
+def _pretty(value: Any, indent: str = "") -> str:
+    """What fits into a line stands in one."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(line) <= 120 or not isinstance(value, dict | list):
+        return line
+    deeper = indent + "  "
+    if isinstance(value, list):
+        inner = [deeper + _pretty(element, deeper) for element in value]
+    else:
+        inner = [f"{deeper}{json.dumps(key)}: {_pretty(member, deeper)}" for key, member in value.items()]
+    first, last = "[]" if isinstance(value, list) else "{}"
+    return f"{first}\n" + ",\n".join(inner) + f"\n{indent}{last}"
+
+
+def _shortened(frames: list[str]) -> Iterator[str]:
+    """Of a resource that was shown before, only what has changed is shown."""
+    shown: dict[str, Any] = {}
+    for frame in frames:
+        before, mark, rest = frame.partition('"response":')
+        if not mark:
+            yield frame
+            continue
+        resource, end = json.JSONDecoder().raw_decode(rest)
+        if list(resource) == list(shown):
+            changed = {key: value for key, value in resource.items() if value != shown[key]}
+            but = f", but with {_pretty(changed)}" if changed else ""
+            yield f"{before}{mark}(as above{but}){rest[end:]}"
+        else:
+            yield frame
+        shown = resource

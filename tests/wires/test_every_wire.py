@@ -1,0 +1,378 @@
+"""What holds for every wire. A new one is found by itself and held to all of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.exchange import decoded, envelope, fold, gist
+from tests.golden.transcripts import BACKS, EXCHANGES, FRONTS
+from tests.strategies import answers, cut_bytes, json_values
+from toolrelay.core.events import (
+    AnswerFailed,
+    AnswerFinished,
+    AnswerStarted,
+    ArgumentsDelta,
+    CallFinished,
+    CallStarted,
+    StreamEvent,
+    TextDelta,
+)
+from toolrelay.core.profiles import Profile
+from toolrelay.core.request import Request, Sampling
+from toolrelay.errors import BackendError, ClientError, InternalError, PolicyError, ToolrelayError
+from toolrelay.wires.base import KEEP_ALIVE, Wire, discover
+
+WIRES = discover()
+every_wire = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+
+# What every wire can say: words, thoughts, calls of functions. The rest is for the wire's own tests.
+ANSWERS = answers(refusals=False)
+CUT_ANSWERS = answers(refusals=False, truncated=True)
+
+# A hundred examples of whole answers take longer than they are worth here: there is one test for each wire.
+some = settings(max_examples=25)
+
+
+def encoded(wire: Wire, events: list[StreamEvent]) -> bytes:
+    return wire.encoder(envelope(asked(wire))).encode(events)
+
+
+def asked(wire: Wire, **members: Any) -> Request:
+    return Request(wire=wire.name, model="fast", items=(), stream=True, include_usage=True, **members)
+
+
+def recorded(wire: Wire) -> list[bytes]:
+    """Streams as providers of this wire send them."""
+    return [
+        path.read_bytes()
+        for path in sorted(EXCHANGES.glob("*/upstream.*.sse"))
+        if BACKS[path.name.split(".")[1]].wire.name == wire.name
+    ]
+
+
+def said(events: list[StreamEvent]) -> list[object]:
+    """Errors compare by what they say."""
+    return [(event.error.message, event.error.code) if isinstance(event, AnswerFailed) else event for event in events]
+
+
+def check_one_end(events: list[StreamEvent]) -> AnswerFinished | AnswerFailed:
+    *before, last = events
+    assert isinstance(last, AnswerFinished | AnswerFailed)
+    assert not any(isinstance(event, AnswerFinished | AnswerFailed) for event in before)
+    return last
+
+
+# How the bytes arrive
+
+
+@every_wire
+@some
+@given(st.data())
+def test_it_never_matters_how_a_stream_is_cut(wire: Wire, data: st.DataObject) -> None:  # bug 1, 2, 3, 24
+    stream = encoded(wire, data.draw(CUT_ANSWERS))
+    if data.draw(st.booleans()):
+        stream = stream.replace(b"\n", b"\r\n")
+    assert said(decoded(wire, *data.draw(cut_bytes(stream)))) == said(decoded(wire, stream))
+
+
+@every_wire
+def test_it_never_matters_how_a_providers_stream_is_cut(wire: Wire) -> None:  # bug 1, 2, 3, 24
+    for stream in recorded(wire):
+        whole = said(decoded(wire, stream))
+        assert said(decoded(wire, *(stream[place : place + 1] for place in range(len(stream))))) == whole
+        assert said(decoded(wire, *_pieces(stream.replace(b"\n", b"\r\n"), 3))) == whole
+        assert said(decoded(wire, *_pieces(stream.replace(b"\n", b"\r"), 2))) == whole
+
+
+def _pieces(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+@every_wire
+@some
+@given(st.data())
+def test_it_never_matters_how_events_are_gathered(wire: Wire, data: st.DataObject) -> None:  # bug 1, 3
+    events = data.draw(CUT_ANSWERS)
+    encoder = wire.encoder(envelope(asked(wire)))
+    assert b"".join(encoder.encode([event]) for event in events) == encoded(wire, events)
+
+
+@every_wire
+def test_comments_between_frames_say_nothing(wire: Wire) -> None:  # bug 46
+    for stream in recorded(wire):
+        assert said(decoded(wire, stream.replace(b"\n\n", b"\n\n" + KEEP_ALIVE))) == said(decoded(wire, stream))
+
+
+# Whatever the bytes
+
+
+@every_wire
+@given(st.data())
+@settings(max_examples=60)
+def test_reading_never_raises_and_always_comes_to_one_end(wire: Wire, data: st.DataObject) -> None:  # bug 18, 38
+    stream = data.draw(st.sampled_from(recorded(wire)))
+    broken = data.draw(st.sampled_from([_torn, _with_other_frames, _with_other_members]))(stream, data)
+    check_one_end(decoded(wire, broken))
+    check_one_end(wire.decode_answer(broken))
+
+
+def _torn(stream: bytes, data: st.DataObject) -> bytes:
+    """Bytes left out, doubled, or other ones in their place."""
+    places = st.integers(0, len(stream))
+    start, end = sorted((data.draw(places), data.draw(places)))
+    return stream[:start] + data.draw(st.binary(max_size=8) | st.just(stream[start:end])) + stream[data.draw(places) :]
+
+
+def _with_other_frames(stream: bytes, data: st.DataObject) -> bytes:
+    """Frames left out, doubled or in another order."""
+    frames = stream.split(b"\n\n")
+    order = data.draw(st.lists(st.sampled_from(range(len(frames))), max_size=2 * len(frames)))
+    return b"\n\n".join(frames[place] for place in order)
+
+
+def _with_other_members(stream: bytes, data: st.DataObject) -> bytes:
+    """Frames of JSON in which some members have another value, or are not there."""
+    frames = stream.split(b"\n\n")
+    for place in data.draw(st.lists(st.sampled_from(range(len(frames))), min_size=1, max_size=4)):
+        head, mark, body = frames[place].partition(b"data: ")
+        if body.startswith(b"{"):
+            frames[place] = head + mark + json.dumps(_altered(json.loads(body), data)).encode()
+    return b"\n\n".join(frames)
+
+
+_ODD = json_values(leaves=3) | st.sampled_from(
+    ["\ud83d", -1, 10**30, 1e300, [], {}, "", [None], [[]], [{}], {"": None}, "[DONE]", "call", True, 0.5]
+)
+
+
+def _altered(value: Any, data: st.DataObject) -> Any:
+    """The value with one place in it altered, deeper rather than higher."""
+    if isinstance(value, dict | list) and value and data.draw(st.integers(0, 9)):
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        key = data.draw(st.sampled_from(keys))
+        if isinstance(value, dict) and not data.draw(st.integers(0, 7)):
+            return {other: value[other] for other in keys if other != key}
+        altered: Any = dict(value) if isinstance(value, dict) else list(value)
+        altered[key] = _altered(value[key], data)
+        return altered
+    return data.draw(_ODD)
+
+
+@every_wire
+@given(st.binary(max_size=100))
+def test_bytes_without_sense_are_a_failure(wire: Wire, noise: bytes) -> None:  # bug 18, 39
+    for raw in (noise, b"data: " + noise + b"\n\n", b'data: {"' + noise):
+        check_one_end(decoded(wire, raw))
+    check_one_end(wire.decode_answer(noise))
+    error = wire.decode_error(500, noise)
+    assert (error.status, bool(error.message)) == (500, True)
+
+
+@every_wire
+def test_nothing_comes_after_the_end(wire: Wire) -> None:  # bug 38
+    for stream in recorded(wire):
+        decoder = wire.decoder()
+        check_one_end(decoder.feed(stream) + decoder.flush())
+        assert decoder.feed(stream) == []
+        assert decoder.flush() == []
+
+
+# Streams that break off
+
+
+@every_wire
+@some
+@given(st.data())
+def test_a_stream_that_breaks_off_is_one_failure_or_complete(wire: Wire, data: st.DataObject) -> None:  # bug 5, 38
+    events = data.draw(ANSWERS)
+    stream = encoded(wire, events)
+    place = data.draw(st.integers(0, len(stream)))
+    _check_prefix(wire, stream[:place], stream)
+
+
+@every_wire
+def test_a_providers_stream_that_breaks_off_is_one_failure_or_complete(wire: Wire) -> None:  # bug 5, 38
+    """At every byte of the last frames, where it matters most, and at some before them."""
+    for stream in recorded(wire):
+        for place in [*range(0, len(stream), 61), *range(len(stream) - 160, len(stream))]:
+            _check_prefix(wire, stream[:place], stream)
+
+
+def _check_prefix(wire: Wire, cut: bytes, stream: bytes) -> None:
+    whole = {call.arguments for answer in _choices(fold(decoded(wire, stream))) for call in answer.calls}
+    events = decoded(wire, cut)
+    answer = fold(events)
+    if isinstance(check_one_end(events), AnswerFailed):
+        assert {call.arguments for each in _choices(answer) for call in each.calls} <= whole
+    else:
+        assert replace(gist(answer), usage=None) == replace(gist(fold(decoded(wire, stream))), usage=None)
+
+
+def _choices(answer: Any) -> list[Any]:
+    return [answer, *answer.others]
+
+
+# Each half reads the other
+
+
+@every_wire
+@some
+@given(ANSWERS)
+def test_what_is_written_is_read_again(wire: Wire, events: list[StreamEvent]) -> None:  # bug 7, 8, 9, 12, 14, 40
+    assert gist(fold(decoded(wire, encoded(wire, events)))) == gist(fold(events))
+
+
+@every_wire
+@some
+@given(ANSWERS)
+def test_a_whole_answer_says_what_its_stream_says(wire: Wire, events: list[StreamEvent]) -> None:  # bug 4
+    whole = wire.encode_answer(fold(events), envelope(asked(wire)))
+    assert gist(fold(wire.decode_answer(whole))) == gist(fold(decoded(wire, encoded(wire, events))))
+
+
+@every_wire
+@some
+@given(CUT_ANSWERS)
+def test_a_call_without_its_end_is_never_read_as_one(wire: Wire, events: list[StreamEvent]) -> None:  # bug 5
+    again = fold(decoded(wire, encoded(wire, events)))
+    assert gist(again) == gist(fold(events))
+    whole = wire.encode_answer(fold(events), envelope(asked(wire)))
+    assert gist(fold(wire.decode_answer(whole))) == gist(fold(events))
+
+
+@every_wire
+@some
+@given(ANSWERS, st.text(min_size=1, max_size=20))
+def test_a_failure_in_the_midst_is_read_as_one(wire: Wire, events: list[StreamEvent], why: str) -> None:  # bug 38
+    stream = encoded(wire, [*events[:-1], AnswerFailed(BackendError(why, code="upstream_cut"))])
+    last = check_one_end(decoded(wire, stream))
+    assert isinstance(last, AnswerFailed)
+    assert last.error.message == why
+
+
+# What clients trip over
+
+
+@every_wire
+def test_a_calls_name_goes_out_once_and_its_arguments_in_increments(wire: Wire) -> None:  # bug 1, 9
+    """Clients put together what they get: a name sent twice doubles, arguments sent again corrupt."""
+    encoder = wire.encoder(envelope(asked(wire)))
+    encoder.encode([AnswerStarted(model="m")])
+    started = encoder.encode([CallStarted(0, "the_name", "call_1")])
+    assert started.count(b"the_name") == 1
+    for piece in ("first", "second", "third"):
+        grown = encoder.encode([ArgumentsDelta(0, piece)])
+        assert [grown.count(each) for each in (b"first", b"second", b"third", b"the_name")] == [
+            *(each == piece for each in ("first", "second", "third")),
+            0,
+        ]
+
+
+@every_wire
+def test_each_call_keeps_its_own_id(wire: Wire) -> None:  # bug 29
+    events: list[StreamEvent] = [AnswerStarted(model="m")]
+    for index in range(3):
+        events += [CallStarted(index, "f", f"call_number_{index}"), ArgumentsDelta(index, "{}"), CallFinished(index)]
+    events.append(AnswerFinished(finish="calls"))
+    whole = wire.encode_answer(fold(events), envelope(asked(wire))).decode()
+    stream = encoded(wire, events).decode()
+    for text in (whole, stream):
+        places = [text.index(f"call_number_{index}") for index in range(3)]
+        assert places == sorted(places)
+
+
+@every_wire
+def test_words_leave_as_they_come(wire: Wire) -> None:  # bug 14
+    encoder = wire.encoder(envelope(asked(wire)))
+    encoder.encode([AnswerStarted(model="m")])
+    for word in ("one", "two", "three"):
+        assert word.encode() in encoder.encode([TextDelta(word)])
+
+
+# Errors
+
+
+@every_wire
+@pytest.mark.parametrize(
+    "error",
+    [
+        ClientError("No such thing.", param="tools[0]", code="unknown_tool"),
+        ClientError("Later.", status=429, type="rate_limit_error", code="rate_limit_exceeded", retry_after=3.0),
+        BackendError("It broke."),
+        PolicyError("Not you."),
+        InternalError('Our "fault": \n 😀'),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_says_what_is_wrong_in_an_error_object(wire: Wire, error: ToolrelayError) -> None:  # bug 39
+    members = json.loads(wire.encode_error(error))["error"]
+    assert members["message"] == error.message
+    assert members["type"] == error.type
+    if wire.name.startswith("openai_"):
+        assert members == {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
+
+
+@every_wire
+def test_an_error_is_read_as_it_was_written(wire: Wire) -> None:  # bug 39
+    error = ClientError("Too long.", param="messages", code="context_length_exceeded")
+    read = wire.decode_error(400, wire.encode_error(error))
+    assert (read.status, read.message, read.type, read.code) == (400, error.message, error.type, error.code)
+
+
+# Requests
+
+
+REQUESTS = sorted(EXCHANGES.glob("*/request.*.json"))
+any_request = pytest.mark.parametrize("path", REQUESTS, ids=lambda path: f"{path.parent.name}-{path.name.split('.')[1]}")
+
+
+def read(path: Path) -> Request:
+    return FRONTS[path.name.split(".")[1]].decode_request(path.read_bytes())
+
+
+@every_wire
+@any_request
+@pytest.mark.parametrize("profile", [Profile(), Profile(developer_role=True, call_ids="nine", stream_usage=False)])
+def test_the_same_request_gives_the_same_bytes(wire: Wire, path: Path, profile: Profile) -> None:
+    """Providers cache by the prompt's bytes."""
+    request = replace(read(path), sampling=Sampling())  # which may ask for what a wire refuses
+    first = wire.encode_request(request, profile)
+    assert isinstance(json.loads(first.body), dict)
+    assert first == wire.encode_request(replace(read(path), sampling=Sampling()), profile)
+
+
+@every_wire
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_stream_is_asked_for_only_if_the_client_asked(wire: Wire, *, stream: bool) -> None:
+    body = json.loads(wire.encode_request(replace(asked(wire), stream=stream), Profile()).body)
+    assert bool(body.get("stream")) is stream
+
+
+@every_wire
+@given(st.binary(max_size=60) | st.builds(lambda value: json.dumps(value).encode(), json_values()))
+@settings(max_examples=50)
+def test_a_request_without_sense_is_the_clients_mistake(wire: Wire, body: bytes) -> None:  # bug 18
+    with pytest.raises(ClientError) as refused:
+        wire.decode_request(body)
+    assert refused.value.status == 400
+
+
+@every_wire
+@given(st.data())
+@settings(max_examples=50)
+def test_a_request_with_odd_members_is_understood_or_refused(wire: Wire, data: st.DataObject) -> None:  # bug 18
+    paths = [path for path in REQUESTS if FRONTS[path.name.split(".")[1]] is wire]
+    body = _altered(json.loads(data.draw(st.sampled_from(paths)).read_bytes()), data)
+    try:
+        request = wire.decode_request(json.dumps(body).encode())
+        wire.encode_request(request, Profile())
+    except ClientError as refused:
+        assert refused.message  # noqa: PT017 -- being understood is just as good
