@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from tests.strategies import json_objects
 from toolrelay.errors import ClientError
-from toolrelay.wires._json import convert, decode, decode_body, encode, mended, mended_value
+from toolrelay.wires._json import MAX_DEPTH, convert, decode, decode_body, encode, mended, mended_value
 
 
 class _Inner(Struct):
@@ -80,6 +80,7 @@ def test_a_value_that_is_no_object_at_all_is_named() -> None:
         b'{"a": "\xff \\u0041"}',
         b'{"a": "\xed\xa0\xbd"}',
         b'{"a": 1e999}',
+        b'{"a": 1e999, "b": "\\ud800"}',
         b'{"\\u',
         b'{"a": ' + b"1" * 5000 + b"}",
         b'{"a": "\\ud800", "b": ' + b"1" * 5000 + b"}",
@@ -116,8 +117,10 @@ def test_a_body_nested_too_deeply_is_the_clients_mistake(body: bytes) -> None:
 
 
 def test_the_depth_that_is_allowed_can_be_read_mended_and_written() -> None:
-    body = b'{"\\ud800":' * 200 + b"1" + b"}" * MAX_DEPTH
+    body = b'{"\\ud800":' * MAX_DEPTH + b"1" + b"}" * MAX_DEPTH
     assert encode(decode_body(body)).startswith('{"\ufffd":{'.encode())
+    with pytest.raises(ClientError, match="nested too deeply"):
+        decode_body(b'{"a":' + body + b"}")
 
 
 def test_many_brackets_side_by_side_are_not_deep() -> None:

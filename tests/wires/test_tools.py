@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from toolrelay.core.json import JsonObject
 from toolrelay.core.request import OpaqueTool, Tool, ToolChoice
 from toolrelay.errors import ClientError
 from toolrelay.wires._tools import decode_tool_choice, decode_tools, nested_format
@@ -46,7 +47,7 @@ def test_a_tool_without_a_type_is_a_function(kind: dict[str, Any]) -> None:
 
 
 def test_both_shapes_of_a_grammar_are_kept_flat() -> None:  # bug 33
-    flat = {"type": "grammar", "syntax": "lark", "definition": "start: x"}
+    flat: JsonObject = {"type": "grammar", "syntax": "lark", "definition": "start: x"}
     nested = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: x"}}
     tool = Tool(name="c", kind="custom", format=flat)
     assert decode_tools([{"type": "custom", "custom": {"name": "c", "format": nested}}], "a_wire") == (tool,)
@@ -56,7 +57,7 @@ def test_both_shapes_of_a_grammar_are_kept_flat() -> None:  # bug 33
 
 
 def test_a_providers_own_tool_stays_as_it_is() -> None:
-    raw = {"type": "web_search", "name": 5, "filters": None}
+    raw: JsonObject = {"type": "web_search", "name": 5, "filters": None}
     assert decode_tools([raw], "a_wire") == (OpaqueTool(wire="a_wire", raw=raw),)
 
 
@@ -133,7 +134,7 @@ def test_every_shape_of_a_choice(raw: Any, choice: ToolChoice) -> None:  # bug 2
 
 
 def test_allowed_tools_with_a_providers_own_tool_are_the_providers_to_understand() -> None:
-    raw = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}, {"type": "web_search"}]}
+    raw: JsonObject = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}, {"type": "web_search"}]}
     assert decode_tool_choice(raw) == ToolChoice(raw=raw)
 
 

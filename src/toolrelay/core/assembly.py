@@ -22,6 +22,7 @@ from toolrelay.core.events import (
     Finish,
     ItemReceived,
     MessageStarted,
+    Noticed,
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
@@ -213,6 +214,8 @@ class Assembly:
                 self.service_tier = event.service_tier
             case AnswerFailed():
                 self.error = event.error
+            case Noticed():
+                pass
             case _:
                 assert_never(event)
         return None

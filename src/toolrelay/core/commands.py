@@ -48,6 +48,7 @@ class Notice(Struct, frozen=True, kw_only=True):
     event: str
     rule: str
     tool: str | None = None
+    dialect: str | None = None
 
 
 class End(Struct, frozen=True):

@@ -145,6 +145,15 @@ class ItemReceived(Struct, frozen=True, kw_only=True):
     raw: JsonObject
 
 
+class Noticed(Struct, frozen=True, kw_only=True):
+    """For the log, never for the client: what was odd about the answer, and what became of it."""
+
+    event: str
+    rule: str
+    tool: str | None = None
+    dialect: str | None = None
+
+
 class ChoiceFinished(Struct, frozen=True):
     """A choice other than the first came to its end. The first one's end is the answer's."""
 
@@ -177,6 +186,7 @@ StreamEvent: TypeAlias = (
     | ArgumentsDelta
     | CallFinished
     | ItemReceived
+    | Noticed
     | ChoiceFinished
     | AnswerFinished
     | AnswerFailed

@@ -46,6 +46,7 @@ from toolrelay.core.events import (
     CallStarted,
     ChoiceFinished,
     Finish,
+    Noticed,
     StreamEvent,
     Usage,
 )
@@ -133,6 +134,10 @@ class Turn:
                     self._start_call(event, seen, commands)
                 case ChoiceFinished():
                     seen.append(self._finish_choice(event))
+                case Noticed():
+                    _flush(seen, commands)
+                    seen = []
+                    commands.append(Notice(event=event.event, rule=event.rule, tool=event.tool, dialect=event.dialect))
                 case AnswerStarted():
                     add(event)
                     if not self._started:
@@ -290,7 +295,7 @@ class Turn:
 
 # The rest is only passed on. Trying the cases of a match one after the other would cost more than all else that is done with it.
 _LOOKED_AT: frozenset[type[StreamEvent]] = frozenset(
-    {AnswerStarted, CallStarted, ArgumentsDelta, CallFinished, ChoiceFinished, AnswerFinished, AnswerFailed}
+    {AnswerStarted, CallStarted, ArgumentsDelta, CallFinished, ChoiceFinished, Noticed, AnswerFinished, AnswerFailed}
 )
 
 

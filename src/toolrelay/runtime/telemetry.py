@@ -149,7 +149,7 @@ class TurnLog:
 
     def notice(self, command: Notice) -> None:
         self._metrics.block(command.rule)
-        self._metrics.log.warning(command.event, rule=command.rule, tool=command.tool, **self._fields)
+        self._metrics.log.warning(command.event, rule=command.rule, tool=command.tool, dialect=command.dialect, **self._fields)
 
     def end(self, now: float, *, status: int, finish: str | None, code: str | None, usage: Usage | None) -> None:
         metrics = self._metrics

@@ -18,6 +18,7 @@ from toolrelay.core.events import (
     Finish,
     ItemReceived,
     MessageStarted,
+    Noticed,
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
@@ -95,7 +96,7 @@ class ChatEncoder:
                 out.append(DONE)
             case AnswerFailed():
                 out.append(b"data: " + encode_error(event.error) + b"\n\n" + DONE)
-            case MessageStarted() | ReasoningStarted() | ReasoningFinished() | CallFinished() | ItemReceived():
+            case MessageStarted() | ReasoningStarted() | ReasoningFinished() | CallFinished() | ItemReceived() | Noticed():
                 pass
 
     def _role(self, choice: int, out: list[bytes], *, has_text: bool) -> None:

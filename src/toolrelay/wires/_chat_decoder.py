@@ -1,24 +1,8 @@
-"""Chat Completions, a provider's answer: chunks, or one object, into stream events.
-
-Providers differ in how they number calls. The rules, in order:
-
-    the chunk has            it belongs to
-    ----------------------   ------------------------------------------------------------------
-    an id not seen before    a new call, whatever its index (some always say 0)
-    an id seen before        that call
-    an index seen before     the newest call of that index, unless it has a name, and that call another one or whole arguments
-    an index not seen        a new call
-    neither                  the newest call; a new one if it has a name and there is none open
-
-A name is taken once and never again, so that providers which repeat it with every chunk do no harm.
-"""
+"""Chat Completions, a provider's answer: chunks, or one object, into stream events."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import msgspec
-from msgspec import Struct
 
 from toolrelay.core.events import (
     AnnotationAdded,
@@ -36,138 +20,36 @@ from toolrelay.core.events import (
     TextDelta,
     Usage,
 )
-from toolrelay.core.json import Json, JsonObject
-from toolrelay.core.messages import CallKind
+from toolrelay.core.json import JsonObject
 from toolrelay.errors import BackendError
-from toolrelay.wires._errors import decode_error
-from toolrelay.wires._json import decode, encode, mended
+from toolrelay.wires._chat_calls import OpenCall, OpenCalls
+from toolrelay.wires._chat_chunk import (
+    FAILURES,
+    FINISH,
+    Choice,
+    Chunk,
+    Delta,
+    ToolCall,
+    arguments_text,
+    decode_chunk,
+    decode_usage,
+    flat_annotation,
+    token_logprobs,
+    unusual_error,
+    usual_error,
+)
+from toolrelay.wires._json import mended
 from toolrelay.wires._sse import FrameTooLargeError, Splitter
-
-FINISH: dict[str, Finish] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "calls",
-    "function_call": "calls",
-    "content_filter": "content_filter",
-    # what others say
-    "eos": "stop",
-    "end_turn": "stop",
-    "max_tokens": "length",
-    "model_length": "length",
-    "tool_use": "calls",
-    "safety": "content_filter",
-}
-
-
-class _Function(Struct):
-    name: str | None = None
-    arguments: str | dict[str, Any] | list[Any] | None = None
-
-
-class _Custom(Struct):
-    name: str | None = None
-    input: str | None = None
-
-
-class _ToolCall(Struct):
-    index: int | None = None
-    id: str | None = None
-    type: str | None = None
-    function: _Function | None = None
-    custom: _Custom | None = None
-    extra_content: dict[str, Any] | None = None
-
-
-class _Delta(Struct):
-    content: str | list[Any] | None = None
-    tool_calls: list[_ToolCall] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | dict[str, Any] | None = None
-    refusal: str | None = None
-    function_call: _Function | None = None
-    annotations: list[Any] | None = None
-
-
-class _Logprobs(Struct):
-    content: list[Any] | None = None
-
-
-class _Choice(Struct):
-    index: int = 0
-    delta: _Delta | None = None
-    message: _Delta | None = None
-    finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
-
-
-class _PromptDetails(Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    audio_tokens: int | None = None
-
-
-class _CompletionDetails(Struct):
-    reasoning_tokens: int | None = None
-    audio_tokens: int | None = None
-    accepted_prediction_tokens: int | None = None
-    rejected_prediction_tokens: int | None = None
-
-
-class _Usage(Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _CompletionDetails | None = None
-
-
-class _Chunk(Struct):
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    model: str | None = None
-    system_fingerprint: str | None = None
-    service_tier: str | None = None
-    error: Any = None
-
-
-_decode_chunk = msgspec.json.Decoder(_Chunk).decode
-
-
-class _OpenCall:
-    """A call that is being received. It starts when its name is known; what comes before waits in `early`."""
-
-    __slots__ = ("early", "id", "index", "kind", "name", "pieces")
-
-    def __init__(self, index: int, identifier: str | None) -> None:
-        self.index = index
-        self.id = identifier
-        self.kind: CallKind = "function"
-        self.name: str | None = None
-        self.early: list[str] = []
-        self.pieces: list[str] = []
-
-    def is_other(self, name: str | None) -> bool:
-        """Whether that name, come without an id of its own, begins another call."""
-        return bool(name and self.name) and (name != self.name or self.is_whole())
-
-    def is_whole(self) -> bool:
-        if self.kind == "custom":
-            return False
-        try:
-            return isinstance(decode("".join(self.pieces)), dict)
-        except ValueError:
-            return False
 
 
 class _ChoiceState:
     """What is open in one choice. `halves` are first halves of surrogate pairs, by the text they end."""
 
-    __slots__ = ("by_id", "by_index", "calls", "finish", "halves")
+    __slots__ = ("calls", "finish", "halves", "number")
 
-    def __init__(self) -> None:
-        self.calls: list[_OpenCall] = []
-        self.by_id: dict[str, _OpenCall] = {}
-        self.by_index: dict[int, _OpenCall] = {}
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.calls = OpenCalls()
         self.finish: Finish | None = None
         self.halves: dict[object, str] = {}
 
@@ -178,31 +60,6 @@ class _ChoiceState:
             self.halves[stream] = text[-1]
             text = text[:-1]
         return mended(text)
-
-    def call_for(self, part: _ToolCall) -> _OpenCall:
-        function = part.function or part.custom
-        name = function.name if function else None
-        if part.id:
-            call = self.by_id.get(part.id)
-            if call is None and part.index is not None:
-                known = self.by_index.get(part.index)
-                call = known if known is not None and known.id is None and not known.is_other(name) else None
-            return call or self._new(part)
-        if part.index is not None:
-            call = self.by_index.get(part.index)
-            return self._new(part) if call is None or call.is_other(name) else call
-        if self.calls and not (name and self.calls[-1].name):
-            return self.calls[-1]
-        return self._new(part)
-
-    def _new(self, part: _ToolCall) -> _OpenCall:
-        call = _OpenCall(len(self.calls), part.id)
-        self.calls.append(call)
-        if part.id:
-            self.by_id[part.id] = call
-        if part.index is not None:
-            self.by_index[part.index] = call
-        return call
 
 
 class ChatDecoder:
@@ -218,167 +75,192 @@ class ChatDecoder:
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         out: list[StreamEvent] = []
+        if self._over:
+            return out
         try:
-            for frame in self._splitter.feed(data):
-                if self._over:
-                    break
-                self._read(frame, out)
+            frames = self._splitter.feed(data)
         except FrameTooLargeError:
-            self._fail("The provider sent a frame that is too large to be relayed.", out)
+            self._fail("sent a frame that is too large to be relayed", "upstream_invalid", out)
+            return out
+        for frame in frames:
+            self._read(frame, out)
+            if self._over:
+                break
         return out
 
     def flush(self) -> list[StreamEvent]:
         out: list[StreamEvent] = []
         if not self._over:
             for frame in self._splitter.flush():
-                self._read(frame, out)
+                self._read(frame, out, last=True)
         if not self._over:
-            first = self._choices.get(0)
-            if first is None or first.finish is None:
-                self._fail("The provider closed the stream before the answer's end.", out)
-            else:
-                self._end(out)
+            self._end("closed the stream before the answer's end", out)
         return out
 
-    def _read(self, frame: bytes, out: list[StreamEvent]) -> None:
+    def _read(self, frame: bytes, out: list[StreamEvent], *, last: bool = False) -> None:
+        """`last`: the stream ended before the frame did, which may not be all of it."""
         if frame.startswith(b"[DONE]"):
-            first = self._choices.get(0)
-            if first is None or first.finish is None:
-                self._fail("The provider ended the stream without a finish_reason.", out)
-            else:
-                self._end(out)
+            self._end("ended the stream without a finish_reason", out)
             return
         try:
-            chunk = _decode_chunk(frame)
-        except msgspec.MsgspecError:
-            slow = _decode_slowly(frame)
-            if slow is None:
-                self._fail("The provider sent a frame that is not a chat completion chunk.", out)
-                return
-            self.take(slow, out, torn=True)
-        else:
-            self.take(chunk, out)
-
-    def take(self, chunk: _Chunk, out: list[StreamEvent], *, torn: bool = False) -> None:
-        """`torn`: its text may hold lone surrogates."""
-        if chunk.error is not None and not chunk.choices:
-            self._over = True
-            out.append(AnswerFailed(decode_error(_status(chunk.error), encode({"error": chunk.error}))))
+            chunk, torn = decode_chunk(frame)
+            unusual = unusual_error(frame) if chunk.choices is None and chunk.error is None else None
+        except ValueError:
+            if not last:
+                self._fail("sent a frame that is not a chat completion chunk", "upstream_invalid", out)
             return
-        if not self._began:
-            self._began = True
-            out.append(AnswerStarted(model=chunk.model, fingerprint=chunk.system_fingerprint, service_tier=chunk.service_tier))
-        for choice in chunk.choices or ():
-            state = self._choices.get(choice.index)
-            if state is None:
-                state = self._choices[choice.index] = _ChoiceState()
-            delta = choice.delta or choice.message
-            if delta is not None:
-                _take_delta(state, choice, delta, out, torn=torn)
-            if choice.finish_reason:
-                state.finish = FINISH.get(choice.finish_reason.lower(), "stop")
+        if unusual is not None:
+            self._give_up(unusual, out)
+        else:
+            self._take(chunk, out, torn=torn)
+
+    def read_whole(self, body: bytes) -> list[StreamEvent]:
+        """An answer that came as one object."""
+        out: list[StreamEvent] = []
+        try:
+            completion, torn = decode_chunk(body)
+            unusual = unusual_error(body) if completion.choices is None and completion.error is None else None
+        except ValueError:
+            self._fail("answered with something that is not a chat completion", "upstream_invalid", out)
+            return out
+        if unusual is not None:
+            self._give_up(unusual, out)
+        elif not completion.choices and not completion.error:
+            self._fail("answered with a completion that has no choices", "upstream_invalid", out)
+        else:
+            self._take(completion, out, torn=torn)
+            for state in self._choices.values():
+                state.finish = state.finish or "stop"
+            if not self._over:
+                self._end("answered without a first choice", out)
+        return out
+
+    def _take(self, chunk: Chunk, out: list[StreamEvent], *, torn: bool) -> None:
+        """`torn`: its texts may hold lone surrogates."""
+        if chunk.error:
+            self._give_up(usual_error(chunk.error), out)
+            return
+        if chunk.choices:
+            if not self._began:
+                self._began = True
+                out.append(
+                    AnswerStarted(model=chunk.model, fingerprint=chunk.system_fingerprint, service_tier=chunk.service_tier)
+                )
+            for place, choice in enumerate(chunk.choices):
+                self._take_choice(place, choice, out, torn=torn)
+                if self._over:
+                    return
         if chunk.usage is not None:
-            self._usage = _decode_usage(chunk.usage)
+            self._usage = decode_usage(chunk.usage)
         if chunk.service_tier is not None:
             self._tier = chunk.service_tier
 
-    def _end(self, out: list[StreamEvent]) -> None:
+    def _take_choice(self, place: int, choice: Choice, out: list[StreamEvent], *, torn: bool) -> None:
+        number = place if choice.index is None or choice.index < 0 else choice.index
+        state = self._choices.get(number)
+        delta = choice.delta
+        if state is None:
+            state = self._choices[number] = _ChoiceState(number)
+            if delta is None:  # later on, a message only sums up what was said
+                delta = choice.message
+        if delta is not None:
+            _take_delta(state, choice, delta, out, torn=torn)
+        if choice.finish_reason:
+            finish = choice.finish_reason.lower()
+            if finish in FAILURES:
+                self._fail(f"gave up in the middle of the answer (finish_reason {finish!r})", "upstream_error", out)
+            state.finish = FINISH.get(finish, "stop")
+
+    def _end(self, otherwise: str, out: list[StreamEvent]) -> None:
+        """The end of the answer, or, where a choice has not come to its own, the failure that is said otherwise."""
+        if 0 not in self._choices or any(state.finish is None for state in self._choices.values()):
+            self._fail(otherwise, "upstream_cut", out)
+            return
         self._over = True
         for number in sorted(self._choices):
             state = self._choices[number]
-            _give_up_halves(state, number, out)
-            _finish_calls(state, number, out)
+            _give_up_halves(state, out)
+            _finish_calls(state, out)
             if number:
                 out.append(ChoiceFinished(number, _finish(state)))
-        first = self._choices.get(0)
-        out.append(AnswerFinished(finish=_finish(first), usage=self._usage, service_tier=self._tier))
+        out.append(AnswerFinished(finish=_finish(self._choices[0]), usage=self._usage, service_tier=self._tier))
 
-    def end(self, out: list[StreamEvent]) -> None:
-        """The end of an answer that came as one object."""
-        if not self._over:
-            self._end(out)
+    def _fail(self, what: str, code: str, out: list[StreamEvent]) -> None:
+        self._give_up(BackendError(f"The provider {what}.", code=code), out)
 
-    def _fail(self, message: str, out: list[StreamEvent]) -> None:
-        if self._over:
-            return
+    def _give_up(self, error: BackendError, out: list[StreamEvent]) -> None:
         self._over = True
-        out.append(AnswerFailed(BackendError(message, code="upstream_cut")))
+        out.append(AnswerFailed(error))
 
 
 def decode_answer(body: bytes) -> list[StreamEvent]:
-    decoder = ChatDecoder()
-    out: list[StreamEvent] = []
-    completion = _decode_slowly(body)
-    if completion is None:
-        return [AnswerFailed(BackendError("The provider's answer is not a chat completion.", code="upstream_invalid"))]
-    if not completion.choices and completion.error is None:
-        return [AnswerFailed(BackendError("The provider's answer has no choices.", code="upstream_invalid"))]
-    decoder.take(completion, out, torn=True)
-    decoder.end(out)
-    return out
+    return ChatDecoder().read_whole(body)
 
 
-def _take_delta(state: _ChoiceState, choice: _Choice, delta: _Delta, out: list[StreamEvent], *, torn: bool) -> None:
-    number = choice.index
+def _take_delta(state: _ChoiceState, choice: Choice, delta: Delta, out: list[StreamEvent], *, torn: bool) -> None:
+    number = state.number
+    thought = delta.reasoning_content or delta.reasoning
+    if thought and isinstance(thought, str):
+        _take_thought(state, thought, out)
     content = delta.content
-    if content:
-        if isinstance(content, str) and choice.logprobs is None and not torn and not state.halves:
-            out.append(TextDelta(content, number))
-        else:
-            _take_content(state, choice, content, out)
-    thought = delta.reasoning_content or (delta.reasoning if isinstance(delta.reasoning, str) else None)
-    if thought:
-        out.append(ReasoningDelta(state.whole("reasoning", thought), "text", 0, number))
+    if content and content.__class__ is str and choice.logprobs is None and not torn and not state.halves:
+        out.append(TextDelta(content, number))
+    elif content or choice.logprobs is not None:
+        _take_content(state, choice, content or "", out)
     if delta.refusal:
-        out.append(RefusalDelta(state.whole("refusal", delta.refusal), number))
-    if delta.tool_calls:
-        for part in delta.tool_calls:
-            _take_call(state, number, part, out)
-    if delta.function_call is not None:
-        _take_call(state, number, _ToolCall(index=0, function=delta.function_call), out)
-    for annotation in delta.annotations or ():
-        flat = _flat_annotation(annotation)
-        if flat is not None:
-            out.append(AnnotationAdded(flat, number))
+        text = state.whole("refusal", delta.refusal)
+        if text:
+            out.append(RefusalDelta(text, number))
+    if delta.annotations:
+        flat = (flat_annotation(annotation) for annotation in delta.annotations)
+        out.extend(AnnotationAdded(annotation, number) for annotation in flat if annotation is not None)
+    if delta.tool_calls or delta.function_call is not None:
+        touched: list[OpenCall] = []
+        for piece in delta.tool_calls or ():
+            _take_call(state, piece, touched, out)
+        if delta.function_call is not None:
+            _take_call(state, ToolCall(index=0, function=delta.function_call), touched, out)
 
 
-def _take_content(state: _ChoiceState, choice: _Choice, content: str | list[Any], out: list[StreamEvent]) -> None:
-    number = choice.index
-    logprobs = choice.logprobs.content if isinstance(choice.logprobs, _Logprobs) else None
-    if isinstance(content, str):
-        text = state.whole("content", content)
-        if text or logprobs:
-            out.append(TextDelta(text, number, logprobs))
-        return
-    for part in content:  # Mistral's parts
+def _take_thought(state: _ChoiceState, thought: str, out: list[StreamEvent]) -> None:
+    text = state.whole("reasoning", thought)
+    if text:
+        out.append(ReasoningDelta(text, "text", 0, state.number))
+
+
+def _take_content(state: _ChoiceState, choice: Choice, content: str | list[Any], out: list[StreamEvent]) -> None:
+    logprobs = token_logprobs(choice.logprobs)
+    for part in [content] if isinstance(content, str) else content:
         match part:
-            case {"type": "text", "text": str(text)}:
-                out.append(TextDelta(state.whole("content", text), number, logprobs))
-            case {"type": "thinking", "thinking": list(thoughts)}:
+            case str() | {"type": "text", "text": str()}:
+                text = state.whole("content", part if isinstance(part, str) else part["text"])
+                if text or logprobs:
+                    out.append(TextDelta(text, state.number, logprobs))
+                    logprobs = None
+            case {"type": "thinking", "thinking": list(thoughts)}:  # Mistral's
                 pieces = [
                     thought["text"] for thought in thoughts if isinstance(thought, dict) and isinstance(thought.get("text"), str)
                 ]
-                out.append(ReasoningDelta(state.whole("reasoning", "".join(pieces)), "text", 0, number))
+                _take_thought(state, "".join(pieces), out)
             case _:
                 pass
 
 
-def _take_call(state: _ChoiceState, number: int, part: _ToolCall, out: list[StreamEvent]) -> None:
-    call = state.call_for(part)
-    if part.custom is not None:
-        call.kind = "custom"
-        name, grown = part.custom.name, part.custom.input
-    elif part.function is not None:
-        name, grown = part.function.name, _arguments(part.function.arguments)
+def _take_call(state: _ChoiceState, piece: ToolCall, touched: list[OpenCall], out: list[StreamEvent]) -> None:
+    if piece.custom is not None:
+        name, grown = piece.custom.name, piece.custom.input
+    elif piece.function is not None:
+        name, grown = piece.function.name, arguments_text(piece.function.arguments)
     else:
         name, grown = None, None
-    if part.id and call.id is None:
-        call.id = part.id
-        state.by_id[part.id] = call
+    call = state.calls.find(piece, name, touched)
     if name and call.name is None:
         call.name = name
-        extra: JsonObject | None = {"extra_content": part.extra_content} if part.extra_content else None
-        out.append(CallStarted(call.index, name, "", call.kind, number, None, extra))
+        call.kind = "function" if piece.custom is None else "custom"
+        call.index = state.calls.started
+        state.calls.started += 1
+        extra: JsonObject | None = {"extra_content": piece.extra_content} if piece.extra_content else None
+        out.append(CallStarted(call.index, name, "", call.kind, state.number, None, extra))
         grown = "".join(call.early) + (grown or "")
         call.early.clear()
     if grown:
@@ -388,86 +270,39 @@ def _take_call(state: _ChoiceState, number: int, part: _ToolCall, out: list[Stre
         grown = state.whole(call, grown)
         if grown:
             call.pieces.append(grown)
-            out.append(ArgumentsDelta(call.index, grown, number))
+            out.append(ArgumentsDelta(call.index, grown, state.number))
 
 
-def _give_up_halves(state: _ChoiceState, number: int, out: list[StreamEvent]) -> None:
+def _give_up_halves(state: _ChoiceState, out: list[StreamEvent]) -> None:
     """A half whose other half never came."""
     for stream in state.halves:
         match stream:
             case "content":
-                out.append(TextDelta("\ufffd", number))
+                out.append(TextDelta("\ufffd", state.number))
             case "reasoning":
-                out.append(ReasoningDelta("\ufffd", "text", 0, number))
+                out.append(ReasoningDelta("\ufffd", "text", 0, state.number))
             case "refusal":
-                out.append(RefusalDelta("\ufffd", number))
-            case _OpenCall(index=index):
-                out.append(ArgumentsDelta(index, "\ufffd", number))
+                out.append(RefusalDelta("\ufffd", state.number))
+            case OpenCall(index=index, pieces=pieces):
+                pieces.append("\ufffd")
+                out.append(ArgumentsDelta(index, "\ufffd", state.number))
             case _:
                 pass
 
 
-def _finish_calls(state: _ChoiceState, number: int, out: list[StreamEvent]) -> None:
+def _finish_calls(state: _ChoiceState, out: list[StreamEvent]) -> None:
     """An answer that was cut finishes only the calls whose arguments are whole."""
     cut = state.finish in ("length", "content_filter")
-    for call in state.calls:
-        if call.name is None:
-            continue
-        if cut and not call.is_whole():
+    for call in state.calls.all:
+        if call.name is None or (cut and not call.is_whole()):
             continue
         if not call.pieces and call.kind == "function":
-            out.append(ArgumentsDelta(call.index, "{}", number))
-        out.append(CallFinished(call.index, number))
+            out.append(ArgumentsDelta(call.index, "{}", state.number))
+        out.append(CallFinished(call.index, state.number))
 
 
-def _finish(state: _ChoiceState | None) -> Finish:
-    if state is None or state.finish is None:
-        return "stop"
-    called = any(call.name is not None for call in state.calls)
-    return "calls" if called and state.finish == "stop" else state.finish
-
-
-def _arguments(arguments: str | dict[str, Any] | list[Any] | None) -> str | None:
-    """Some providers send the arguments as an object."""
-    return arguments if arguments is None or isinstance(arguments, str) else encode(arguments).decode()
-
-
-def _decode_slowly(frame: bytes) -> _Chunk | None:
-    """Frames with lone surrogate escapes, which the fast decoder refuses."""
-    try:
-        return msgspec.convert(decode(frame), _Chunk)
-    except (ValueError, msgspec.ValidationError):
-        return None
-
-
-def _decode_usage(usage: _Usage) -> Usage:
-    prompt = usage.prompt_tokens_details or _PromptDetails()
-    completion = usage.completion_tokens_details or _CompletionDetails()
-    return Usage(
-        input=usage.prompt_tokens or 0,
-        output=usage.completion_tokens or 0,
-        total=usage.total_tokens,
-        cached=prompt.cached_tokens,
-        cache_written=prompt.cache_write_tokens,
-        audio_in=prompt.audio_tokens,
-        reasoning=completion.reasoning_tokens,
-        audio_out=completion.audio_tokens,
-        accepted_prediction=completion.accepted_prediction_tokens,
-        rejected_prediction=completion.rejected_prediction_tokens,
-    )
-
-
-def _flat_annotation(raw: Json) -> JsonObject | None:
-    match raw:
-        case {"type": "url_citation", "url_citation": dict(members)}:
-            return {"type": "url_citation", **members}
-        case dict():
-            return raw
-        case _:
-            return None
-
-
-def _status(error: object) -> int:
-    """The status that an error in a stream speaks of, where it names one."""
-    code = error.get("code") if isinstance(error, dict) else None
-    return code if isinstance(code, int) and 400 <= code <= 599 else 502
+def _finish(state: _ChoiceState) -> Finish:
+    """Providers say "stop" after calls, and "tool_calls" without any."""
+    if state.finish in ("length", "content_filter"):
+        return state.finish
+    return "calls" if state.calls.started else "stop"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,26 +14,68 @@ from toolrelay.errors import ToolrelayError, invalid
 
 T = TypeVar("T")
 
+MAX_DEPTH = 200  # far below where Python's own recursion ends, so that what could be read can also be written
+
 encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _PLACE = re.compile(r" - at `\$?(.*?)`$")
+_MISSING = re.compile(r"Object missing required field `(.*?)`")
+_TYPES = re.compile(r"`([^`]*)`")
+_WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 _LONE = re.compile("[\ud800-\udfff]")
+_LONGEST = 200
 
 
 def decode(data: bytes | str) -> Any:  # noqa: ANN401 -- any JSON
-    """Like json.loads, and several times faster. Raises ValueError.
+    """Like json.loads, and several times faster. Raises ValueError, also for what is nested too deeply.
 
-    A lone surrogate escape, which JSON allows and UTF-8 cannot say, stays a lone surrogate: see `joined` and `mended`.
+    A lone surrogate escape, which JSON allows and UTF-8 cannot say, stays a lone surrogate: see `mended`.
     """
+    return _read(data)[0]
+
+
+def _read(data: bytes | str) -> tuple[Any, bool]:
+    """The value, and whether it may hold lone surrogates."""
     try:
-        return _decode(data)
-    except msgspec.MsgspecError as error:
-        if b"\\u" not in (data if isinstance(data, bytes) else data.encode(errors="surrogatepass")):
-            raise ValueError(str(error)) from None
-    try:
-        return json.loads(data)
+        value, torn = _decode(data), False
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    except msgspec.MsgspecError as error:
+        text = data if isinstance(data, str) else data.decode()
+        if "\\u" not in text:
+            raise ValueError(str(error)) from None
+        try:
+            value, torn = json.loads(text, parse_constant=_finite, parse_float=_finite), True
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+    if is_deep(data, value):
+        raise ValueError("nested too deeply")
+    return value, torn
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text} is not a number that JSON can say")
+    return number
+
+
+def is_deep(data: bytes | str, value: object) -> bool:
+    """Whether the value that the data spells is nested more than MAX_DEPTH deep."""
+    openers = data.count(b"[") + data.count(b"{") if isinstance(data, bytes) else data.count("[") + data.count("{")
+    if openers <= MAX_DEPTH:  # nearly always, and quickly known
+        return False
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def mended(text: str) -> str:
@@ -58,15 +101,12 @@ def mended_value(value: Any) -> Any:  # noqa: ANN401 -- any JSON
 def decode_body(body: bytes) -> JsonObject:
     """A request's body: a JSON object, or a 400 that says what is wrong with it."""
     try:
-        value = _decode(body)
-    except msgspec.MsgspecError:
-        try:
-            value = mended_value(decode(body))
-        except ValueError as error:
-            raise invalid(f"The request body is not valid JSON: {error}.", code="invalid_json") from None
+        value, torn = _read(body)
+    except ValueError as error:
+        raise invalid(f"The request body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(value, dict):
         raise invalid("The request body must be a JSON object.", code="invalid_json")
-    return value
+    return mended_value(value) if torn else value
 
 
 def convert(value: object, to: type[T], param: str) -> T:
@@ -83,5 +123,16 @@ def _explained(error: msgspec.ValidationError, param: str) -> ToolrelayError:
     if place:
         message = message[: place.start()]
         param = (param + place[1]) if param else place[1].lstrip(".")
-    message = message.replace("Object missing required field", "missing required member")
-    return invalid(f"Invalid value for {param!r}: {message[:1].lower()}{message[1:]}.", param, code="invalid_type")
+    missing = _MISSING.fullmatch(message)
+    if missing:
+        param = f"{param}.{missing[1]}" if param else missing[1]
+        return invalid(f"Missing required parameter: {param!r}.", param, code="missing_required_parameter")
+    code = "invalid_type" if message.startswith("Expected") else "invalid_value"
+    message = _TYPES.sub(_in_words_of_json, message[:_LONGEST])
+    return invalid(f"Invalid value for {param!r}: {message[:1].lower()}{message[1:]}.", param, code=code)
+
+
+def _in_words_of_json(types: re.Match[str]) -> str:
+    names = types[1].split(" | ")
+    words = [_WORDS.get(name, name) for name in names if name != "int" or "float" not in names]
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]

@@ -24,6 +24,7 @@ from toolrelay.core.events import (
     ChoiceFinished,
     ItemReceived,
     MessageStarted,
+    Noticed,
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
@@ -163,7 +164,7 @@ class ResponsesEncoder:
                 self._end("incomplete" if cut else "completed")
             case AnswerFailed(), _:
                 self._fail(event.error)
-            case ((AnswerStarted() | MessageStarted() | ChoiceFinished()), _):
+            case ((AnswerStarted() | MessageStarted() | ChoiceFinished() | Noticed()), _):
                 pass
 
     # Frames

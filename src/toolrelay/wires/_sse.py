@@ -4,6 +4,7 @@ from __future__ import annotations
 
 DONE = b"data: [DONE]\n\n"
 MAX_FRAME = 64 * 1024 * 1024
+_MARK = b"\xef\xbb\xbf"  # a byte order mark, which may begin a stream
 
 
 class FrameTooLargeError(Exception):
@@ -37,14 +38,14 @@ class Splitter:
         *events, rest = data.split(b"\n\n")
         if rest:
             self._hold(rest)
-        return [found for event in events if (found := _data(event)) is not None]
+        return [found for event in events if (found := _data(event))]
 
     def flush(self) -> list[bytes]:
         """What an event without its blank line held, for providers that forget the last one."""
         rest = b"".join(self._held) + self._last.replace(b"\r", b"\n")
         self._held.clear()
         found = _data(rest.strip(b"\n"))
-        return [] if found is None else [found]
+        return [found] if found else []
 
     def _hold(self, data: bytes) -> None:
         self._held_size += len(data)
@@ -63,12 +64,13 @@ class Splitter:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def _data(event: bytes) -> bytes | None:
+def _data(event: bytes) -> bytes:
+    """Nothing, where there is none: an event without data is no event."""
     if event.startswith(b"data: ") and b"\n" not in event:  # nearly every event
         return event[6:]
     lines = []
-    for line in event.split(b"\n"):
+    for line in event.removeprefix(_MARK).split(b"\n"):
         if line.startswith(b"data:"):
             value = line[5:]
             lines.append(value[1:] if value.startswith(b" ") else value)
-    return b"\n".join(lines) if lines else None
+    return b"\n".join(lines)

@@ -10,6 +10,7 @@ from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import CallKind
 from toolrelay.core.request import AnyTool, OpaqueTool, Tool, ToolChoice
 from toolrelay.errors import ClientError, invalid
+from toolrelay.wires._extra import rest
 from toolrelay.wires._json import convert
 
 
@@ -21,13 +22,20 @@ class _Declaration(Struct):
     format: dict[str, Any] | None = None
 
 
+_LONGEST = 100
 _KNOWN = frozenset({"type", "function", "custom", *_Declaration.__struct_fields__})
+_INNER = dict.fromkeys(("function", "custom"), frozenset(_Declaration.__struct_fields__))
 
 
-def decode_tools(raw: list[dict[str, Any]], wire: str, *, param: str = "tools") -> tuple[AnyTool, ...]:
-    """In the client's order. A tool that only the wire's own provider can run stays as it is."""
-    tools = tuple(_decode_tool(tool, wire, f"{param}[{number}]") for number, tool in enumerate(raw))
-    seen: set[tuple[str, str]] = set()
+def decode_tools(
+    raw: list[dict[str, Any]], wire: str, *, param: str = "tools", nests: bool = False, before: tuple[AnyTool, ...] = ()
+) -> tuple[AnyTool, ...]:
+    """In the client's order. A tool that only the wire's own provider can run stays as it is.
+
+    `nests`: the wire's own shape is the nested one, and unknown members keep their level. `before` are tools already declared.
+    """
+    tools = tuple(_decode_tool(tool, wire, f"{param}[{number}]", nests=nests) for number, tool in enumerate(raw))
+    seen = {(tool.kind, tool.name) for tool in before if isinstance(tool, Tool)}
     for number, tool in enumerate(tools):
         if isinstance(tool, Tool):
             if (tool.kind, tool.name) in seen:
@@ -36,13 +44,11 @@ def decode_tools(raw: list[dict[str, Any]], wire: str, *, param: str = "tools") 
     return tools
 
 
-def _decode_tool(raw: dict[str, Any], wire: str, place: str) -> AnyTool:
-    kind = raw.get("type", "function")
-    if kind not in ("function", "custom"):
+def _decode_tool(raw: dict[str, Any], wire: str, place: str, *, nests: bool) -> AnyTool:
+    if (raw.get("type") or "function") not in ("function", "custom"):
         return OpaqueTool(wire=wire, raw=raw)
-    nested = raw.get(kind)
-    members = nested if isinstance(nested, dict) else raw
-    where = f"{place}.{kind}" if members is nested else place
+    kind: CallKind = "custom" if raw.get("type") == "custom" else "function"
+    members, where = _members(raw, kind, place)
     tool = convert(members, _Declaration, where)
     if not tool.name:
         raise invalid("A tool needs a name.", f"{where}.name")
@@ -53,7 +59,7 @@ def _decode_tool(raw: dict[str, Any], wire: str, place: str) -> AnyTool:
         strict=tool.strict,
         kind=kind,
         format=_flat_format(tool.format),
-        extra={key: value for key, value in {**raw, **members}.items() if key not in _KNOWN} or None,
+        extra=rest(raw, _KNOWN, _INNER) if nests else rest({**raw, **members}, _KNOWN),
     )
 
 
@@ -97,10 +103,12 @@ def _decode_choice_object(raw: dict[str, Any], param: str) -> ToolChoice:
         case "function" | "custom" as kind:
             return ToolChoice(mode="named", names=(_named(raw, kind, param),))
         case "allowed_tools":
-            nested = raw.get("allowed_tools")
-            allowed = convert(nested if isinstance(nested, dict) else raw, _Allowed, param)
+            members, param = _members(raw, "allowed_tools", param)
+            allowed = convert(members, _Allowed, param)
+            if any(tool.get("type") not in ("function", "custom") for tool in allowed.tools):
+                return ToolChoice(raw=raw)
             names = tuple(
-                _named(tool, "custom" if tool.get("type") == "custom" else "function", f"{param}.tools[{number}]")
+                _named(tool, "custom" if tool["type"] == "custom" else "function", f"{param}.tools[{number}]")
                 for number, tool in enumerate(allowed.tools)
             )
             return ToolChoice(mode=allowed.mode, names=names)
@@ -112,9 +120,16 @@ def _decode_choice_object(raw: dict[str, Any], param: str) -> ToolChoice:
 
 def _not_a_choice(raw: object, param: str) -> ClientError:
     expected = "'auto', 'none', 'required' or an object that names a tool"
-    return invalid(f"Invalid value for {param!r}: expected {expected}, got {raw!r}.", param, code="invalid_value")
+    got = repr(raw[:_LONGEST]) if isinstance(raw, str) else "an object of no such kind"
+    return invalid(f"Invalid value for {param!r}: expected {expected}, got {got}.", param, code="invalid_value")
+
+
+def _members(raw: dict[str, Any], name: str, param: str) -> tuple[dict[str, Any], str]:
+    """The members that one of the two shapes nests under a name, and where they stand."""
+    nested = raw.get(name)
+    return (nested, f"{param}.{name}") if isinstance(nested, dict) else (raw, param)
 
 
 def _named(raw: dict[str, Any], kind: CallKind, param: str) -> tuple[CallKind, str]:
-    nested = raw.get(kind)
-    return kind, convert(nested if isinstance(nested, dict) else raw, _Named, param).name
+    members, param = _members(raw, kind, param)
+    return kind, convert(members, _Named, param).name

@@ -1,0 +1,194 @@
+"""The prompt side: a request with tools into one for a model that can only print.
+
+Tools are offered in system text only, ahead of the client's own; the same request gives the same bytes, so that prompt caches
+work. Everything foreign in it (names, descriptions, schemas) is JSON on one line, which cannot look like a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from toolrelay.core.json import Json, JsonObject
+from toolrelay.core.messages import Call, Content, Image, Item, Message, Result, Text, plain_text
+from toolrelay.core.names import Names
+from toolrelay.core.request import Request, Tool, ToolChoice
+from toolrelay.dialects.base import Dialect, Outcome
+
+_encode = msgspec.json.Encoder().encode
+
+
+def offered(request: Request) -> tuple[Tool, ...]:
+    """The tools that the model may use now: none, all, or those that tool_choice allows."""
+    choice = request.tool_choice or ToolChoice()
+    if choice.mode == "none":
+        return ()
+    allowed = dict.fromkeys(choice.names)
+    return tuple(tool for tool in request.functions() if not allowed or (tool.kind, tool.name) in allowed)
+
+
+def text_only(request: Request, dialect: Dialect, names: Names) -> Request:
+    """The same conversation without any tools in its form: they are described, and calls and results are told as text."""
+    tools = offered(request)
+    block = rule_block(request, tools, dialect, names) if tools else ""
+    items = _Telling(dialect, names).tell(request.items)
+    instructions = request.instructions
+    if block and instructions is not None:
+        instructions = f"{block}\n\n{instructions}"
+    elif block:
+        items = _with_block(items, block)
+    stop = request.sampling.stop
+    stops = (*((stop,) if isinstance(stop, str) else stop or ()), *(dialect.stops if tools else ()))
+    return replace(
+        request,
+        items=items,
+        instructions=instructions,
+        tools=(),
+        tool_choice=None,
+        parallel_tool_calls=None,
+        stream=True,
+        include_usage=True,
+        sampling=replace(request.sampling, stop=stops or None, n=None),
+    )
+
+
+def _with_block(items: tuple[Item, ...], block: str) -> tuple[Item, ...]:
+    """The rules stand ahead of the client's first system text, or in a message of their own."""
+    first = items[0] if items else None
+    if isinstance(first, Message) and first.role in ("system", "developer"):
+        own: Content = (
+            f"{block}\n\n{first.content}" if isinstance(first.content, str) else (Text(text=f"{block}\n\n"), *first.content)
+        )
+        return (replace(first, content=own), *items[1:])
+    return (Message(role="system", content=block), *items)
+
+
+class _Telling:
+    """Calls become part of what the assistant said, their results a message of the user's."""
+
+    def __init__(self, dialect: Dialect, names: Names) -> None:
+        self._dialect = dialect
+        self._names = names
+        self._made: dict[str, Call] = {}
+        self._calls: list[Call] = []
+        self._results: list[Result] = []
+        self._out: list[Item] = []
+
+    def tell(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        for item in items:
+            match item:
+                case Call():
+                    self._settle_results()
+                    self._calls.append(replace(item, name=self._names.to_model(item.name)))
+                case Result():
+                    self._settle_calls()
+                    self._results.append(item)
+                case _:
+                    self._settle_calls()
+                    self._settle_results()
+                    self._out.append(item)
+        self._settle_calls()
+        self._settle_results()
+        return tuple(self._out)
+
+    def _settle_calls(self) -> None:
+        if not self._calls:
+            return
+        self._made |= {call.id: call for call in self._calls}
+        text = self._dialect.render_calls(self._calls)
+        self._calls = []
+        last = self._out[-1] if self._out else None
+        if isinstance(last, Message) and last.role == "assistant":
+            said = plain_text(last.content)
+            self._out[-1] = replace(last, content=f"{said}\n{text}" if said.strip() else text)
+        else:
+            self._out.append(Message(role="assistant", content=text))
+
+    def _settle_results(self) -> None:
+        if not self._results:
+            return
+        results, self._results = self._results, []
+        outcomes = [Outcome(call=self._made[result.call_id], text=plain_text(result.output)) for result in results]
+        text = self._dialect.render_outcomes(outcomes)
+        pictures = [
+            part for result in results if isinstance(result.output, tuple) for part in result.output if isinstance(part, Image)
+        ]
+        content: Content = (Text(text=text), *pictures) if pictures else text
+        self._out.append(Message(role="user", content=content))
+
+
+# The rules
+
+
+def rule_block(request: Request, tools: Sequence[Tool], dialect: Dialect, names: Names) -> str:
+    """What the model is told of its tools and of how to call them."""
+    renamed = [replace(tool, name=names.to_model(tool.name)) for tool in tools]
+    catalog = dialect.render_tools(renamed) if dialect.render_tools is not None else _catalog(renamed, dialect)
+    lines = [catalog, *_choice_rules(request, renamed, names)]
+    return "\n".join(lines)
+
+
+def _catalog(tools: Sequence[Tool], dialect: Dialect) -> str:
+    listed = "\n".join(_line(tool) for tool in tools)
+    example = dialect.render_calls([_example(tools[0])])
+    return f"""# Tools
+
+You can call the tools listed here, one JSON object a line:
+{listed}
+
+To call a tool, write a call in exactly this form, for example:
+{example}
+
+Rules:
+- Use a name from the list and exactly the parameters of its schema; a tool without parameters takes {{}}.
+- Write calls as they are: no code fence around them, nothing inside them but the call, each closed once.
+- After your calls, stop. Their results come in the next message. Never make up a result.
+- When no tool is needed, answer in plain text without any call."""
+
+
+def _line(tool: Tool) -> str:
+    described: JsonObject = {"name": tool.name}
+    if tool.description:
+        described["description"] = tool.description
+    described["parameters"] = tool.parameters if tool.parameters is not None else {"type": "object", "properties": {}}
+    return _encode(described).decode()
+
+
+def _example(tool: Tool) -> Call:
+    """A call of the right shape; its values are only there to show where values go."""
+    properties = (tool.parameters or {}).get("properties")
+    required = (tool.parameters or {}).get("required")
+    shown = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    if not shown and isinstance(properties, dict):
+        shown = list(properties)[:1]
+    arguments = {name: _example_value(properties.get(name) if isinstance(properties, dict) else None) for name in shown}
+    return Call(id="example", name=tool.name, arguments=_encode(arguments).decode())
+
+
+def _example_value(schema: object) -> Json:
+    if not isinstance(schema, dict):
+        return "…"
+    values = schema.get("enum")
+    if isinstance(values, list) and values:
+        first: Json = values[0]
+        return first
+    examples: dict[object, Json] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
+    kind = schema.get("type")
+    return examples.get(kind if isinstance(kind, str) else None, "…")
+
+
+def _choice_rules(request: Request, tools: Sequence[Tool], names: Names) -> list[str]:
+    choice = request.tool_choice or ToolChoice()
+    rules: list[str] = []
+    if choice.mode == "required":
+        rules.append("- In this answer you must call at least one tool. Begin with the call; write nothing before it.")
+    elif choice.mode == "named":
+        name = _encode(names.to_model(choice.names[0][1])).decode()
+        rules.append(f"- In this answer you must call the tool {name}. Begin with the call; write nothing before it.")
+    if request.parallel_tool_calls is False:
+        rules.append("- Make one call at the most in an answer.")
+    elif len(tools) > 1 or request.parallel_tool_calls:
+        rules.append("- Several calls may follow each other in one answer.")
+    return rules

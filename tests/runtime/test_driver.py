@@ -1,0 +1,316 @@
+"""The loop between a turn, a backend and a client, with a scripted backend; and what a client sees when that backend breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.scripted import ask, scripted, serving
+from tests.stage import FRONTS, WIRES, Front, failure
+from toolrelay.backends.demo import DemoBackend
+from toolrelay.core.commands import Notice, Record
+from toolrelay.core.events import (
+    AnswerFailed,
+    AnswerFinished,
+    AnswerStarted,
+    ArgumentsDelta,
+    CallFinished,
+    CallStarted,
+    StreamEvent,
+    TextDelta,
+)
+from toolrelay.core.messages import Message
+from toolrelay.core.policy import GatewayTool, Policy
+from toolrelay.core.request import Request, Tool
+from toolrelay.core.steps import AnswerReceived, CallPlanned, CallsHandedOver, TurnAccepted, TurnFailed, TurnFinished
+from toolrelay.core.turn import Turn
+from toolrelay.errors import BackendError, InternalError
+from toolrelay.runtime.driver import drive
+
+REQUEST = Request(wire="openai_chat", model="fast", items=(Message(role="user", content="Hi"),), tools=(Tool(name="search"),))
+BEGUN: list[StreamEvent] = [AnswerStarted(), TextDelta("Hello")]
+CALL: list[StreamEvent] = [CallStarted(0, "search"), ArgumentsDelta(0, "{}"), CallFinished(0)]
+END = AnswerFinished(finish="stop")
+
+
+class Client:
+    """A sink and an observer: it keeps what it is given, and can be made to wait, or to break."""
+
+    def __init__(self) -> None:
+        self.events: list[StreamEvent] = []
+        self.batches = 0
+        self.records: list[Record] = []
+        self.notices: list[Notice] = []
+        self.reading = asyncio.Event()
+        self.reading.set()
+        self.waits = asyncio.Event()
+        self.breaks: Exception | None = None
+
+    async def send(self, events: list[StreamEvent]) -> None:
+        if self.breaks is not None:
+            raise self.breaks
+        if not self.reading.is_set():
+            self.waits.set()
+            await self.reading.wait()
+        self.batches += 1
+        self.events += events
+
+    def record(self, command: Record) -> None:
+        self.records.append(command)
+
+    def notice(self, command: Notice) -> None:
+        self.notices.append(command)
+
+
+def turn(request: Request = REQUEST, policy: Policy | None = None) -> Turn:
+    return Turn(token="t", request=request, policy=policy)
+
+
+def test_what_the_model_says_reaches_the_client_in_its_batches() -> None:
+    async def story() -> None:
+        client = Client()
+        backend = DemoBackend(script=[[BEGUN, TextDelta(" there"), END]])
+        await drive(turn(), backend, client, client)
+        assert client.events == [*BEGUN, TextDelta(" there"), END]
+        assert client.batches == 3
+        assert backend.requests == [REQUEST]
+        assert not backend.abandoned.is_set()
+
+    asyncio.run(story())
+
+
+def test_every_step_is_recorded_in_its_order() -> None:
+    async def story() -> None:
+        client = Client()
+        await drive(turn(), DemoBackend(script=[[BEGUN, CALL, END]]), client, client)
+        assert [type(record.step) for record in client.records] == [
+            TurnAccepted,
+            AnswerReceived,
+            CallPlanned,
+            CallsHandedOver,
+            TurnFinished,
+        ]
+
+    asyncio.run(story())
+
+
+def test_what_is_odd_is_noticed() -> None:
+    async def story() -> None:
+        client = Client()
+        odd = [CallStarted(0, "serch"), CallFinished(0)]
+        await drive(turn(), DemoBackend(script=[[BEGUN, odd, END]]), client, client)
+        assert [(notice.rule, notice.tool) for notice in client.notices] == [("unknown_tool", "serch")]
+
+    asyncio.run(story())
+
+
+def test_a_failed_answer_is_handed_on_and_recorded() -> None:
+    async def story() -> None:
+        client = Client()
+        await drive(turn(), DemoBackend(script=[[BEGUN, BackendError("gone", code="upstream_cut")]]), client, client)
+        assert isinstance(client.events[-1], AnswerFailed)
+        assert isinstance(client.records[-1].step, TurnFailed)
+
+    asyncio.run(story())
+
+
+def test_a_backend_that_ends_without_an_end_is_our_failure() -> None:  # bug 38
+    async def story() -> None:
+        client = Client()
+        await drive(turn(), DemoBackend(script=[[BEGUN]]), client, client)
+        last = client.events[-1]
+        assert isinstance(last, AnswerFailed)
+        assert isinstance(last.error, InternalError)
+
+    asyncio.run(story())
+
+
+def test_a_backend_that_says_nothing_at_all_is_our_failure() -> None:
+    async def story() -> None:
+        client = Client()
+        await drive(turn(), DemoBackend(script=[[]]), client, client)
+        assert [type(event) for event in client.events] == [AnswerFailed]
+
+    asyncio.run(story())
+
+
+def test_a_client_that_does_not_read_holds_up_the_backend() -> None:
+    async def story() -> None:
+        client = Client()
+        client.reading.clear()
+        backend = _Counting([[TextDelta("x")]] * 1000 + [[END]])
+        driving = asyncio.create_task(drive(turn(), backend, client, client))
+        await client.waits.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert backend.given == 1
+        client.reading.set()
+        await driving
+        assert backend.given == 1001
+        assert backend.closed
+
+    asyncio.run(story())
+
+
+class _Counting:
+    """Counts what it has been asked for, and tells whether it was let go."""
+
+    def __init__(self, batches: list[list[StreamEvent]]) -> None:
+        self._batches = batches
+        self.given = 0
+        self.closed = False
+
+    async def stream(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
+        try:
+            for batch in self._batches:
+                self.given += 1
+                yield batch
+        finally:
+            self.closed = True
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("steps", [[], [BEGUN]])
+def test_cancelling_lets_the_backend_go(steps: list[list[StreamEvent]]) -> None:  # bug 44
+    async def story() -> None:
+        client = Client()
+        never, reached = asyncio.Event(), asyncio.Event()
+        backend = DemoBackend(script=[lambda _request: [*steps, _Reached(reached), never, END]])
+        driving = asyncio.create_task(drive(turn(), backend, client, client))
+        await reached.wait()
+        driving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await driving
+        assert backend.abandoned.is_set()
+
+    asyncio.run(story())
+
+
+class _Reached(asyncio.Event):
+    """A step that does not wait, and tells that the script has come to it."""
+
+    def __init__(self, told: asyncio.Event) -> None:
+        super().__init__()
+        self._told = told
+
+    async def wait(self) -> bool:  # type: ignore[override] -- asyncio's is annotated as always true
+        self._told.set()
+        return True
+
+
+def test_cancelling_while_the_client_does_not_read_lets_the_backend_go() -> None:  # bug 44
+    async def story() -> None:
+        client = Client()
+        client.reading.clear()
+        backend = DemoBackend(script=[[BEGUN, TextDelta("more"), END]])
+        driving = asyncio.create_task(drive(turn(), backend, client, client))
+        await client.waits.wait()
+        driving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await driving
+        assert backend.abandoned.is_set()
+
+    asyncio.run(story())
+
+
+def test_a_client_that_breaks_lets_the_backend_go() -> None:
+    async def story() -> None:
+        client = Client()
+        client.breaks = OSError("broken")
+        backend = _Counting([BEGUN, [END]])
+        with pytest.raises(OSError, match="broken"):
+            await drive(turn(), backend, client, client)
+        assert backend.closed
+
+    asyncio.run(story())
+
+
+def test_a_gateway_tool_is_refused_while_there_are_none() -> None:
+    async def story() -> None:
+        client = Client()
+        policy = Policy(tools={"search": GatewayTool(tool=Tool(name="search"))})
+        request = Request(wire="openai_chat", model="fast", items=REQUEST.items)
+        backend = _Counting([[AnswerStarted(), *CALL, END]])
+        with pytest.raises(InternalError, match="gateway tool"):
+            await drive(turn(request, policy), backend, client, client)
+        assert backend.closed
+
+    asyncio.run(story())
+
+
+# What a client sees
+
+
+@pytest.fixture(params=WIRES)
+def front(request: pytest.FixtureRequest) -> Front:
+    return FRONTS[request.param]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fault", [RuntimeError("a secret thing"), ExceptionGroup("two", [ValueError()]), RecursionError()])
+def test_a_backend_that_raises_is_a_500_that_names_the_turn(front: Front, fault: Exception, *, stream: bool) -> None:
+    async def story() -> None:
+        with capture_logs() as lines:
+            async with serving(scripted(DemoBackend(script=[[fault]]))) as port:
+                status, body = await ask(port, front.path, front.ask(stream=stream))
+        assert status == 500
+        assert b'"internal_error"' in body
+        assert b"secret" not in body
+        told, ended = lines
+        assert (told["event"], told["exc_info"]) == ("internal_error", True)
+        assert told["turn"].encode() in body, "so that the line can be found"
+        assert (ended["event"], ended["status"], ended["code"]) == ("turn", 500, "internal_error")
+
+    asyncio.run(story())
+
+
+def test_a_backend_that_raises_in_the_midst_ends_the_stream_with_an_error(front: Front) -> None:  # bug 38
+    async def story() -> None:
+        with capture_logs() as lines:
+            async with serving(scripted(DemoBackend(script=[[BEGUN, RuntimeError("a secret thing")]]))) as port:
+                status, body = await ask(port, front.path, front.ask(stream=True))
+        assert status == 200
+        assert body.endswith(b"0\r\n\r\n"), "in good order"
+        assert failure(body)["code"] == "internal_error"
+        assert b"secret" not in body
+        assert [line["event"] for line in lines] == ["internal_error", "turn"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("steps", [[], [BEGUN]])
+def test_a_backend_that_ends_too_soon_never_looks_like_success(
+    front: Front, steps: list[list[StreamEvent]], *, stream: bool
+) -> None:  # bug 38
+    async def story() -> None:
+        async with serving(scripted(DemoBackend(script=[steps]))) as port:
+            status, body = await ask(port, front.path, front.ask(stream=stream))
+        if stream and steps:
+            assert failure(body)["code"] == "internal_error"
+        else:
+            assert status == 500
+
+    with capture_logs():
+        asyncio.run(story())
+
+
+def test_the_first_thing_that_a_model_says_is_timed_and_a_failure_is_not_such_a_thing(front: Front) -> None:
+    async def story() -> None:
+        with capture_logs() as lines:
+            script = [[BackendError("gone")], [BEGUN, END]]
+            app = scripted(DemoBackend(script=script))
+            async with serving(app) as port:
+                for _ in script:
+                    await ask(port, front.path, front.ask(stream=True))
+        failed, answered = lines
+        assert "first_ms" not in failed
+        assert "first_ms" in answered
+        assert app.metrics.registry.get_sample_value("toolrelay_first_event_seconds_count", {"model": "fast"}) == 1
+
+    asyncio.run(story())

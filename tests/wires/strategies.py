@@ -1,0 +1,199 @@
+"""Hypothesis strategies for Responses requests, and what of a request both of OpenAI's wires can say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from msgspec.structs import replace
+
+from tests.strategies import arguments, json_objects, json_values, texts
+from toolrelay.core.messages import Call, Content, Item, Message, Reasoning, Result, Text
+from toolrelay.core.request import AnyTool, Request, Tool
+
+Json = dict[str, Any]
+
+_YES_OR_NO = st.booleans()
+_NAMES = st.sampled_from(["search", "read_note", "f", "a.b-c_d"])
+_IDS = st.lists(st.integers(0, 10**6).map("call_{}".format), unique=True, max_size=3)
+_WORDS = texts()
+_SILENCE_OR_WORDS = texts(min_size=0)
+_ARGUMENTS = arguments()
+
+
+def _optional(**members: SearchStrategy[Any]) -> SearchStrategy[Json]:
+    return st.fixed_dictionaries({}, optional=members)
+
+
+_INPUT_TEXT = st.fixed_dictionaries({"type": st.just("input_text"), "text": _SILENCE_OR_WORDS})
+_INPUT_IMAGE = st.fixed_dictionaries(
+    {"type": st.just("input_image"), "image_url": st.just("data:image/png;base64,AAAA") | _WORDS},
+    optional={"detail": st.sampled_from(["low", "high", "auto"])},
+)
+_INPUT_FILE = st.just({"type": "input_file", "file_id": "file-1"}) | st.fixed_dictionaries(
+    {"type": st.just("input_file"), "file_data": st.just("data:application/pdf;base64,AAAA"), "filename": _WORDS}
+)
+_INPUT_AUDIO = st.just({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}})
+_SAID = st.lists(_INPUT_TEXT | _INPUT_IMAGE | _INPUT_FILE | _INPUT_AUDIO, min_size=1, max_size=3)
+_SPOKEN = st.lists(
+    st.fixed_dictionaries({"type": st.just("output_text"), "text": _SILENCE_OR_WORDS, "annotations": st.just([])}),
+    min_size=1,
+    max_size=2,
+)
+_MESSAGE = st.fixed_dictionaries(
+    {"role": st.sampled_from(["system", "developer", "user"]), "content": _WORDS | _SAID}, optional={"type": st.just("message")}
+)
+_REFUSED = st.fixed_dictionaries({"type": st.just("refusal"), "refusal": _WORDS}).map(lambda part: [part])
+_FORMATS = st.sampled_from([{"type": "text"}, {"type": "json_object"}]) | st.fixed_dictionaries(
+    {"type": st.just("json_schema"), "name": _NAMES, "schema": json_objects()},
+    optional={"strict": _YES_OR_NO, "description": _WORDS},
+)
+_TOOLS = st.lists(
+    st.fixed_dictionaries(
+        {"type": st.just("function"), "name": _NAMES, "parameters": json_objects(), "strict": _YES_OR_NO},
+        optional={"description": _WORDS},
+    )
+    | st.fixed_dictionaries(
+        {"type": st.just("custom"), "name": _NAMES},
+        optional={
+            "description": _WORDS,
+            "format": st.sampled_from([{"type": "text"}, {"type": "grammar", "syntax": "lark", "definition": "start: /x/"}]),
+        },
+    ),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda tool: tool["name"],
+)
+_SETTINGS = _optional(
+    instructions=_WORDS,
+    parallel_tool_calls=_YES_OR_NO,
+    temperature=st.floats(0, 2, width=16),
+    top_p=st.floats(0, 1, width=16),
+    max_output_tokens=st.integers(1, 10**6),
+    top_logprobs=st.integers(0, 20),
+    text=_optional(format=_FORMATS, verbosity=st.sampled_from(["low", "high"])),
+    reasoning=st.fixed_dictionaries({"effort": st.sampled_from(["low", "high"])}),
+    include=st.just(["message.output_text.logprobs"]),
+    metadata=st.dictionaries(_WORDS, _SILENCE_OR_WORDS, max_size=2),
+    user=_WORDS,
+    service_tier=st.sampled_from(["auto", "flex"]),
+    prompt_cache_key=_WORDS,
+    safety_identifier=_WORDS,
+    stream=_YES_OR_NO,
+)
+# What Chat cannot say, and what the gateway does not know.
+_LOST = _optional(
+    max_tool_calls=st.integers(1, 9),
+    truncation=st.just("auto"),
+    store=_YES_OR_NO,
+    x_vendor=json_values(leaves=2),
+)
+
+
+@st.composite
+def _exchange(draw: DrawFn) -> list[Json]:
+    """The assistant's thoughts, words and calls, their results, and words of the user."""
+    items: list[Json] = []
+    if draw(_YES_OR_NO):
+        items.append({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": draw(_WORDS)}]})
+    if draw(_YES_OR_NO):
+        items.append({"type": "message", "role": "assistant", "content": draw(_WORDS | _SPOKEN | _REFUSED)})
+    identifiers = draw(_IDS)
+    results: list[Json] = []
+    for identifier in identifiers:
+        output = draw(_SILENCE_OR_WORDS | _SAID)
+        if draw(_YES_OR_NO):
+            call = {"type": "function_call", "arguments": draw(_ARGUMENTS)}
+            results.append({"type": "function_call_output", "call_id": identifier, "output": output})
+        else:
+            call = {"type": "custom_tool_call", "input": draw(_SILENCE_OR_WORDS)}
+            results.append({"type": "custom_tool_call_output", "call_id": identifier, "output": output})
+        items.append({**call, "call_id": identifier, "name": draw(_NAMES)})
+    return [*items, *results, {"role": "user", "content": draw(_WORDS)}]
+
+
+_EXCHANGES = st.lists(_exchange() | _MESSAGE.map(lambda message: [message]), min_size=1, max_size=2)
+
+
+@st.composite
+def responses_bodies(draw: DrawFn, *, lost: bool = True) -> Json:
+    """A Responses request. `lost`: it may ask for what Chat cannot say."""
+    given: Any = [item for exchange in draw(_EXCHANGES) for item in exchange] if draw(st.integers(0, 4)) else draw(_WORDS)
+    body = {"model": "fast", "input": given, **draw(_SETTINGS), **(draw(_LOST) if lost else {})}
+    if draw(_YES_OR_NO):
+        tools = body["tools"] = draw(_TOOLS)
+        named = st.sampled_from([{"type": tool["type"], "name": tool["name"]} for tool in tools])
+        allowed = st.fixed_dictionaries(
+            {
+                "type": st.just("allowed_tools"),
+                "mode": st.sampled_from(["auto", "required"]),
+                "tools": named.map(lambda one: [one]),
+            }
+        )
+        body |= draw(_optional(tool_choice=st.sampled_from(["auto", "none", "required"]) | named | allowed))
+    else:
+        body.pop("parallel_tool_calls", None)  # says nothing without tools
+    return body
+
+
+# What both can say
+
+
+def without_losses(request: Request) -> Request:
+    """The request as it is after a way over the other wire: docs/wires.md names what it has lost."""
+    instructions = () if request.instructions is None else (Message(role="developer", content=request.instructions),)
+    sampling = request.sampling
+    return replace(
+        request,
+        wire="",
+        extra=None,
+        instructions=None,
+        items=(*instructions, *map(_item, request.items)),
+        tools=tuple(map(_tool, request.tools)),
+        sampling=replace(
+            sampling,
+            max_tokens_field=None,
+            stop=None,
+            seed=None,
+            presence_penalty=None,
+            frequency_penalty=None,
+            logit_bias=None,
+            n=None,
+            logprobs=sampling.logprobs or None,
+        ),
+        include_usage=False,
+        include=(),
+        max_tool_calls=None,
+        store=None,
+        truncation=None,
+        legacy_functions=False,
+    )
+
+
+def _tool(tool: AnyTool) -> AnyTool:
+    """Chat takes silence about `strict` for no, Responses for yes: between them it is spelt out."""
+    if isinstance(tool, Tool):
+        return replace(tool, extra=None, strict=bool(tool.strict) if tool.kind == "function" else None)
+    return tool
+
+
+def _item(item: Item) -> Item:
+    match item:
+        case Message():
+            return replace(item, name=None, id=None, phase=None, extra=None, content=_content(item.content))
+        case Call():
+            return replace(item, item_id=None, extra=None)
+        case Result():
+            return replace(item, name=None, item_id=None, extra=None, output=_content(item.output))
+        case Reasoning():
+            return replace(item, id=None, extra=None)
+        case _:
+            return item
+
+
+def _content(content: Content) -> Content:
+    if isinstance(content, str):
+        return content
+    bare = tuple(replace(part, extra=None) for part in content)
+    return tuple(replace(part, annotations=(), logprobs=()) if isinstance(part, Text) else part for part in bare)
