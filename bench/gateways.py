@@ -103,8 +103,13 @@ def _fill(command: str, place: Place, **more: str) -> tuple[str, ...]:
     return tuple(word.format(**values) for word in shlex.split(command))
 
 
+def nginx_program() -> str | None:
+    """Debian keeps it where ordinary users do not look."""
+    return shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
+
+
 def nginx(place: Place) -> Gateway | None:
-    program = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
+    program = nginx_program()
     if program is None:
         return None
     here = place.directory

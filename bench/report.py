@@ -5,7 +5,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import shutil
 import statistics
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.gateways import ROOT
+from bench.gateways import ROOT, nginx_program
 from bench.scenarios import NEVER, Measurement, Metric
 
 DOCS = ROOT / "docs" / "benchmarks.md"
@@ -178,7 +177,7 @@ def _versions() -> Iterator[str]:
             yield f"{package} {importlib.metadata.version(package)}"
         except importlib.metadata.PackageNotFoundError:
             continue
-    if program := shutil.which("nginx"):
+    if program := nginx_program():
         yield subprocess.run([program, "-v"], capture_output=True, text=True, check=False).stderr.strip().rpartition(": ")[2]
 
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.commands import Emit, Notice
-from toolrelay.core.events import StreamEvent, Usage
+from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent, Usage
 from toolrelay.core.messages import Call, Message, Reasoning, Refusal, Text
 from toolrelay.core.request import Request
 from toolrelay.core.turn import Turn
@@ -22,6 +22,14 @@ def decoded(wire: Wire, *pieces: bytes) -> list[StreamEvent]:
     """What a provider says, from the first byte to the end of the connection."""
     decoder = wire.decoder()
     return [event for piece in pieces for event in decoder.feed(piece)] + decoder.flush()
+
+
+def check_one_end(events: list[StreamEvent]) -> AnswerFinished | AnswerFailed:
+    """The last event, which must be the only one of its kind."""
+    *before, last = events
+    assert isinstance(last, AnswerFinished | AnswerFailed)
+    assert not any(isinstance(event, AnswerFinished | AnswerFailed) for event in before)
+    return last
 
 
 def turned(request: Request, said: Iterable[StreamEvent]) -> tuple[list[StreamEvent], list[Notice]]:

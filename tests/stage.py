@@ -141,10 +141,9 @@ def frames(stream: bytes) -> list[Any]:
 
 def failure(stream: bytes) -> Json:
     """The error with which a stream ends. On Responses two events say it: `error`, with our code, and `response.failed`."""
-    *_, before, last = [{}, *frames(stream)]
-    if "error" in last:
-        found: Json = last["error"]
+    told: list[Json] = [{}, *frames(stream)]
+    if "error" in told[-1]:
+        found: Json = told[-1]["error"]
         return found
-    assert last["type"] == "response.failed", last
-    assert before["type"] == "error", before
-    return before
+    assert [event["type"] for event in told[-2:]] == ["error", "response.failed"], told[-2:]
+    return told[-2]

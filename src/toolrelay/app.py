@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
 import sys
@@ -13,11 +14,12 @@ from types import FrameType
 
 import uvicorn
 
+from toolrelay import log
 from toolrelay.backends.base import BackendKind
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.config import ModelSettings, ServerSettings, Settings, check_binding
 from toolrelay.errors import ConfigurationError
-from toolrelay.runtime.telemetry import Metrics, configure_logging
+from toolrelay.runtime.telemetry import Metrics
 from toolrelay.web.asgi import Receive, Scope, Send
 from toolrelay.web.auth import Gatekeeper
 from toolrelay.web.connection import Connection
@@ -81,7 +83,7 @@ class _Server(uvicorn.Server):
         await self._dismiss()
 
     async def _dismiss(self) -> None:
-        """The turns that are still under way get the time to say so to their clients. Uvicorn has cancelled them if time is up."""
+        """The turns that are still under way get the time to tell their clients. When time is up, uvicorn has cancelled them."""
         tasks = set(self.server_state.tasks)
         if self.force_exit:
             for task in tasks:
@@ -111,11 +113,11 @@ class _Server(uvicorn.Server):
 def serve(settings: Settings) -> int:
     """Runs the gateway until it is told to stop. Returns the exit code."""
     check_binding(settings)
-    configure_logging(settings.log, settings.log_level)
+    log.configure(settings.log, settings.log_level)
     return serve_app(App(settings), settings.server)
 
 
-def serve_app(app: App, settings: ServerSettings, *, drain_seconds: float = DRAIN_SECONDS) -> int:
+def serve_app(app: App, settings: ServerSettings, *, drain_seconds: int = DRAIN_SECONDS) -> int:
     host, port = settings.host, settings.port
     _raise_file_limit()
     try:
@@ -140,7 +142,7 @@ def serve_app(app: App, settings: ServerSettings, *, drain_seconds: float = DRAI
             proxy_headers=False,
             backlog=BACKLOG,
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=drain_seconds,  # type: ignore[arg-type] -- handed on to asyncio, which takes fractions
+            timeout_graceful_shutdown=drain_seconds,
         )
         server = _Server(config, app, f"http://{shown}:{port}")
         _run(server, app, listener)
@@ -180,6 +182,9 @@ def _run(server: _Server, app: App, listener: socket.socket) -> None:
         finally:
             await app.close()
 
+    gc.collect()
+    gc.freeze()  # what the start has made stays for ever: the collector need not look at it again and again
+    gc.set_threshold(20_000, 20, 50)
     try:
         import uvloop  # noqa: PLC0415 -- absent on Windows
     except ImportError:

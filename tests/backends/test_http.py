@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from structlog.testing import capture_logs
 
 from tests.backends.plain_wire import (
     DONE,
@@ -24,7 +23,7 @@ from tests.backends.plain_wire import (
 )
 from tests.backends.pools import WatchedPool
 from tests.upstream import LAST_CHUNK, Gate, Script, Upstream, chunk, reply, seen, stream, stream_head
-from toolrelay import __version__
+from toolrelay import __version__, log
 from toolrelay.backends import http
 from toolrelay.backends._providers import PROVIDERS
 from toolrelay.backends.base import discover
@@ -98,10 +97,10 @@ def test_a_dropped_field_is_logged_once_and_without_content() -> None:
             for extra in ({"seed": SECRET_WORD}, {"seed": SECRET_WORD, "top_k": 5}, {"top_k": 5}):
                 await told(backend, replace(REQUEST, extra=extra))
 
-    with Upstream(reply(b"hi")) as upstream, capture_logs() as logs:
+    with Upstream(reply(b"hi")) as upstream, log.captured() as logs:
         asyncio.run(main(upstream))
     assert logs == [
-        {"event": "field_dropped", "log_level": "warning", "model": "mine", "field": field, "wire": "plain"}
+        {"event": "field_dropped", "level": "warning", "model": "mine", "field": field, "wire": "plain"}
         for field in ("seed", "top_k")
     ]
 

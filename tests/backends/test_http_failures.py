@@ -6,7 +6,6 @@ import time
 from email.utils import formatdate
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.backends.plain_wire import (
     DONE,
@@ -23,6 +22,7 @@ from tests.backends.plain_wire import (
     told,
 )
 from tests.upstream import CUT, RESET, Gate, Script, Step, Upstream, chunk, reply, stream, stream_head
+from toolrelay import log
 from toolrelay.backends import http
 from toolrelay.backends.http import BACKOFF, HttpBackend
 from toolrelay.core.events import TextDelta
@@ -177,7 +177,7 @@ def test_an_error_whose_body_is_cut_is_still_that_error() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 304, 307, 308])
 def test_a_redirect_is_an_error_that_says_what_to_set(status: int) -> None:
-    with Upstream(reply(b"", status, headers="location: http://127.0.0.1:1/v2\r\n")) as upstream, capture_logs() as logs:
+    with Upstream(reply(b"", status, headers="location: http://127.0.0.1:1/v2\r\n")) as upstream, log.captured() as logs:
         error = failure(ask(upstream)[0])
         assert error.status == 502
         assert f"a redirect ({status}), which is not followed: models.mine.base_url" in error.message
@@ -224,7 +224,7 @@ def test_an_answer_without_bounds_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_no_error_repeats_the_key_or_what_the_client_said(script: Script) -> None:
-    with Upstream(script) as upstream, capture_logs() as logs:
+    with Upstream(script) as upstream, log.captured() as logs:
         error = failure(ask(upstream, silence=0.05)[0])
     written = f"{error.message} {error!r} {error.__cause__!r} {logs}"
     assert KEY not in written

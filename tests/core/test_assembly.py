@@ -168,6 +168,10 @@ def test_logprobs_and_annotations_stay_with_their_text() -> None:
     )
 
 
+def test_logprobs_without_text_are_kept() -> None:
+    assert folded([TextDelta("", 0, [1])]).items == (said(Text(text="", logprobs=(1,))),)
+
+
 def test_reasoning_has_parts_of_two_kinds() -> None:
     answer = folded(
         [

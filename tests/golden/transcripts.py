@@ -82,6 +82,12 @@ def ways() -> Iterator[Way]:
                 yield Way(folder=folder, front=request.name.split(".")[1], back=answer.name.split(".")[1])
 
 
+def recorded(wire: Wire) -> list[bytes]:
+    """Every answer that came over that wire."""
+    paths = sorted(EXCHANGES.glob("*/upstream.*.sse"))
+    return [path.read_bytes() for path in paths if BACKS[path.name.split(".")[1]].wire.name == wire.name]
+
+
 def _asked(request: Request, back: Back) -> dict[str, str]:
     try:
         outgoing = back.wire.encode_request(replace(request, model="provider-model"), back.profile)

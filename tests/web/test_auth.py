@@ -27,9 +27,7 @@ def key(name: str, secret: str, models: str) -> str:
     return f'[[keys]]\nname = "{name}"\nsha256 = "{sha256(secret.encode()).hexdigest()}"\nmodels = {models}\n'
 
 
-KEYS = (
-    key("all", PLAIN, '["*"]') + key("some", NARROW, '["demo-*", "[no]ne"]') + key("odd", WIDE_CHARACTERS, '["*"]')
-)
+KEYS = key("all", PLAIN, '["*"]') + key("some", NARROW, '["demo-*", "[no]ne"]') + key("odd", WIDE_CHARACTERS, '["*"]')
 OTHERS = '[models.demo-1]\nprovider = "demo"\n[models.demo]\nprovider = "demo"\n'
 
 
@@ -213,9 +211,7 @@ def test_without_keys_a_foreign_page_is_refused(gateway: Gateway, front: Front, 
         assert "access-control-allow-origin" not in reply.headers
 
 
-@pytest.mark.parametrize(
-    "origin", ["app://obsidian.md", "capacitor://localhost", "http://localhost", "http://127.0.0.1:8787"]
-)
+@pytest.mark.parametrize("origin", ["app://obsidian.md", "capacitor://localhost", "http://localhost", "http://127.0.0.1:8787"])
 def test_without_keys_obsidian_and_our_own_pages_are_welcome(gateway: Gateway, front: Front, origin: str) -> None:
     lines = ("host: 127.0.0.1:8787", f"origin: {origin}")
     assert ask(gateway, "POST", front.path, *lines, body=front.ask() | {"model": "demo"}).status == 200

@@ -25,9 +25,7 @@ def turns(gateway: Gateway) -> list[dict[str, object]]:
 
 
 def open_turns(gateway: Gateway) -> float:
-    [value] = [
-        line.split()[1] for line in gateway.get("/metrics").text.splitlines() if line.startswith("toolrelay_turns_open ")
-    ]
+    [value] = [line.split()[1] for line in gateway.get("/metrics").text.splitlines() if line.startswith("toolrelay_turns_open ")]
     return float(value)
 
 
@@ -70,6 +68,22 @@ def test_a_client_that_leaves_without_streaming_lets_the_upstream_go(
     asked = stage.play((heard, gate))
     with Visitor(gateway.port) as visitor:
         visitor.post(front.path, front.ask())
+        gate.reached.result(30)
+        leave(visitor)
+        stage.left(asked).result(30)
+    assert open_turns(gateway) == 0
+
+
+@LEAVES
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_has_sent_its_next_request_and_leaves_lets_the_upstream_go(
+    gateway: Gateway, stage: Stage, front: Front, leave: Leave, *, stream: bool
+) -> None:  # bug 44
+    gate = Gate()
+    asked = stage.play(whole(), (gate,)) + 1
+    post = request("POST", front.path, json.dumps(front.ask(stream=stream)).encode())
+    with Visitor(gateway.port) as visitor:
+        visitor.say(post + post + request("GET", "/v1/models") * 2)
         gate.reached.result(30)
         leave(visitor)
         stage.left(asked).result(30)

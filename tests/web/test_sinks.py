@@ -87,7 +87,9 @@ def test_a_cut_after_a_comment_is_an_error_frame(lively: Gateway, stage: Stage, 
         assert failure(body_of(visitor.read_until(b"\r\n0\r\n\r\n")))["code"] == "upstream_cut"
 
 
-def test_a_client_that_hears_comments_and_leaves_lets_the_upstream_go(lively: Gateway, stage: Stage, front: Front) -> None:  # bug 44
+def test_a_client_that_hears_comments_and_leaves_lets_the_upstream_go(
+    lively: Gateway, stage: Stage, front: Front
+) -> None:  # bug 44
     asked = stage.play((Gate(),))
     with Visitor(lively.port) as visitor:
         visitor.post(front.path, front.ask(stream=True)).read_until(COMMENT)
@@ -225,6 +227,23 @@ def test_an_answer_that_fails_before_a_word_can_still_be_an_http_error(name: str
         assert ear.heard == []
 
     asyncio.run(both())
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_a_whole_answer_that_has_begun_is_not_begun_again(name: str) -> None:
+    async def story() -> None:
+        ear = Ear()
+        ear.listening.clear()
+        sink = WholeSink(discover()[name], _envelope(name), ear, [])
+        await sink.send(FINISHED)
+        closing = asyncio.ensure_future(sink.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert await sink.fail(BackendError("gone")), "no error can be told any more"
+
+    asyncio.run(story())
 
 
 def test_every_wire_has_its_front() -> None:

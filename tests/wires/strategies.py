@@ -1,7 +1,8 @@
-"""Hypothesis strategies for Responses requests, and what of a request both of OpenAI's wires can say."""
+"""Hypothesis strategies for Responses requests, for what both of OpenAI's wires can say, and for what is wrong with a stream."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from hypothesis import strategies as st
@@ -93,13 +94,13 @@ _LOST = _optional(
 
 @st.composite
 def _exchange(draw: DrawFn) -> list[Json]:
-    """The assistant's thoughts, words and calls, their results, and words of the user."""
+    """The assistant's thoughts, words and calls, their results, and words of the user. Nobody thinks and then does nothing."""
     items: list[Json] = []
     if draw(_YES_OR_NO):
         items.append({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": draw(_WORDS)}]})
-    if draw(_YES_OR_NO):
-        items.append({"type": "message", "role": "assistant", "content": draw(_WORDS | _SPOKEN | _REFUSED)})
     identifiers = draw(_IDS)
+    if not identifiers or draw(_YES_OR_NO):
+        items.append({"type": "message", "role": "assistant", "content": draw(_WORDS | _SPOKEN | _REFUSED)})
     results: list[Json] = []
     for identifier in identifiers:
         output = draw(_SILENCE_OR_WORDS | _SAID)
@@ -149,7 +150,7 @@ def without_losses(request: Request) -> Request:
         wire="",
         extra=None,
         instructions=None,
-        items=(*instructions, *map(_item, request.items)),
+        items=(*instructions, *(_item(item) for item in request.items if not _is_nothing(item))),
         tools=tuple(map(_tool, request.tools)),
         sampling=replace(
             sampling,
@@ -178,6 +179,11 @@ def _tool(tool: AnyTool) -> AnyTool:
     return tool
 
 
+def _is_nothing(item: Item) -> bool:
+    """What is left of a Chat message that has calls, no words, and members that only its own wire knows."""
+    return isinstance(item, Message) and item.content == ()
+
+
 def _item(item: Item) -> Item:
     match item:
         case Message():
@@ -197,3 +203,53 @@ def _content(content: Content) -> Content:
         return content
     bare = tuple(replace(part, extra=None) for part in content)
     return tuple(replace(part, annotations=(), logprobs=()) if isinstance(part, Text) else part for part in bare)
+
+
+# What providers and clients get wrong
+
+
+def altered_stream(stream: bytes, data: st.DataObject) -> bytes:
+    """The stream as a provider might send it on a bad day."""
+    return data.draw(st.sampled_from([_torn, _with_other_frames, _with_other_members, _with_other_members]))(stream, data)
+
+
+def _torn(stream: bytes, data: st.DataObject) -> bytes:
+    """Bytes left out, doubled, or other ones in their place."""
+    places = st.integers(0, len(stream))
+    start, end = sorted((data.draw(places), data.draw(places)))
+    return stream[:start] + data.draw(st.binary(max_size=8) | st.just(stream[start:end])) + stream[data.draw(places) :]
+
+
+def _with_other_frames(stream: bytes, data: st.DataObject) -> bytes:
+    """Frames left out, doubled or in another order."""
+    frames = stream.split(b"\n\n")
+    order = data.draw(st.lists(st.sampled_from(range(len(frames))), max_size=2 * len(frames)))
+    return b"\n\n".join(frames[place] for place in order)
+
+
+def _with_other_members(stream: bytes, data: st.DataObject) -> bytes:
+    """Frames of JSON in which some members have another value, or are not there."""
+    frames = stream.split(b"\n\n")
+    for place in data.draw(st.lists(st.sampled_from(range(len(frames))), min_size=1, max_size=4)):
+        head, mark, body = frames[place].partition(b"data: ")
+        if body.startswith(b"{"):
+            frames[place] = head + mark + json.dumps(altered_value(json.loads(body), data)).encode()
+    return b"\n\n".join(frames)
+
+
+_ODD = json_values(leaves=3) | st.sampled_from(
+    ["\ud83d", -1, 10**30, 1e300, [], {}, "", [None], [[]], [{}], {"": None}, "[DONE]", "call", True, 0.5]
+)
+
+
+def altered_value(value: Any, data: st.DataObject) -> Any:
+    """The value with one place in it altered, deeper rather than higher."""
+    if isinstance(value, dict | list) and value and data.draw(st.integers(0, 9)):
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        key = data.draw(st.sampled_from(keys))
+        if isinstance(value, dict) and not data.draw(st.integers(0, 7)):
+            return {other: value[other] for other in keys if other != key}
+        altered: Any = dict(value) if isinstance(value, dict) else list(value)
+        altered[key] = altered_value(value[key], data)
+        return altered
+    return data.draw(_ODD)

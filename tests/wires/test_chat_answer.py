@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 from hypothesis import given
@@ -32,6 +32,8 @@ from toolrelay.core.events import (
     TextDelta,
     Usage,
 )
+from toolrelay.core.json import JsonObject
+from toolrelay.core.request import Sampling
 from toolrelay.errors import BackendError
 from toolrelay.wires.openai_chat import WIRE
 
@@ -54,7 +56,7 @@ def citation(title: str) -> AnnotationAdded:
     return AnnotationAdded({"type": "url_citation", "start_index": 0, "end_index": 1, "title": title, "url": "http://x"})
 
 
-LOGPROB = {"token": "a", "bytes": [97], "logprob": -0.5, "top_logprobs": []}
+LOGPROB: JsonObject = {"token": "a", "bytes": [97], "logprob": -0.5, "top_logprobs": []}
 
 GOLDEN: dict[str, list[StreamEvent]] = {
     "text": [STARTED, TextDelta("Hel"), TextDelta("lo 😀"), finished(usage=USAGE)],
@@ -227,20 +229,20 @@ def test_citations_come_together_since_the_sdk_cannot_add_to_them() -> None:
 
 @pytest.mark.parametrize("kind", ["file_citation", "container_file_citation", "file_path"])
 def test_citations_that_only_responses_knows_are_left_out(kind: str) -> None:
-    events = [STARTED, TextDelta("a"), AnnotationAdded({"type": kind, "file_id": "x"}), finished()]
+    events: list[StreamEvent] = [STARTED, TextDelta("a"), AnnotationAdded({"type": kind, "file_id": "x"}), finished()]
     assert deltas(encode(events)) == [ROLE, {"content": "a"}, "stop"]
     assert "annotations" not in whole(events)["choices"][0]["message"]
 
 
 def test_annotations_of_a_chat_provider_are_passed_on() -> None:
-    note = {"type": "file", "file": {"hash": "x"}}
-    events = [STARTED, TextDelta("a"), AnnotationAdded(dict(note)), finished()]
+    note: JsonObject = {"type": "file", "file": {"hash": "x"}}
+    events: list[StreamEvent] = [STARTED, TextDelta("a"), AnnotationAdded(dict(note)), finished()]
     assert deltas(encode(events))[-2] == {"annotations": [note]}
     assert whole(events)["choices"][0]["message"]["annotations"] == [note]
 
 
 def test_a_custom_call_is_custom() -> None:  # bug 33
-    events = [STARTED, *call(0, "fr", "ee", name="c", kind="custom"), finished("calls")]
+    events: list[StreamEvent] = [STARTED, *call(0, "fr", "ee", name="c", kind="custom"), finished("calls")]
     assert deltas(encode(events))[1:-1] == [
         {"tool_calls": [{"index": 0, "id": "call_0", "type": "custom", "custom": {"name": "c", "input": ""}}]},
         {"tool_calls": [{"index": 0, "custom": {"input": "fr"}}]},
@@ -274,21 +276,32 @@ def test_a_legacy_client_gets_one_call_only() -> None:
 
 def test_each_choice_has_its_own_role_and_finish() -> None:
     stream = encode(GOLDEN["choices"])
-    assert deltas(stream, 0) == [ROLE, {"content": "b"}, "stop"]
+    assert deltas(stream, 0) == [SILENT, {"content": "b"}, "stop"]
     assert deltas(stream, 1) == [ROLE, {"content": "a"}, {"refusal": "no"}, "length"]
     assert deltas(stream, 2)[0] == SILENT
     assert deltas(stream, 2)[-1] == "tool_calls"
 
 
+def test_choices_begin_in_their_order_since_the_sdk_counts_them_as_they_come() -> None:
+    events: list[StreamEvent] = [STARTED, TextDelta("c", 2), ChoiceFinished(2, "stop"), ChoiceFinished(1, "stop"), finished()]
+    stream = encode(events, sampling=Sampling(n=3))
+    assert [frame["choices"][0]["index"] for frame in frames(stream)[:-1]] == [0, 1, 2, 2, 2, 1, 1, 0, 0]
+    assert deltas(stream, 0) == [SILENT, {"content": ""}, "stop"]
+
+
+def test_a_choice_that_nobody_asked_for_costs_nothing() -> None:
+    assert len(encode([STARTED, TextDelta("a", 10**9), finished()])) < 5000
+
+
 def test_the_tier_that_was_used_may_be_known_only_at_the_end() -> None:
-    events = [AnswerStarted(), TextDelta("a"), AnswerFinished(finish="stop", service_tier="flex")]
+    events: list[StreamEvent] = [AnswerStarted(), TextDelta("a"), AnswerFinished(finish="stop", service_tier="flex")]
     *_, last, _ = frames(encode(events))
     assert last["service_tier"] == "flex"
     assert whole(events)["service_tier"] == "flex"
 
 
 def test_an_error_is_a_frame_and_the_end_of_the_stream() -> None:  # bug 38
-    events = [STARTED, TextDelta("a"), AnswerFailed(BackendError("It broke.", code="upstream_cut"))]
+    events: list[StreamEvent] = [STARTED, TextDelta("a"), AnswerFailed(BackendError("It broke.", code="upstream_cut"))]
     *_, error, done = frames(encode(events))
     assert error == {"error": {"message": "It broke.", "type": "server_error", "param": None, "code": "upstream_cut"}}
     assert done == "[DONE]"
@@ -297,10 +310,10 @@ def test_an_error_is_a_frame_and_the_end_of_the_stream() -> None:  # bug 38
 def test_the_sdk_raises_the_error_of_a_stream() -> None:  # bug 38
     stream = encode([STARTED, TextDelta("a"), AnswerFailed(BackendError("It broke."))])
 
-    def respond(_: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
+    def respond(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
 
-    with httpx.Client(transport=httpx.MockTransport(respond)) as http:
+    with httpx2.Client(transport=httpx2.MockTransport(respond)) as http:
         client = openai.OpenAI(api_key="k", base_url="http://gateway/v1", http_client=http)
         chunks = client.chat.completions.create(model="m", messages=[], stream=True)
         assert [next(chunks).choices[0].delta.content for _ in range(2)] == ["", "a"]
@@ -309,7 +322,13 @@ def test_the_sdk_raises_the_error_of_a_stream() -> None:  # bug 38
 
 
 def test_a_call_that_was_cut_is_in_the_stream_but_not_in_the_answer() -> None:  # bug 5
-    events = [STARTED, *call(0, "{}"), CallStarted(1, "g", "call_1"), ArgumentsDelta(1, '{"a'), finished("length")]
+    events: list[StreamEvent] = [
+        STARTED,
+        *call(0, "{}"),
+        CallStarted(1, "g", "call_1"),
+        ArgumentsDelta(1, '{"a'),
+        finished("length"),
+    ]
     assert deltas(encode(events))[-1] == "length"
     choice = whole(events)["choices"][0]
     assert [made["function"]["name"] for made in choice["message"]["tool_calls"]] == ["f"]
@@ -352,7 +371,7 @@ def test_usage_is_always_part_of_a_whole_answer() -> None:  # bug 40
 
 
 def test_a_total_of_the_providers_own_is_kept() -> None:
-    events = [STARTED, finished(usage=Usage(input=1, output=2, total=9))]
+    events: list[StreamEvent] = [STARTED, finished(usage=Usage(input=1, output=2, total=9))]
     assert whole(events)["usage"]["total_tokens"] == 9
 
 
@@ -366,7 +385,7 @@ def test_logprobs_are_gathered() -> None:
 
 def check(events: list[StreamEvent], **members: Any) -> None:
     """The chunks and the whole answer are what OpenAI's types say, and the chunks folded are the whole answer."""
-    stream = encode(events, include_usage=True, **members)
+    stream = encode(events, include_usage=True, sampling=Sampling(n=3), **members)
     for frame in frames(stream)[:-1]:
         ChatCompletionChunk.model_validate(frame, strict=True)
     answer = whole(events, **members)

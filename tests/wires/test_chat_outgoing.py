@@ -13,6 +13,7 @@ from tests.strategies import chat_bodies
 from toolrelay.core.identity import nine
 from toolrelay.core.messages import (
     Call,
+    Content,
     File,
     Image,
     Item,
@@ -60,18 +61,12 @@ def test_a_chat_request_leaves_as_it_came(raw: dict[str, Any]) -> None:
 
 
 @given(chat_bodies())
-def test_reading_what_was_written_gives_the_same_request(raw: dict[str, Any]) -> None:
+def test_reading_what_was_written_gives_the_same_request_and_that_the_same_bytes(raw: dict[str, Any]) -> None:
     request = WIRE.decode_request(json.dumps(raw).encode())
     written = WIRE.encode_request(request, FULL)
     assert written.dropped == ()
     assert WIRE.decode_request(written.body) == request
-    assert WIRE.encode_request(WIRE.decode_request(written.body), FULL).body == written.body
-
-
-@given(chat_bodies())
-def test_the_same_request_gives_the_same_bytes(raw: dict[str, Any]) -> None:
-    text = json.dumps(raw).encode()
-    assert WIRE.encode_request(WIRE.decode_request(text), FULL) == WIRE.encode_request(WIRE.decode_request(text), FULL)
+    assert WIRE.encode_request(WIRE.decode_request(written.body), FULL) == written
 
 
 def test_numbers_keep_their_form() -> None:
@@ -164,10 +159,8 @@ def test_calls_without_words_have_null_content() -> None:
 
 
 def test_messages_that_follow_each_other_stay_apart() -> None:
-    said = messages(
-        Message(role="assistant", content="a"), Message(role="assistant", content="b"), Message(role="assistant", content=(Refusal(text="c"),)),
-        Message(role="assistant", content="d"),
-    )  # fmt: skip
+    contents: list[Content] = ["a", "b", (Refusal(text="c"),), "d"]
+    said = messages(*(Message(role="assistant", content=content) for content in contents))
     assert [message["content"] for message in said] == ["a", "b", None, "d"]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from toolrelay.core.messages import (
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import OutputFormat, ReasoningWish, Request, Sampling, Tool, ToolChoice
 from toolrelay.errors import ClientError
+from toolrelay.wires._chat_request import _Body
 from toolrelay.wires.openai_chat import WIRE
 
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
@@ -264,7 +267,7 @@ def test_legacy_function_call_modes(mode: str) -> None:
 
 
 def test_legacy_calls_and_results_find_each_other_by_name() -> None:
-    history = [
+    history: list[dict[str, Any]] = [
         {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"n":1}'}},
         {"role": "function", "name": "f", "content": "one"},
         {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"n":1}'}},
@@ -279,7 +282,7 @@ def test_legacy_calls_and_results_find_each_other_by_name() -> None:
 
 
 def test_a_legacy_result_does_not_answer_a_call_that_was_answered() -> None:
-    history = [
+    history: list[dict[str, Any]] = [
         calling(function("a")),
         result("a"),
         {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
@@ -329,8 +332,8 @@ def test_sampling_is_taken_as_it_was_said() -> None:
         n=2,
         verbosity="low",
     )
-    assert isinstance(request.sampling.temperature, int)
-    assert isinstance((request.sampling.logit_bias or {})["50256"], int)
+    assert repr(request.sampling.temperature) == "0"
+    assert repr(request.sampling.logit_bias) == "{'50256': -100}"
 
 
 def test_the_newer_spelling_of_the_limit_wins() -> None:
@@ -365,12 +368,7 @@ def test_other_settings() -> None:
 
 
 def test_null_settings_are_settings_that_were_not_given() -> None:
-    names = [
-        "tools", "tool_choice", "functions", "function_call", "parallel_tool_calls", "temperature", "top_p", "max_tokens",
-        "max_completion_tokens", "stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs",
-        "n", "verbosity", "response_format", "reasoning_effort", "stream", "stream_options", "metadata", "store", "user",
-        "service_tier", "prompt_cache_key", "safety_identifier",
-    ]  # fmt: skip
+    names = set(_Body.__struct_fields__) - {"model", "messages", "modalities"}
     assert decode(**dict.fromkeys(names)) == decode()
 
 
@@ -534,7 +532,7 @@ def test_lone_surrogates_do_no_harm() -> None:  # bug 24
     WIRE.encode_request(request, Profile())
 
 
-@given(chat_bodies(), st.data())
+@given(chat_bodies().map(deepcopy), st.data())
 def test_a_request_with_anything_in_any_place_is_understood_or_refused(body: dict[str, Any], data: st.DataObject) -> None:
     """Whatever stands in the place of some value: never a failure of our own."""
     here: Any = body
@@ -544,9 +542,6 @@ def test_a_request_with_anything_in_any_place_is_understood_or_refused(body: dic
             here[key] = data.draw(json_values())
             break
         here = here[key]
-    try:
+    with suppress(ClientError):
         request = WIRE.decode_request(json.dumps(body).encode())
-    except ClientError as error:
-        assert error.status == 400
-    else:
         json.loads(WIRE.encode_request(request, Profile()).body)

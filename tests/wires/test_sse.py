@@ -34,6 +34,8 @@ def split(*pieces: bytes) -> list[bytes]:
         (b"event: ping\n\ndata: a\n\n", [b"a"]),
         (b"data\n\ndata: a\n\n", [b"a"]),
         (b"data: \n\ndata:\n\ndata: a\n\n", [b"a"]),  # the standard: an event without data is none
+        (b"data: \n\n", []),
+        (b"data:\n\n", []),
         (b"datax: a\n\nxdata: b\n\n", []),
         (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
         (b"data: a\n\ndata: last", [b"a", b"last"]),

@@ -134,7 +134,11 @@ def test_every_shape_of_a_choice(raw: Any, choice: ToolChoice) -> None:  # bug 2
 
 
 def test_allowed_tools_with_a_providers_own_tool_are_the_providers_to_understand() -> None:
-    raw: JsonObject = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}, {"type": "web_search"}]}
+    raw: JsonObject = {
+        "type": "allowed_tools",
+        "mode": "auto",
+        "tools": [{"type": "function", "name": "f"}, {"type": "web_search"}],
+    }
     assert decode_tool_choice(raw) == ToolChoice(raw=raw)
 
 

@@ -11,11 +11,10 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
-import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolrelay import __version__
+from toolrelay import __version__, log
 from toolrelay.backends._http_client import Origin, Pool
 from toolrelay.backends._http_connection import ExchangeError, Response
 from toolrelay.backends._providers import PROVIDERS, WIRES
@@ -38,8 +37,6 @@ MAX_WARNINGS = 256
 _RETRIED = frozenset({429, 502, 503, 504})
 _UNSAFE = re.compile(r"[^\x20-\x7e]")
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+")
-
-log = structlog.get_logger()
 
 
 class Target(Struct, frozen=True, kw_only=True):

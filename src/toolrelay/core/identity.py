@@ -21,8 +21,8 @@ def _digits(number: int, length: int) -> str:
 
 
 def token(entropy: bytes) -> str:
-    """A turn's token from 16 or more random bytes."""
-    return _digits(int.from_bytes(entropy, "big"), TOKEN_LENGTH)
+    """A turn's token from ten or more random bytes."""
+    return entropy.hex()[:TOKEN_LENGTH]
 
 
 def call_id(turn_token: str, number: int) -> str:

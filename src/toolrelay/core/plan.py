@@ -25,12 +25,13 @@ def orphan(items: Sequence[Item]) -> int | None:
 def check_tool_choice(request: Request) -> None:
     """A choice that cannot be met is the client's mistake: 400, never ignored."""
     choice = request.tool_choice
-    if choice is None or choice.raw is not None:
+    if choice is None:
         return
+    param, among = ("function_call", "functions") if request.legacy_functions else ("tool_choice", "tools")
     declared = {(tool.kind, tool.name) for tool in request.functions()}
     for kind, name in choice.names:
         if (kind, name) not in declared:
-            raise invalid(f"tool_choice names the tool {name!r}, which is not in tools.", "tool_choice", code="unknown_tool")
+            raise invalid(f"{param} names the tool {name!r}, which is not in {among}.", param, code="unknown_tool")
     if choice.mode == "required" and not request.tools:
         raise invalid("tool_choice is 'required', but the request declares no tools.", "tool_choice")
 

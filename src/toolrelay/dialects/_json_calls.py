@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
-from toolrelay.dialects._reader import NAME_LIMIT, NotACallError, Reader, Reading, Taker
+import re
+
+from toolrelay.dialects._faults import BrokenError, NotACallError
+from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects.base import Speaker
 
-NAMES = ("name", "tool_name")
-ARGUMENTS = ("arguments", "parameters", "args", "input")
+NAME = re.compile(r"[\w.\-]+")
+NAMES = ("name", "tool_name", "function_name", "tool")
+ARGUMENTS = ("arguments", "parameters", "args", "input", "kwargs")
+_OTHERS = ("type", "function", "id", "tool_call_id", "call_id", "index")
 
 
-def json_call(reader: Reader, speaker: Speaker) -> Reading[None]:
-    """`{"name": "f", "arguments": {…}}`, its members in any order; the arguments may be a JSON string that holds them."""
-    call = _Call(speaker)
+def json_call(reader: Reader, speaker: Speaker, *, known_keys: bool = False) -> Reading[None]:
+    """`{"name": "f", "arguments": {…}}`, its members in any order; the arguments may be a JSON string that holds them.
+
+    `known_keys`: an object with any other member is not a call.
+    """
+    call = _Call(speaker, known_keys=known_keys)
     yield from _members(reader, call)
     call.end()
+
+
+def json_calls(reader: Reader, speaker: Speaker, *, known_keys: bool = False) -> Reading[None]:
+    """One call, several one after the other, or a list of them."""
+    yield from reader.blanks()
+    if not (yield from reader.option("[")):
+        yield from json_call(reader, speaker, known_keys=known_keys)
+        while (yield from reader.ahead("{", ",{", ", {", ",\n{")):
+            if not (yield from reader.peek()):
+                return
+            yield from reader.closing(",")
+            yield from reader.blanks()
+            yield from json_call(reader, speaker, known_keys=known_keys)
+        return
+    first = True
+    while True:
+        yield from reader.blanks()
+        if not first and (yield from reader.option("]")):
+            return
+        yield from json_call(reader, speaker, known_keys=known_keys)
+        first = False
+        yield from reader.blanks()
+        if not (yield from reader.option(",")):
+            yield from reader.literal("]")
+            return
 
 
 def _members(reader: Reader, call: _Call) -> Reading[None]:
@@ -23,20 +56,20 @@ def _members(reader: Reader, call: _Call) -> Reading[None]:
     if (yield from reader.option("}")):
         return
     while True:
-        key: list[str] = []
-        yield from reader.string(_limited(key))
+        key = yield from reader.short_string()
         yield from reader.blanks()
         yield from reader.literal(":")
         yield from reader.blanks()
-        yield from call.member("".join(key), reader)
-        yield from reader.blanks()
-        mark = yield from reader.option(",", "}")
-        if mark == "}":
-            return
-        if not mark:
-            if call.is_whole:
+        yield from call.member(key, reader)
+        if call.is_whole:
+            mark = yield from reader.closing(",", "}")
+            if mark != ",":
                 return
-            raise NotACallError
+        else:
+            yield from reader.blanks()
+            mark = yield from reader.literal(",", "}")
+            if mark == "}":
+                return
         yield from reader.blanks()
         if (yield from reader.option("}")):  # a comma too many
             return
@@ -45,20 +78,20 @@ def _members(reader: Reader, call: _Call) -> Reading[None]:
 class _Call:
     """The call that is being read. Arguments that come before the name wait for it."""
 
-    def __init__(self, speaker: Speaker) -> None:
+    def __init__(self, speaker: Speaker, *, known_keys: bool) -> None:
         self._speaker = speaker
+        self._known_keys = known_keys
         self._name = ""
         self._early: list[str] = []
         self._argued = False
+        self._nested = False
+        self._skipped = False
 
     def member(self, key: str, reader: Reader) -> Reading[None]:
         first = yield from reader.peek()
         if key in NAMES and first == '"' and not self._name:
-            pieces: list[str] = []
-            yield from reader.string(_limited(pieces))
-            self._start("".join(pieces))
+            self._start((yield from reader.short_string()))
         elif key in ARGUMENTS and not self._argued:
-            self._argued = True
             if first == '"':
                 yield from reader.string(self._argue)
             elif first == "n":
@@ -66,17 +99,22 @@ class _Call:
                 self._argue("{}")
             else:
                 yield from reader.value(self._argue)
-        elif key == "function" and first == "{":  # OpenAI's own nesting
+            self._argued = True
+        elif key == "function" and first == "{" and not self._nested:  # OpenAI's own nesting
+            self._nested = True
             yield from _members(reader, self)
+        elif self._known_keys and key not in _OTHERS:
+            raise NotACallError
         else:
             yield from reader.value(_ignore)
+            self._skipped = True
 
     @property
     def is_whole(self) -> bool:
         return bool(self._name) and self._argued
 
     def _start(self, name: str) -> None:
-        if not name:
+        if NAME.fullmatch(name) is None:
             raise NotACallError
         self._name = name
         self._speaker.start(name)
@@ -92,36 +130,11 @@ class _Call:
 
     def end(self) -> None:
         if not self._name:
-            raise NotACallError
+            # What was read may be long: to look at it again as text would make reading it cost its square.
+            raise BrokenError("no_name") if self._argued or self._skipped else NotACallError
         if not self._argued:
             self._speaker.argue("{}")
         self._speaker.finish()
-
-
-def json_calls(reader: Reader, speaker: Speaker) -> Reading[None]:
-    """One call, or a list of them."""
-    yield from reader.blanks()
-    if not (yield from reader.option("[")):
-        yield from json_call(reader, speaker)
-        return
-    while True:
-        yield from reader.blanks()
-        if (yield from reader.option("]")):
-            return
-        yield from json_call(reader, speaker)
-        yield from reader.blanks()
-        if not (yield from reader.option(",")):
-            yield from reader.literal("]")
-            return
-
-
-def _limited(pieces: list[str]) -> Taker:
-    def take(piece: str) -> None:
-        pieces.append(piece)
-        if sum(map(len, pieces)) > NAME_LIMIT:
-            raise NotACallError
-
-    return take
 
 
 def _ignore(_text: str) -> None:

@@ -3,34 +3,37 @@
     state       what is looked for                       what happens to the rest
     ---------   --------------------------------------   -----------------------------------------------
     text        the dialect's openers, the reasoning     it is text, given out at once; only what may be
-                tag, a Markdown fence at a line's start   the beginning of one of these waits
-    fence       its end                                  text: a call quoted in a fence is none
+                tag, a Markdown fence at a line's start  the beginning of one of these waits
+    fence       its end (see _fences)                    text: a call quoted in a fence is none
     reasoning   its end tag                              reasoning: a call pondered there is none
     call        whatever the dialect's grammar wants     see _reader
 
 The grammar decides. Until it starts a call, all it has read is kept, and comes out as text if it turns out to be none: first the
-opener, then the rest is looked at again. Most deltas hold none of the characters that anything begins with, and cost one search.
+opener, then the rest is looked at again. A call that breaks takes with it what follows, up to the dialect's next closer. Most
+deltas hold none of the marks that anything begins with, and cost one search.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from msgspec import Struct
 
 from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, ReasoningDelta, StreamEvent, TextDelta
 from toolrelay.core.request import Tool
-from toolrelay.dialects._reader import BrokenError, CutError, NotACallError, Reader
-from toolrelay.dialects.base import Dialect, Grammar, Opener, Speaker
-
-HELD_LIMIT = 1024 * 1024
+from toolrelay.dialects._attempt import Attempt
+from toolrelay.dialects._faults import BrokenError, CutError, NotACallError, ReadingError
+from toolrelay.dialects._fences import FENCE, Fence
+from toolrelay.dialects._steps import marks_pattern
+from toolrelay.dialects.base import Dialect, Opener
 
 
 class CallBroken(Struct, frozen=True, kw_only=True):
-    """A call that cannot be finished. `rule` says why; `text` is what was printed, where nothing of it was given out.
+    """A call that cannot be finished. `rule` says why; `text` is what was printed of it.
 
-    `index` is the call's, where it had started.
+    `index` is the call's, where it had started: then its arguments so far have been given out, too.
     """
 
     rule: str
@@ -50,68 +53,118 @@ class Quoting(Struct, frozen=True, kw_only=True):
     calls_in_reasoning: bool = False
 
 
+class _Watch(Struct, frozen=True):
+    """What may begin in one state. `trigger` finds that, and little that turns out to be none of it."""
+
+    trigger: re.Pattern[str]
+    openers: tuple[Opener, ...]
+    tag: str
+    fences: bool
+
+
+@lru_cache(maxsize=256)
+def _watch_for(openers: tuple[Opener, ...], tag: str, *, fences: bool) -> _Watch:
+    pattern = marks_pattern(tuple(opener.text for opener in openers) + ((tag,) if tag else ()))
+    patterns = [part for part in (pattern, FENCE if fences else "") if part]
+    return _Watch(re.compile("|".join(patterns) or "(?!)"), openers, tag, fences)
+
+
 class Scanner:
     def __init__(self, dialect: Dialect, tools: Mapping[str, Tool], quoting: Quoting | None = None) -> None:
         self.tools = dict(tools)
         self._dialect = dialect
         self._quoting = quoting or Quoting()
         self._out: list[ScannerEvent] = []
+        self._said: list[str] = []
         self._held = ""
+        self._half = ""
         self._thinking = self._quoting.begins_in_reasoning
-        self._fence = ""
+        self._fence: Fence | None = None
         self._line_is_blank = True
         self._begun = False
         self._calls = 0
         self._open_call: int | None = None
-        self._reading: _Attempt | None = None
-        self._watch()
+        self._attempt: Attempt | None = None
+        self._watch = self._watching()
+        self._set_search()
 
     # From outside
 
     def feed(self, text: str) -> list[ScannerEvent]:
         out: list[ScannerEvent] = []
         self._out = out
-        if self._reading is not None:
-            self._reading.feed(text)
-            self._go_on(self._reading)
-        elif self._held or self._trigger.search(text) is not None:
-            text, self._held = self._held + text, ""
-            self._scan(text, 0)
-        else:  # nearly every delta
-            self._emit(text)
+        if not text.isascii() or self._half:
+            text = self._whole(text)
+        if self._search(text) is not None:
+            self._accept(text)
+        elif text:  # nearly every delta
+            if self._thinking:
+                out.append(ReasoningDelta(text))
+            else:
+                if self._line_is_blank or "\n" in text:
+                    self._look(text)
+                out.append(TextDelta(text))
         return out
 
     def flush(self) -> list[ScannerEvent]:
         """The model's text has ended."""
         out: list[ScannerEvent] = []
         self._out = out
-        while self._reading is not None:
-            self._reading.reader.closed = True
-            self._go_on(self._reading)
+        if self._half:
+            self._half = ""
+            self._accept("\ufffd")
+        while self._attempt is not None:
+            self._attempt.reader.closed = True
+            self._read_on("")
+        self._give_arguments()
         held, self._held = self._held, ""
         self._emit(held)
         return out
 
+    def _accept(self, text: str) -> None:
+        for piece in (text,) if len(text) <= _PIECE else [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]:
+            self._read_on(piece)
+        if self._said:
+            self._give_arguments()
+        self._set_search()
+
+    def _set_search(self) -> None:
+        """What decides whether a delta is more than text: a search, unless something is under way already."""
+        idle = self._attempt is None and self._fence is None and not self._held
+        self._search: Callable[[str], object | None] = self._watch.trigger.search if idle else _anything
+
+    def _whole(self, text: str) -> str:
+        """The text with surrogates made whole, or replaced where they stand alone. A first half waits for the second."""
+        text, self._half = self._half + text, ""
+        if _SURROGATE.search(text) is None:
+            return text
+        if "\ud800" <= text[-1] < "\udc00":
+            text, self._half = text[:-1], text[-1]
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
     # What a grammar says (dialects.base.Speaker)
 
     def start(self, name: str) -> None:
+        self._commit()
+        self._begin()
         self._open_call = self._calls
         self._calls += 1
-        self._begun = True
-        self._commit()
         self._out.append(CallStarted(self._open_call, name))
 
     def argue(self, text: str) -> None:
-        if text and self._open_call is not None:
-            self._out.append(ArgumentsDelta(self._open_call, text))
+        self._said.append(text)
 
     def finish(self) -> None:
+        self._give_arguments()
         if self._open_call is not None:
             self._out.append(CallFinished(self._open_call))
             self._open_call = None
+        if self._attempt is not None:
+            self._attempt.begin_anew()
 
     def say(self, text: str) -> None:
         self._commit()
+        self._look(text)
         self._emit(text)
 
     def think(self, text: str) -> None:
@@ -120,181 +173,189 @@ class Scanner:
             self._out.append(ReasoningDelta(text))
 
     def _commit(self) -> None:
-        """Something was given out: what was read cannot come out as text any more."""
-        if self._reading is not None:
-            self._reading.raw = None
+        """Something is given out: what was read cannot come out as text any more."""
+        self._give_arguments()
+        if self._attempt is not None:
+            self._attempt.commit()
+
+    def _give_arguments(self) -> None:
+        """What was said of the arguments goes out in one piece for each chunk."""
+        text = "".join(self._said)
+        self._said.clear()
+        if text and self._open_call is not None:
+            self._out.append(ArgumentsDelta(self._open_call, text))
 
     # Text
 
     def _emit(self, text: str) -> None:
-        if not text:
-            return
-        if self._thinking:
-            self._out.append(ReasoningDelta(text))
-            return
-        self._out.append(TextDelta(text))
-        self._line_is_blank = _line_is_blank(text, blank_before=self._line_is_blank)
-        if not self._begun:
-            self._begun = not text.isspace()
+        if text:
+            self._out.append(ReasoningDelta(text) if self._thinking else TextDelta(text))
 
-    def _watch(self) -> None:
-        """What may begin here. Made anew when the state changes, so that a delta costs one search."""
+    def _look(self, text: str) -> None:
+        """Keeps in mind where a line and the answer begin."""
+        if self._thinking or not text:
+            return
+        if "\n" in text:
+            tail = text[text.rfind("\n") + 1 :]
+            self._line_is_blank = not tail or tail.isspace()
+        elif self._line_is_blank:
+            self._line_is_blank = text.isspace()
+        if not self._begun and not text.isspace():
+            self._begin()
+
+    def _begin(self) -> None:
+        """The answer has begun: what counts only at its start is no longer looked for."""
+        if not self._begun:
+            self._begun = True
+            self._watch = self._watching()
+            self._set_search()
+
+    def _watching(self) -> _Watch:
+        """What may begin here. Fences that were entered look after themselves."""
         quoting = self._quoting
-        quoted = (self._thinking and not quoting.calls_in_reasoning) or (self._fence and not quoting.calls_in_fences)
-        self._openers: tuple[Opener, ...] = () if quoted else self._dialect.openers
-        self._tag = ""
-        if quoting.reasoning is not None and not self._fence:
-            self._tag = quoting.reasoning[1 if self._thinking else 0]
-        self._watches_fences = not self._thinking and not quoting.calls_in_fences
-        first = {opener.text[0] for opener in self._openers} | set(self._tag[:1])
-        if self._watches_fences:
-            first |= {"`", "~"}
-        self._trigger = re.compile("[" + re.escape("".join(sorted(first))) + "]") if first else _NEVER
+        openers = () if self._thinking and not quoting.calls_in_reasoning else self._dialect.openers
+        if self._begun:
+            openers = tuple(opener for opener in openers if opener.place != "start")
+        tag = quoting.reasoning[1 if self._thinking else 0] if quoting.reasoning is not None else ""
+        return _watch_for(openers, tag, fences=not self._thinking and not quoting.calls_in_fences)
 
     def _scan(self, text: str, at: int) -> None:
         """Gives out the text from that place on, up to a call that waits for more."""
         done = looked = at
-        blank, begun = self._line_is_blank, self._begun
-        while (found := self._trigger.search(text, at)) is not None:
+        while True:
+            if self._fence is not None:
+                at = looked = self._quote(self._fence, text, at)
+                if self._fence is not None:
+                    break
+            found = self._watch.trigger.search(text, at)
+            if found is None:
+                break
             at = found.start()
-            between, looked = text[looked:at], at
-            blank = _line_is_blank(between, blank_before=blank)
-            begun = begun or bool(between.strip())
-            mark = self._mark_at(text, at, at_line=blank, at_start=not begun)
+            self._look(text[looked:at])
+            looked = at
+            mark = self._mark_at(text, at)
             if mark is None:
                 self._emit(text[done:at])
                 self._held = text[at:]
                 return
             if not mark:
-                at += 1
-                continue
-            self._emit(text[done:at])
-            at += len(mark)
-            if not self._turn(mark):
-                attempt = _Attempt(self._dialect.grammar, self, mark, text, at)
-                self._reading = attempt
-                text, at = self._attempt(attempt)
-                if self._reading is not None:
+                at = Fence.end_of_run(text, at)
+            elif mark == self._watch.tag:
+                self._emit(text[done:at])
+                self._thinking = not self._thinking
+                self._watch = self._watching()
+                done = looked = at = at + len(mark)
+            elif self._opens(mark):
+                self._emit(text[done:at])
+                self._attempt = Attempt(self._dialect.grammar, self, mark, text, at + len(mark))
+                rest = self._run(self._attempt)
+                if rest is None:
                     return
-            done = looked = at
-            blank, begun = self._line_is_blank, self._begun
+                text, at = rest
+                done = looked = at
+            else:
+                self._begin()
+                self._fence = Fence(mark)
+                at += len(mark)
+        if self._fence is None:
+            self._look(text[looked:])
         self._emit(text[done:])
 
-    def _mark_at(self, text: str, at: int, *, at_line: bool, at_start: bool) -> str | None:
+    def _quote(self, fence: Fence, text: str, at: int) -> int:
+        """Passes over what the fence quotes; where it ends, or the text does."""
+        end = fence.pass_over(text, at)
+        if end is None:
+            return len(text)
+        self._fence = None
+        self._line_is_blank = fence.ended_line
+        return end
+
+    def _mark_at(self, text: str, at: int) -> str | None:
         """The mark that stands there; "" if none does; None if that cannot be told yet."""
+        watch = self._watch
         undecided = False
-        for opener in self._openers:
-            if (opener.place == "line" and not at_line) or (opener.place == "start" and not at_start):
+        for opener in watch.openers:
+            if (opener.place == "line" and not self._line_is_blank) or (opener.place == "start" and self._begun):
                 continue
             if text.startswith(opener.text, at):
                 return opener.text
             undecided = undecided or opener.text.startswith(text[at : at + len(opener.text)])
-        if self._tag:
-            if text.startswith(self._tag, at):
-                return self._tag
-            undecided = undecided or self._tag.startswith(text[at : at + len(self._tag)])
+        if watch.tag:
+            if text.startswith(watch.tag, at):
+                return watch.tag
+            undecided = undecided or watch.tag.startswith(text[at : at + len(watch.tag)])
         if undecided:
             return None
-        if self._watches_fences and at_line and text[at] in "`~":
-            return self._fence_at(text, at)
-        return ""
+        return Fence.opening(text, at) if watch.fences and self._line_is_blank else ""
 
-    def _fence_at(self, text: str, at: int) -> str | None:
-        run = _RUN.match(text, at)
-        mark = run.group() if run else ""
-        if at + len(mark) == len(text) and len(mark) < _LONGEST_FENCE:
-            return None  # it may grow
-        if len(mark) < max(3, len(self._fence)) or (self._fence and mark[0] != self._fence[0]):
-            return ""
-        return mark
-
-    def _turn(self, mark: str) -> bool:
-        """Into and out of reasoning and fences. False: the mark begins a call."""
-        if mark == self._tag:
-            self._thinking = not self._thinking
-        elif self._watches_fences and mark[0] in "`~" and not any(mark == opener.text for opener in self._openers):
-            self._emit(mark)
-            self._fence = "" if self._fence else mark
-        else:
-            return False
-        self._watch()
-        return True
+    def _opens(self, mark: str) -> bool:
+        return any(mark == opener.text for opener in self._watch.openers)
 
     # Calls
 
-    def _go_on(self, attempt: _Attempt) -> None:
-        text, at = self._attempt(attempt)
-        if self._reading is None:
-            self._scan(text, at)
+    def _read_on(self, text: str) -> None:
+        """More text, or the end. A grammar never gets more of it than it may hold."""
+        while True:
+            if self._attempt is None:
+                text, self._held = self._held + text, ""
+                self._scan(text, 0)
+                return
+            attempt = self._attempt
+            text = attempt.feed(text)
+            rest = self._run(attempt)
+            if rest is not None:
+                self._scan(*rest)
+            if not text:
+                return
 
-    def _attempt(self, attempt: _Attempt) -> tuple[str, int]:
-        """Lets the grammar read. When it is through, `_reading` is None, and the text goes on at the place that is returned."""
-        try:
-            next(attempt.reading)
-        except StopIteration:
-            self._reading = None
-            return attempt.reader.place
-        except NotACallError:
-            return self._give_back(attempt)
-        except BrokenError as error:
-            return self._break(attempt, error.rule)
-        except CutError:
-            return self._give_back(attempt) if attempt.raw is not None else self._break(attempt, "cut")
-        if attempt.raw is not None and attempt.size > HELD_LIMIT:
-            return self._break(attempt, "held_too_long")
-        return "", 0
+    def _run(self, attempt: Attempt) -> tuple[str, int] | None:
+        """Lets the grammar read. None: it waits for more. Else it is through, and the text goes on at that place."""
+        while True:
+            try:
+                attempt.go_on()
+            except StopIteration:
+                return self._give_up(attempt, attempt.rule) if attempt.rule else self._leave(attempt)
+            except ReadingError as error:
+                if attempt.rule:
+                    return self._give_up(attempt, attempt.rule)
+                if isinstance(error, CutError):
+                    return self._give_back(attempt) if attempt.is_bare() else self._give_up(attempt, "cut")
+                if isinstance(error, NotACallError) and not attempt.committed:
+                    return self._give_back(attempt)
+                rule = error.rule if isinstance(error, BrokenError) else "malformed"
+                if not self._dialect.closers:
+                    return self._give_up(attempt, rule)
+                attempt.skip(rule, self._dialect.closers)
+                continue
+            if attempt.room <= 0:
+                return self._give_up(attempt, attempt.rule or ("too_long" if attempt.committed else "held_too_long"))
+            return None
 
-    def _give_back(self, attempt: _Attempt) -> tuple[str, int]:
+    def _leave(self, attempt: Attempt) -> tuple[str, int]:
+        self._attempt = None
+        return attempt.reader.text, attempt.reader.at
+
+    def _give_back(self, attempt: Attempt) -> tuple[str, int]:
         """It was no call: the opener is text, and what follows it is looked at again."""
-        if attempt.raw is None:
-            return self._break(attempt, "malformed")
-        self._reading = None
+        self._attempt = None
+        opens_fence = self._watch.fences and self._line_is_blank and Fence.opening(attempt.opener + " ", 0)
+        self._look(attempt.opener)
         self._emit(attempt.opener)
-        return attempt.raw_text()
+        if opens_fence:
+            self._fence = Fence(opens_fence)
+        return attempt.given()
 
-    def _break(self, attempt: _Attempt, rule: str) -> tuple[str, int]:
-        self._reading = None
-        text = ""
-        if attempt.raw is not None:
-            raw, at = attempt.raw_text()
-            text = attempt.opener + raw[at:]
-        self._out.append(CallBroken(rule=rule, text=text, index=self._open_call))
+    def _give_up(self, attempt: Attempt, rule: str) -> tuple[str, int]:
+        self._give_arguments()
+        self._out.append(CallBroken(rule=rule, text=attempt.printed(), index=self._open_call))
         self._open_call = None
-        return attempt.reader.place
+        self._begin()
+        return self._leave(attempt)
 
 
-class _Attempt:
-    """A grammar at work. `raw` is the text that it was given after the opener, until it has given something out."""
-
-    __slots__ = ("_start", "opener", "raw", "reader", "reading", "size")
-
-    def __init__(self, grammar: Grammar, speaker: Speaker, opener: str, text: str, at: int) -> None:
-        self.opener = opener
-        self.raw: list[str] | None = [text]
-        self.size = 0
-        self._start = at
-        self.reader = Reader(text, at)
-        self.reading = grammar(self.reader, speaker, opener)
-
-    def feed(self, text: str) -> None:
-        self.reader.feed(text)
-        if self.raw is not None:
-            self.raw.append(text)
-            self.size += len(text)
-
-    def raw_text(self) -> tuple[str, int]:
-        """All of it, and the place after the opener."""
-        raw = self.raw or [""]
-        return (raw[0] if len(raw) == 1 else "".join(raw)), self._start
+def _anything(_text: str) -> object:
+    return True
 
 
-def _line_is_blank(text: str, *, blank_before: bool) -> bool:
-    """Whether the line that the text ends in has nothing but blanks so far."""
-    if "\n" in text:
-        return not text[text.rfind("\n") + 1 :].strip()
-    return blank_before and not text.strip()
-
-
-_NEVER = re.compile(r"(?!)")
-_LONGEST_FENCE = 64
-_RUN = re.compile(r"`{1,64}|~{1,64}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PIECE = 64 * 1024  # a whole answer in one chunk is read in pieces, so that a place in it is never far from its piece's end

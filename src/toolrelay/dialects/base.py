@@ -66,6 +66,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     render_tools     how the model's own template offers tools; None: the house's catalog does
     render_calls     how an assistant's calls stand in the conversation; the grammar reads it back
     render_outcomes  how their results do
+    closers          what ends a call that went wrong: all up to it belongs to that call
     stops            what the model must not go on to write after its calls, such as an observation of its own making
     """
 
@@ -75,6 +76,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     render_calls: Callable[[Sequence[Call]], str]
     render_outcomes: Callable[[Sequence[Outcome]], str]
     render_tools: Callable[[Sequence[Tool]], str] | None = None
+    closers: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
 
 

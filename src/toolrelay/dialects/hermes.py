@@ -1,6 +1,6 @@
-"""`<tool_call>{"name": …, "arguments": {…}}</tool_call>`: Hermes 2 Pro, Qwen 2.5 and 3, Granite 4 and many more.
+"""`<tool_call>{"name": …, "arguments": {…}}</tool_call>`: Hermes 2 Pro, Qwen 2.5 and 3, Granite 4, Ernie 4.5 and many more.
 
-Source: the chat templates of Qwen2.5-Instruct and Hermes-2-Pro.
+Sources: the chat templates of Qwen3 and Hermes-2-Pro; for LongCat vLLM's test_longcat_tool_parser.
 """
 
 from __future__ import annotations
@@ -8,45 +8,61 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
+from toolrelay.core.request import Tool
 from toolrelay.dialects._json_calls import json_calls
 from toolrelay.dialects._reader import Reader, Reading
+from toolrelay.dialects._writing import json_line, json_object, openai_tool
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
 
 
 def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
     close = f"</{opener[1:]}"
+    yield from reader.closing(opener)  # some say it twice
     yield from reader.blanks()
-    while (yield from reader.option(opener)):  # some say it twice
-        yield from reader.blanks()
-    if (yield from reader.option("```json", "```")):
-        yield from reader.blanks()
+    fenced = yield from reader.option("```json", "```")
     yield from json_calls(reader, speaker)
-    yield from reader.blanks()
-    if (yield from reader.option("```")):
-        yield from reader.blanks()
-    yield from reader.option(close)
+    if fenced:
+        yield from reader.closing("```")
+    yield from reader.closing(close, "}" + close, "}\n" + close)
+    yield from reader.closing(close)
 
 
-def render_calls(calls: Sequence[Call]) -> str:
-    return "\n".join(
-        f'<tool_call>\n{{"name": {_quoted(call.name)}, "arguments": {call.arguments or "{}"}}}\n</tool_call>' for call in calls
-    )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def render_calls(calls: Sequence[Call], tag: str = "tool_call") -> str:
+    return "\n".join(f"<{tag}>\n{json_object(call)}\n</{tag}>" for call in calls)
 
 
 def render_outcomes(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(f"<tool_response>\n{outcome.text}\n</tool_response>" for outcome in outcomes)
 
 
-DIALECTS = (
-    Dialect(
-        name="hermes",
-        openers=(Opener("<tool_call>"),),
+def render_tools(tools: Sequence[Tool], tag: str = "tool_call") -> str:
+    listed = "\n".join(json_line(openai_tool(tool)) for tool in tools)
+    return f"""# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{listed}
+</tools>
+
+For each function call, return a json object with function name and arguments within <{tag}></{tag}> XML tags:
+<{tag}>
+{{"name": <function-name>, "arguments": <args-json-object>}}
+</{tag}>"""
+
+
+def dialect(name: str, tag: str) -> Dialect:
+    """This form with another tag."""
+    return Dialect(
+        name=name,
+        openers=(Opener(f"<{tag}>"),),
+        closers=(f"</{tag}>",),
         grammar=grammar,
-        render_calls=render_calls,
+        render_calls=lambda calls: render_calls(calls, tag),
         render_outcomes=render_outcomes,
-    ),
-)
+        render_tools=lambda tools: render_tools(tools, tag),
+    )
+
+
+DIALECTS = (dialect("hermes", "tool_call"), dialect("longcat", "longcat_tool_call"))

@@ -1,120 +1,121 @@
-"""Log lines and metrics. Names, sizes and times; never a key, and no content unless the configuration asks for it."""
+"""What is told of turns: a log line each, and figures for Prometheus.
+
+Counting is adding to a number; what Prometheus wants to see is made from the numbers when it asks.
+"""
 
 from __future__ import annotations
 
-import logging
-import sys
-from typing import Any, Literal
+from bisect import bisect_left
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
-
+from toolrelay import log
 from toolrelay.core.commands import Notice, Record
 from toolrelay.core.events import Usage
 from toolrelay.core.steps import CallPlanned
 
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client import Metric
+
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
-def configure_logging(form: Literal["json", "text"], level: str) -> None:
-    """Structured lines to stderr: one JSON object a line, or text for people."""
-    number = logging.getLevelNamesMapping()[level.upper()]
-    renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if form == "text" else _render
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([structlog.processors.ExceptionRenderer()] if form == "json" else []),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
-        cache_logger_on_first_use=True,
-    )
-    logging.basicConfig(level=max(number, logging.WARNING), handlers=[_Bridge()], force=True)
+class Durations:
+    """How often something took how long."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(_SECONDS) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(_SECONDS, seconds)] += 1
+        self.total += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """As Prometheus has them: how many took that long at the most."""
+        out, so_far = [], 0
+        for bound, count in zip((*map(str, map(float, _SECONDS)), "+Inf"), self.counts, strict=True):
+            so_far += count
+            out.append((bound, float(so_far)))
+        return out
 
 
-def _render(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
-    return _encode(event).decode()
+class ModelFigures:
+    """One model's."""
 
+    __slots__ = ("blocks", "calls", "first", "input", "output", "seconds", "turns")
 
-class _Bridge(logging.Handler):
-    """Lines that libraries write through the standard library's logging."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        logger: FilteringBoundLogger = structlog.get_logger()
-        logger.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
+    def __init__(self) -> None:
+        self.turns: Counter[tuple[str, int]] = Counter()
+        self.calls: Counter[str] = Counter()
+        self.blocks: Counter[str] = Counter()
+        self.seconds = Durations()
+        self.first = Durations()
+        self.input = 0
+        self.output = 0
 
 
 class Metrics:
     """What Prometheus may ask for."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.turns = Counter("toolrelay_turns", "Turns by how they ended.", ("model", "wire", "status"), registry=self.registry)
-        self.open = Gauge("toolrelay_turns_open", "Turns under way.", registry=self.registry)
-        self.seconds = Histogram(
-            "toolrelay_turn_seconds", "From a request to its end.", ("model",), registry=self.registry, buckets=_SECONDS
-        )
-        self.first = Histogram(
-            "toolrelay_first_event_seconds",
-            "From a request to the first thing the model said.",
-            ("model",),
-            registry=self.registry,
-            buckets=_SECONDS,
-        )
-        self.tokens = Counter("toolrelay_tokens", "Tokens.", ("model", "direction"), registry=self.registry)
-        self.calls = Counter("toolrelay_tool_calls", "Tool calls by owner.", ("model", "owner"), registry=self.registry)
-        self.blocks = Counter(
-            "toolrelay_tool_blocks", "Calls that broke a rule, by rule.", ("model", "rule"), registry=self.registry
-        )
-        self._for_model: dict[str, ModelMetrics] = {}
+        self.open = 0
+        self._models: dict[str, ModelFigures] = {}
 
-    def model(self, name: str) -> ModelMetrics:
-        """That model's own, looked up once."""
-        found = self._for_model.get(name)
+    def model(self, name: str) -> ModelFigures:
+        found = self._models.get(name)
         if found is None:
-            found = self._for_model[name] = ModelMetrics(self, name)
+            found = self._models[name] = ModelFigures()
         return found
 
     def exposition(self) -> bytes:
-        return generate_latest(self.registry)
+        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 -- needed when asked for only
 
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        return generate_latest(registry)
 
-class ModelMetrics:
-    def __init__(self, metrics: Metrics, name: str) -> None:
-        self._metrics = metrics
-        self._name = name
-        self.log: FilteringBoundLogger = structlog.get_logger().bind()  # bound once: binding costs more than a line
-        self.seconds = metrics.seconds.labels(name)
-        self.first = metrics.first.labels(name)
-        self.input = metrics.tokens.labels(name, "input")
-        self.output = metrics.tokens.labels(name, "output")
-        self._turns: dict[tuple[str, int], Counter] = {}
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import (  # noqa: PLC0415 -- as above
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+        )
 
-    def turn(self, wire: str, status: int) -> Counter:
-        found = self._turns.get((wire, status))
-        if found is None:
-            found = self._turns[wire, status] = self._metrics.turns.labels(self._name, wire, str(status))
-        return found
-
-    def call(self, owner: str) -> None:
-        self._metrics.calls.labels(self._name, owner).inc()
-
-    def block(self, rule: str) -> None:
-        self._metrics.blocks.labels(self._name, rule).inc()
+        turns = CounterMetricFamily("toolrelay_turns", "Turns by how they ended.", labels=("model", "wire", "status"))
+        calls = CounterMetricFamily("toolrelay_tool_calls", "Tool calls by owner.", labels=("model", "owner"))
+        blocks = CounterMetricFamily("toolrelay_tool_blocks", "What was odd about calls, by rule.", labels=("model", "rule"))
+        tokens = CounterMetricFamily("toolrelay_tokens", "Tokens.", labels=("model", "direction"))
+        seconds = HistogramMetricFamily("toolrelay_turn_seconds", "From a request to its end.", labels=("model",))
+        first = HistogramMetricFamily(
+            "toolrelay_first_event_seconds", "From a request to the first thing the model said.", labels=("model",)
+        )
+        for name, figures in self._models.items():
+            for (wire, status), count in figures.turns.items():
+                turns.add_metric((name, wire, str(status)), count)
+            for owner, count in figures.calls.items():
+                calls.add_metric((name, owner), count)
+            for rule, count in figures.blocks.items():
+                blocks.add_metric((name, rule), count)
+            tokens.add_metric((name, "input"), figures.input)
+            tokens.add_metric((name, "output"), figures.output)
+            seconds.add_metric((name,), figures.seconds.buckets(), figures.seconds.total)
+            first.add_metric((name,), figures.first.buckets(), figures.first.total)
+        yield GaugeMetricFamily("toolrelay_turns_open", "Turns under way.", value=self.open)
+        yield from (turns, calls, blocks, tokens, seconds, first)
 
 
 class TurnLog:
-    """One turn's lines. Tells the metrics as well."""
+    """One turn's lines and figures."""
 
-    __slots__ = ("_calls", "_fields", "_first", "_metrics", "_started", "_wire", "_with_content")
+    __slots__ = ("_calls", "_fields", "_figures", "_first", "_started", "_wire", "_with_content")
 
-    def __init__(self, metrics: ModelMetrics, fields: dict[str, Any], wire: str, started: float, *, with_content: bool) -> None:
-        self._metrics = metrics
+    def __init__(self, figures: ModelFigures, fields: dict[str, Any], wire: str, started: float, *, with_content: bool) -> None:
+        self._figures = figures
         self._with_content = with_content
         self._fields = fields
         self._wire = wire
@@ -126,7 +127,7 @@ class TurnLog:
         """The model said its first thing."""
         if self._first is None:
             self._first = now
-            self._metrics.first.observe(now - self._started)
+            self._figures.first.add(now - self._started)
 
     def record(self, command: Record) -> None:
         """Every call has a line: its name, id, owner and size; its arguments only where the configuration asks for content."""
@@ -134,27 +135,20 @@ class TurnLog:
         if not isinstance(step, CallPlanned):
             return
         self._calls += 1
-        self._metrics.call(step.owner)
+        self._figures.calls[step.owner] += 1
         call = step.call
         content = {"arguments": call.arguments} if self._with_content else {}
-        self._metrics.log.info(
-            "tool_block",
-            tool=call.name,
-            call_id=call.id,
-            owner=step.owner,
-            bytes=len(call.arguments.encode(errors="replace")),
-            **content,
-            **self._fields,
-        )
+        size = len(call.arguments.encode(errors="replace"))
+        log.info("tool_block", tool=call.name, call_id=call.id, owner=step.owner, bytes=size, **content, **self._fields)
 
     def notice(self, command: Notice) -> None:
-        self._metrics.block(command.rule)
-        self._metrics.log.warning(command.event, rule=command.rule, tool=command.tool, dialect=command.dialect, **self._fields)
+        self._figures.blocks[command.rule] += 1
+        log.warning(command.event, rule=command.rule, tool=command.tool, dialect=command.dialect, **self._fields)
 
     def end(self, now: float, *, status: int, finish: str | None, code: str | None, usage: Usage | None) -> None:
-        metrics = self._metrics
-        metrics.turn(self._wire, status).inc()
-        metrics.seconds.observe(now - self._started)
+        figures = self._figures
+        figures.turns[self._wire, status] += 1
+        figures.seconds.add(now - self._started)
         fields = self._fields
         fields["status"] = status
         if finish is not None:
@@ -162,8 +156,8 @@ class TurnLog:
         if code is not None:
             fields["code"] = code
         if usage is not None:
-            metrics.input.inc(usage.input)
-            metrics.output.inc(usage.output)
+            figures.input += usage.input
+            figures.output += usage.output
             fields["input_tokens"] = usage.input
             fields["output_tokens"] = usage.output
         if self._calls:
@@ -171,4 +165,4 @@ class TurnLog:
         if self._first is not None:
             fields["first_ms"] = round((self._first - self._started) * 1000, 2)
         fields["ms"] = round((now - self._started) * 1000, 2)
-        metrics.log.info("turn", wire=self._wire, **fields)
+        log.info("turn", wire=self._wire, **fields)

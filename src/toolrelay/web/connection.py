@@ -1,7 +1,9 @@
-"""One client's connection: uvicorn's, which also passes over offers to change the protocol, and does not wait for ever for a request.
+"""A client's connection: uvicorn's, with three of its gaps closed.
 
-Uvicorn takes an offer that it cannot accept, such as the one that Java's client makes with its first request, for the end of that
-request, and loses its body.
+- It takes an offer to change the protocol, such as Java's client makes with its first request, for the end of that request, and loses
+  its body. Here the offer is passed over.
+- It waits for ever for a request that does not come, or comes drop by drop.
+- When the next request is there already and the connection is lost, it tells that request, not the one that is being answered.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 _OFFER = re.compile(rb"\r\nupgrade(?=[ \t]*:)", re.IGNORECASE)
 _PASSED_OVER = b"\r\nx-offer"  # as long as what it stands for
@@ -17,8 +19,9 @@ _PASSED_OVER = b"\r\nx-offer"  # as long as what it stands for
 
 class Connection(HttpToolsProtocol):
     _until: float | None = None
+    _overtaken: tuple[RequestResponseCycle, ...] = ()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] -- uvicorn narrows it too
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it too
         super().connection_made(transport)
         self._expect_head()
 
@@ -32,11 +35,20 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._until = None
+        if not self._between_requests:
+            self._overtaken = (*(cycle for cycle in self._overtaken if not cycle.response_complete), self.cycle)
         super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for cycle in self._overtaken:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
 
     @property
     def _between_requests(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
+        return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None before the first
 
     def _expect_head(self) -> None:
         """However slowly it comes, the head of a request has as long as an idle connection is kept."""

@@ -11,13 +11,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import structlog
 from msgspec import Struct
-from structlog.typing import FilteringBoundLogger
 
+from toolrelay import log
 from toolrelay.backends.base import Backend
 from toolrelay.config import ModelSettings, ServerSettings
-from toolrelay.core.events import StreamEvent
+from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.identity import token
 from toolrelay.core.plan import with_results_cut, without_tools
 from toolrelay.core.request import Request
@@ -71,11 +70,10 @@ class FrontDoor:
         self._max_body = settings.max_body_bytes
         self._keepalive = settings.keepalive_seconds
         self._log_content = settings.log_content
-        self._log: FilteringBoundLogger = structlog.get_logger()
 
     async def __call__(self, exchange: Exchange) -> None:
         started = time.monotonic()
-        turn_token = token(secrets.token_bytes(16))
+        turn_token = token(secrets.token_bytes(10))
         exchange.headers.append((b"x-request-id", b"req_" + turn_token.encode()))
         try:
             request, model = await self._accept(exchange)
@@ -86,14 +84,14 @@ class FrontDoor:
             await self._refuse(exchange, _shutting_down())
             return
         except ToolrelayError as error:
-            self._log.info("refused", request=turn_token, wire=self._wire.name, status=error.status, code=error.code)
+            log.info("refused", request=turn_token, wire=self._wire.name, status=error.status, code=error.code)
             await self._refuse(exchange, error)
             return
-        self._metrics.open.inc()
+        self._metrics.open += 1
         try:
             await self._answer(exchange, request, model, turn_token, started)
         finally:
-            self._metrics.open.dec()
+            self._metrics.open -= 1
             self._gate.leave()
 
     async def _accept(self, exchange: Exchange) -> tuple[Request, Model]:
@@ -120,13 +118,13 @@ class FrontDoor:
             "stream": request.stream,
         }
         metrics = self._metrics.model(request.model)
-        log = TurnLog(metrics, fields, self._wire.name, started, with_content=self._log_content)
+        account = TurnLog(metrics, fields, self._wire.name, started, with_content=self._log_content)
         envelope = Envelope(token=turn_token, created=int(time.time()), model=request.model, request=request)
         sink = self._sink(request, envelope, exchange)
         watch = _Watch(exchange.receive)
         status, code = 200, None
         try:
-            await drive(turn, model.backend, _Timed(sink, log), log)
+            await drive(turn, model.backend, _Timed(sink, account), account)
             watch.close()
             await sink.close()
         except ToolrelayError as error:
@@ -145,7 +143,7 @@ class FrontDoor:
                 await self._give_up(exchange, sink, failure)
         except Exception:  # noqa: BLE001 -- whatever it is, the client gets an answer and the log the reason
             status, code = 500, "internal_error"
-            self._log.exception("internal_error", turn=turn_token)
+            log.exception("internal_error", turn=turn_token)
             watch.close()
             message = f"Something went wrong in the gateway. Its log says more under turn {turn_token}."
             await self._give_up(exchange, sink, InternalError(message))
@@ -153,7 +151,7 @@ class FrontDoor:
             watch.close()
             if turn.error is not None:
                 status, code = turn.error.error.status, turn.error.error.code
-            log.end(time.monotonic(), status=status, finish=turn.finish, code=code, usage=turn.usage)
+            account.end(time.monotonic(), status=status, finish=turn.finish, code=code, usage=turn.usage)
 
     def _sink(self, request: Request, envelope: Envelope, exchange: Exchange) -> AnswerSink:
         if request.stream:
@@ -171,15 +169,16 @@ class FrontDoor:
 class _Timed:
     """Tells the log when the model first spoke."""
 
-    __slots__ = ("_log", "_sink", "send")
+    __slots__ = ("_account", "_sink", "send")
 
-    def __init__(self, sink: AnswerSink, log: TurnLog) -> None:
+    def __init__(self, sink: AnswerSink, account: TurnLog) -> None:
         self._sink = sink
-        self._log = log
+        self._account = account
         self.send = self._first
 
     async def _first(self, events: list[StreamEvent]) -> None:
-        self._log.spoke(time.monotonic())
+        if not isinstance(events[0], AnswerFailed):
+            self._account.spoke(time.monotonic())
         self.send = self._sink.send
         await self._sink.send(events)
 

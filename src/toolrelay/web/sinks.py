@@ -118,6 +118,7 @@ class WholeSink:
 
     def __init__(self, wire: Wire, envelope: Envelope, send: Send, headers: Headers) -> None:
         self._assembly = Assembly()
+        self._begun = False
         self._wire = wire
         self._envelope = envelope
         self._send = send
@@ -132,10 +133,11 @@ class WholeSink:
 
     async def close(self) -> None:
         body = self._wire.encode_answer(self._assembly.answer(), self._envelope)
+        self._begun = True
         await respond(self._send, 200, [*self._headers, JSON], body)
 
-    async def fail(self, error: ToolrelayError) -> bool:  # noqa: ARG002 -- nothing is ever written before the end
-        return False
+    async def fail(self, error: ToolrelayError) -> bool:  # noqa: ARG002 -- a body that has begun has no place for it
+        return self._begun
 
     def stop(self) -> None:
         pass

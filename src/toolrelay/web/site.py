@@ -6,9 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from math import ceil
 from typing import TypeAlias
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
+from toolrelay import log
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
 from toolrelay.web.asgi import JSON, Headers, Receive, Scope, Send, header, read_body, respond
 from toolrelay.web.auth import Gatekeeper, Identity
@@ -51,7 +49,6 @@ class Site:
         whole = self._paths.difference(self._prefixes)
         self._addresses = {path: path for path in whole} | {f"/v1{path}": path for path in whole}
         self._gatekeeper = gatekeeper
-        self._log: FilteringBoundLogger = structlog.get_logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, rest = self._locate(scope["path"])
@@ -72,7 +69,7 @@ class Site:
         except ToolrelayError as error:
             await respond_error(exchange, error)
         except Exception:  # noqa: BLE001 -- whatever it is, the client gets an answer and the log the reason
-            self._log.exception("internal_error", path=scope["path"])
+            log.exception("internal_error", path=scope["path"])
             await respond_error(exchange, InternalError("Something went wrong in the gateway. Its log says more."))
 
     def _locate(self, path: str) -> tuple[str, str]:

@@ -38,20 +38,25 @@ FINISH: dict[Finish, str] = {"stop": "stop", "length": "length", "calls": "tool_
 
 
 class ChatEncoder:
-    """The first chunk carries the role; a call's name goes once, with its id; the finish has a chunk of its own."""
+    """A choice's first chunk carries its role; a call's name goes once, with its id; the finish has a chunk of its own."""
 
     def __init__(self, envelope: Envelope) -> None:
         self._request = envelope.request
         self._envelope = envelope
-        self._roles: set[int] = set()
         self._legacy = envelope.request.legacy_functions
+        self._most = envelope.request.sampling.n or 1
+        self._roles: set[int] = set()
+        self._spoken: set[int] = set()
+        self._thoughts: dict[int, tuple[str, int]] = {}
+        self._annotations: dict[int, list[Json]] = {}
+        self._plain: set[tuple[int, int]] = set()
         self._custom: set[tuple[int, int]] = set()
-        self._ignored: set[tuple[int, int]] = set()
         self._frame_as(AnswerStarted())
 
-    def _frame_as(self, started: AnswerStarted) -> None:
+    def _frame_as(self, started: AnswerStarted, tier: str | None = None) -> None:
         """Everything in a chunk that does not change from one to the next."""
-        head = _head(self._envelope, "chat.completion.chunk", started)
+        self._started = started
+        head = _head(self._envelope, "chat.completion.chunk", started, tier)
         if self._request.include_usage:
             head["usage"] = None
         self._head = b"data: " + encode(head)[:-1] + b',"choices":['
@@ -61,10 +66,14 @@ class ChatEncoder:
     def encode(self, events: Sequence[StreamEvent]) -> bytes:
         out: list[bytes] = []
         for event in events:
-            if event.__class__ is TextDelta and 0 in self._roles and not event.choice and event.logprobs is None:
-                out.append(self._text + encode(event.text) + _TAIL)
-            else:
-                self._encode_event(event, out)
+            if event.__class__ is TextDelta:  # nearly every event
+                if 0 in self._spoken and not event.choice and event.logprobs is None:
+                    out.append(self._text + encode(event.text) + _TAIL)
+                    continue
+            elif event.__class__ is ArgumentsDelta and (event.choice, event.index) in self._plain:  # nearly every other
+                out.append(b'%b%d,"function":{"arguments":%b}}]%b' % (self._arguments, event.index, encode(event.text), _TAIL))
+                continue
+            self._encode_event(event, out)
         return b"".join(out)
 
     def _encode_event(self, event: StreamEvent, out: list[bytes]) -> None:
@@ -72,16 +81,16 @@ class ChatEncoder:
             case AnswerStarted():
                 self._frame_as(event)
             case TextDelta():
-                logprobs: Json = None if event.logprobs is None else {"content": event.logprobs, "refusal": None}
+                logprobs: Json = {"content": event.logprobs, "refusal": None} if event.logprobs else None
                 self._delta(event.choice, {"content": event.text}, out, logprobs)
             case RefusalDelta():
                 self._delta(event.choice, {"refusal": event.text}, out)
             case ReasoningDelta():
-                self._delta(event.choice, {"reasoning_content": event.text}, out)
+                self._think(event, out)
             case AnnotationAdded():
                 shown = _annotation(event.annotation)
                 if shown is not None:
-                    self._delta(event.choice, {"annotations": [shown]}, out)
+                    self._annotations.setdefault(event.choice, []).append(shown)
             case CallStarted():
                 self._start_call(event, out)
             case ArgumentsDelta():
@@ -89,6 +98,8 @@ class ChatEncoder:
             case ChoiceFinished():
                 self._finish(event.choice, event.finish, out)
             case AnswerFinished():
+                if event.service_tier is not None and event.service_tier != self._started.service_tier:
+                    self._frame_as(self._started, event.service_tier)
                 self._finish(0, event.finish, out)
                 if self._request.include_usage and event.usage is not None:
                     usage = encode(encode_usage(event.usage))
@@ -100,13 +111,20 @@ class ChatEncoder:
                 pass
 
     def _role(self, choice: int, out: list[bytes], *, has_text: bool) -> None:
-        """An answer without text has the content null, also when its chunks are put together."""
-        if choice not in self._roles:
-            self._roles.add(choice)
-            self._chunk(choice, {"role": "assistant", "content": "" if has_text else None}, out)
+        """An answer without text has the content null, also when its chunks are put together.
+
+        OpenAI's library takes the first chunk of a choice for the next choice in order, so a lower one begins first.
+        """
+        if choice in self._roles:
+            return
+        for lower in range(min(choice, self._most)):
+            self._role(lower, out, has_text=False)
+        self._roles.add(choice)
+        self._chunk(choice, {"role": "assistant", "content": "" if has_text else None}, out)
 
     def _delta(self, choice: int, delta: JsonObject, out: list[bytes], logprobs: Json = None) -> None:
         self._role(choice, out, has_text="content" in delta)
+        self._spoken.add(choice)
         self._chunk(choice, delta, out, logprobs=logprobs)
 
     def _chunk(
@@ -115,12 +133,17 @@ class ChatEncoder:
         body = {"index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
         out.append(self._head + encode(body) + b"]}\n\n")
 
+    def _think(self, event: ReasoningDelta, out: list[bytes]) -> None:
+        """Parts are paragraphs."""
+        part = event.kind, event.part
+        begins = event.part > 0 and self._thoughts.get(event.choice) != part
+        self._thoughts[event.choice] = part
+        self._delta(event.choice, {"reasoning_content": _PARAGRAPH + event.text if begins else event.text}, out)
+
     def _start_call(self, event: CallStarted, out: list[bytes]) -> None:
         key = event.choice, event.index
         if self._legacy:
-            if event.index:
-                self._ignored.add(key)
-            else:
+            if not event.index:
                 self._delta(event.choice, {"function_call": {"name": event.name, "arguments": ""}}, out)
             return
         if event.kind == "custom":
@@ -128,28 +151,31 @@ class ChatEncoder:
             body: JsonObject = {"name": event.name, "input": ""}
         else:
             body = {"name": event.name, "arguments": ""}
+            if not event.choice:
+                self._plain.add(key)
         call: JsonObject = {"index": event.index, "id": event.id, "type": event.kind, event.kind: body}
-        if event.extra:
-            call |= event.extra
-        self._delta(event.choice, {"tool_calls": [call]}, out)
+        self._delta(event.choice, {"tool_calls": [call | (event.extra or {})]}, out)
 
     def _grow_call(self, event: ArgumentsDelta, out: list[bytes]) -> None:
-        key = event.choice, event.index
         if self._legacy:
-            if key not in self._ignored:
+            if not event.index:
                 self._delta(event.choice, {"function_call": {"arguments": event.text}}, out)
-        elif key in self._custom:
-            self._delta(event.choice, {"tool_calls": [{"index": event.index, "custom": {"input": event.text}}]}, out)
-        elif event.choice:
-            self._delta(event.choice, {"tool_calls": [{"index": event.index, "function": {"arguments": event.text}}]}, out)
-        else:
-            out.append(b'%b%d,"function":{"arguments":%b}}]%b' % (self._arguments, event.index, encode(event.text), _TAIL))
+            return
+        kind, member = ("custom", "input") if (event.choice, event.index) in self._custom else ("function", "arguments")
+        self._delta(event.choice, {"tool_calls": [{"index": event.index, kind: {member: event.text}}]}, out)
 
     def _finish(self, choice: int, finish: Finish, out: list[bytes]) -> None:
+        annotations = self._annotations.pop(choice, None)
+        if annotations:  # all at once: OpenAI's library cannot add to a list of them
+            self._delta(choice, {"annotations": annotations}, out)
+        began = choice in self._roles
         self._role(choice, out, has_text=True)
+        if began and choice not in self._spoken:
+            self._chunk(choice, {"content": ""}, out)
         self._chunk(choice, {}, out, finish=_finish_reason(finish, legacy=self._legacy))
 
 
+_PARAGRAPH = "\n\n"
 _TAIL = b'},"logprobs":null,"finish_reason":null}]}\n\n'
 
 
@@ -157,7 +183,7 @@ def encode_answer(answer: Answer, envelope: Envelope) -> bytes:
     """The whole answer: what the chunks above say, folded."""
     legacy = envelope.request.legacy_functions
     body: dict[str, Any] = {
-        **_head(envelope, "chat.completion", answer.started),
+        **_head(envelope, "chat.completion", answer.started, answer.service_tier),
         "choices": [_choice(number, each, legacy=legacy) for number, each in enumerate((answer, *answer.others))],
     }
     if answer.usage is not None:
@@ -189,12 +215,18 @@ def _message(answer: Answer, *, legacy: bool) -> JsonObject:
         for part in item.content
         if isinstance(part, Refusal)
     ]
+    thoughts = [
+        _PARAGRAPH.join(parts)
+        for item in answer.items
+        if isinstance(item, Reasoning)
+        for parts in (item.summary, item.text)
+        if parts
+    ]
     message: JsonObject = {
         "role": "assistant",
-        "content": "".join(text.text for text in texts) if texts or not (answer.calls or refusals) else None,
+        "content": "".join(text.text for text in texts) if texts or not (answer.calls or refusals or thoughts) else None,
         "refusal": "".join(refusals) if refusals else None,
     }
-    thoughts = [piece for item in answer.items if isinstance(item, Reasoning) for piece in (*item.summary, *item.text)]
     if thoughts:
         message["reasoning_content"] = "".join(thoughts)
     annotations: list[Json] = [shown for text in texts for raw in text.annotations if (shown := _annotation(raw)) is not None]
@@ -213,9 +245,11 @@ def _call(call: Call) -> JsonObject:
 
 
 def _annotation(raw: Json) -> JsonObject | None:
-    """Chat knows citations of the web only, and nests them."""
-    if not isinstance(raw, dict) or raw.get("type") != "url_citation":
+    """Chat nests citations of the web, and does not know those of files that Responses has."""
+    if not isinstance(raw, dict) or raw.get("type") in ("file_citation", "container_file_citation", "file_path"):
         return None
+    if raw.get("type") != "url_citation":
+        return raw
     return {"type": "url_citation", "url_citation": {key: value for key, value in raw.items() if key != "type"}}
 
 
@@ -223,15 +257,16 @@ def _finish_reason(finish: Finish, *, legacy: bool) -> str:
     return "function_call" if legacy and finish == "calls" else FINISH[finish]
 
 
-def _head(envelope: Envelope, kind: str, started: AnswerStarted) -> JsonObject:
+def _head(envelope: Envelope, kind: str, started: AnswerStarted, tier: str | None = None) -> JsonObject:
+    """`tier` is the one that was used, where that is known only at the end."""
     head: JsonObject = {
         "id": f"chatcmpl-{envelope.token}",
         "object": kind,
         "created": envelope.created,
         "model": envelope.model,
     }
-    if started.service_tier is not None:
-        head["service_tier"] = started.service_tier
+    if tier is not None or started.service_tier is not None:
+        head["service_tier"] = tier or started.service_tier
     if started.fingerprint is not None:
         head["system_fingerprint"] = started.fingerprint
     return head

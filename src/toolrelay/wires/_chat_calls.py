@@ -74,9 +74,7 @@ class OpenCall:
             self._escaped = False
 
     def is_whole(self) -> bool:
-        """Whether the arguments are a JSON object. Of a custom tool's input nobody can tell."""
-        if self.kind == "custom":
-            return False
+        """Whether the arguments are a JSON object."""
         try:
             return isinstance(decode("".join(self.pieces)), dict)
         except ValueError:
@@ -86,13 +84,13 @@ class OpenCall:
 class OpenCalls:
     """The calls of one choice, in the order in which they were announced."""
 
-    __slots__ = ("_by_id", "_by_place", "all", "started")
+    __slots__ = ("_by_id", "all", "by_place", "started")
 
     def __init__(self) -> None:
         self.all: list[OpenCall] = []
         self.started = 0
         self._by_id: dict[str, OpenCall] = {}
-        self._by_place: dict[int, OpenCall] = {}
+        self.by_place: dict[int, OpenCall] = {}
 
     def find(self, piece: ToolCall, name: str | None, touched: list[OpenCall]) -> OpenCall:
         """The call of this piece. `touched` are those for which the same chunk had a piece already."""
@@ -104,7 +102,7 @@ class OpenCalls:
             call.id = call.id or piece.id
             self._by_id[piece.id] = call
         if piece.index is not None:
-            self._by_place[piece.index] = call
+            self.by_place[piece.index] = call
         touched.append(call)
         return call
 
@@ -113,7 +111,7 @@ class OpenCalls:
         if call is not None and (piece.index is None or call.place is None or call.place == piece.index):
             return call
         if piece.index is not None:
-            call = self._by_place.get(piece.index)
+            call = self.by_place.get(piece.index)
             return None if call is not None and call.id and piece.id and name else call
         if piece.id and name:
             return None

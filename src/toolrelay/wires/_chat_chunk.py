@@ -99,7 +99,7 @@ class Chunk(Struct, gc=False):
     error: Any = None
 
 
-_decode_chunk = msgspec.json.Decoder(Chunk).decode
+decode_chunk = msgspec.json.Decoder(Chunk).decode
 # Members beside the answer itself. Where one of them is not what it should be, the answer is worth more.
 _ASIDE: tuple[tuple[str, Any], ...] = (
     ("usage", UsageMembers | None),
@@ -109,29 +109,24 @@ _ASIDE: tuple[tuple[str, Any], ...] = (
 )
 
 
-def decode_chunk(frame: bytes) -> tuple[Chunk, bool]:
-    """The chunk, and whether its texts may hold lone surrogates. Raises ValueError."""
-    if len(frame) < _SMALL:
-        try:
-            return _decode_chunk(frame), False
-        except ValueError:  # msgspec's own errors are ValueErrors as well
-            pass
-    return _decode_carefully(frame)
+def decode_slowly(frame: bytes) -> Chunk | None:
+    """For frames that `decode_chunk` refuses: with lone surrogates, bytes that are no UTF-8, or odd members beside the answer.
 
-
-def _decode_carefully(frame: bytes) -> tuple[Chunk, bool]:
+    Its texts may hold lone surrogates: those that grow, whose other half may come with the next chunk.
+    """
     try:
-        chunk = _decode_chunk(frame)
-    except (ValueError, RecursionError):
         value = decode(frame.decode(errors="replace"))
-        if not isinstance(value, dict):
-            raise ValueError("not an object") from None  # noqa: TRY004 -- of the JSON, not of an argument
-        chunk = _convert(value)
+        chunk = _convert(value) if isinstance(value, dict) else None
+    except ValueError:  # msgspec's own errors are ValueErrors as well
+        return None
+    if chunk is not None:
         _mend(chunk)
-        return chunk, True
-    if is_deep(frame, _untyped(chunk)):
-        raise ValueError("nested too deeply")
-    return chunk, False
+    return chunk
+
+
+def is_too_deep(frame: bytes, chunk: Chunk) -> bool:
+    """Whether it holds something that could not be written again."""
+    return len(frame) > _SMALL and is_deep(frame, _untyped(chunk))
 
 
 def _untyped(chunk: Chunk) -> list[Any]:
@@ -161,7 +156,7 @@ def _convert(value: dict[str, Any]) -> Chunk:
 
 
 def _mend(chunk: Chunk) -> None:
-    """Puts together what can be written again, except for texts that grow: their other half may come with the next chunk."""
+    """Puts together, or replaces, the halves of characters in everything but the texts that grow."""
     chunk.error = mended_value(chunk.error)
     chunk.model = mended_value(chunk.model)
     chunk.system_fingerprint = mended_value(chunk.system_fingerprint)
@@ -232,21 +227,20 @@ def _whole(tokens: float | None) -> int | None:
     return None if tokens is None else int(tokens)
 
 
-def unusual_error(frame: bytes) -> BackendError | None:
-    """An error that does not stand under `error`, such as vLLM's {"object": "error", …}. Raises ValueError."""
-    value = mended_value(decode(frame.decode(errors="replace")))
+def unusual_error(frame: bytes) -> JsonObject | None:
+    """An error that does not stand under `error`, such as vLLM's {"object": "error", …}."""
+    try:
+        value = mended_value(decode(frame.decode(errors="replace")))
+    except ValueError:
+        return None
     match value:
         case {"object": "error"} | {"type": "error"} | {"message": str()} | {"detail": str()}:
-            return decode_error(_status(value), frame)
+            return {"message": value.get("detail"), **value}
         case _:
             return None
 
 
-def usual_error(error: Json) -> BackendError:
-    return decode_error(_status(error), encode({"error": error}))
-
-
-def _status(error: Json) -> int:
-    """The status that an error in a stream speaks of, where it names one."""
+def error_in(error: Json) -> BackendError:
     code = error.get("code") if isinstance(error, dict) else None
-    return code if isinstance(code, int) and 400 <= code <= 599 else 502
+    status = code if isinstance(code, int) and 400 <= code <= 599 else 502
+    return decode_error(status, encode({"error": error}))

@@ -32,13 +32,15 @@ from toolrelay.wires._chat_chunk import (
     ToolCall,
     arguments_text,
     decode_chunk,
+    decode_slowly,
     decode_usage,
+    error_in,
     flat_annotation,
+    is_too_deep,
     token_logprobs,
     unusual_error,
-    usual_error,
 )
-from toolrelay.wires._json import mended
+from toolrelay.wires._json import decode, mended
 from toolrelay.wires._sse import FrameTooLargeError, Splitter
 
 
@@ -75,70 +77,99 @@ class ChatDecoder:
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         out: list[StreamEvent] = []
-        if self._over:
-            return out
         try:
-            frames = self._splitter.feed(data)
+            for frame in self._splitter.feed(data):
+                if self._over:
+                    break
+                self._read(frame, out)
         except FrameTooLargeError:
-            self._fail("sent a frame that is too large to be relayed", "upstream_invalid", out)
-            return out
-        for frame in frames:
-            self._read(frame, out)
-            if self._over:
-                break
+            if not self._over:
+                self._fail("sent a frame that is too large to be relayed", "upstream_invalid", out)
         return out
 
     def flush(self) -> list[StreamEvent]:
         out: list[StreamEvent] = []
         if not self._over:
             for frame in self._splitter.flush():
-                self._read(frame, out, last=True)
+                if _is_all(frame):
+                    self._read(frame, out)
         if not self._over:
             self._end("closed the stream before the answer's end", out)
         return out
 
-    def _read(self, frame: bytes, out: list[StreamEvent], *, last: bool = False) -> None:
-        """`last`: the stream ended before the frame did, which may not be all of it."""
+    def _read(self, frame: bytes, out: list[StreamEvent]) -> None:
+        try:
+            chunk = decode_chunk(frame)
+        except (ValueError, RecursionError):
+            self._read_slowly(frame, out)
+            return
+        if not self._take_usual(chunk, out):
+            self._take_any(frame, chunk, out)
+
+    def _read_slowly(self, frame: bytes, out: list[StreamEvent]) -> None:
         if frame.startswith(b"[DONE]"):
             self._end("ended the stream without a finish_reason", out)
             return
-        try:
-            chunk, torn = decode_chunk(frame)
-            unusual = unusual_error(frame) if chunk.choices is None and chunk.error is None else None
-        except ValueError:
-            if not last:
-                self._fail("sent a frame that is not a chat completion chunk", "upstream_invalid", out)
-            return
-        if unusual is not None:
-            self._give_up(unusual, out)
+        chunk = decode_slowly(frame)
+        if chunk is None:
+            self._fail("sent a frame that is not a chat completion chunk", "upstream_invalid", out)
         else:
-            self._take(chunk, out, torn=torn)
+            self._take(frame, chunk, out)
 
     def read_whole(self, body: bytes) -> list[StreamEvent]:
         """An answer that came as one object."""
         out: list[StreamEvent] = []
         try:
-            completion, torn = decode_chunk(body)
-            unusual = unusual_error(body) if completion.choices is None and completion.error is None else None
-        except ValueError:
-            self._fail("answered with something that is not a chat completion", "upstream_invalid", out)
-            return out
-        if unusual is not None:
-            self._give_up(unusual, out)
-        elif not completion.choices and not completion.error:
-            self._fail("answered with a completion that has no choices", "upstream_invalid", out)
-        else:
-            self._take(completion, out, torn=torn)
+            self._take_any(body, decode_chunk(body), out)
+        except (ValueError, RecursionError):
+            completion = decode_slowly(body)
+            if completion is not None:
+                self._take(body, completion, out)
+        if not self._over:
             for state in self._choices.values():
                 state.finish = state.finish or "stop"
-            if not self._over:
-                self._end("answered without a first choice", out)
+            self._end("answered with something that is not a chat completion", out, code="upstream_invalid")
         return out
 
-    def _take(self, chunk: Chunk, out: list[StreamEvent], *, torn: bool) -> None:
-        """`torn`: its texts may hold lone surrogates."""
-        if chunk.error:
-            self._give_up(usual_error(chunk.error), out)
+    def _take_usual(self, chunk: Chunk, out: list[StreamEvent]) -> bool:
+        """Nearly every chunk adds to a text, or to the arguments of a call, and does nothing else: whether this one did."""
+        choices = chunk.choices
+        if not choices or len(choices) != 1 or chunk.usage is not None or chunk.error is not None:
+            return False
+        choice = choices[0]
+        delta = choice.delta
+        state = self._choices.get(choice.index)  # type: ignore[arg-type]  # None is simply not found
+        if (
+            state is None
+            or delta is None
+            or choice.finish_reason is not None
+            or choice.logprobs is not None
+            or delta.reasoning_content is not None
+            or delta.reasoning is not None
+            or delta.refusal is not None
+            or delta.function_call is not None
+            or delta.annotations is not None
+            or state.halves
+        ):
+            return False
+        text = delta.content
+        if delta.tool_calls is not None:
+            return not text and _take_arguments(state, delta.tool_calls, out)
+        if not text or text.__class__ is not str:
+            return False
+        out.append(TextDelta(text, state.number))
+        return True
+
+    def _take_any(self, frame: bytes, chunk: Chunk, out: list[StreamEvent]) -> None:
+        if is_too_deep(frame, chunk):
+            self._fail("sent something that is nested too deeply", "upstream_invalid", out)
+        else:
+            self._take(frame, chunk, out)
+
+    def _take(self, frame: bytes, chunk: Chunk, out: list[StreamEvent]) -> None:
+        error = unusual_error(frame) if chunk.choices is None and chunk.error is None else chunk.error
+        if error:
+            self._give_up(error_in(error), out)
             return
         if chunk.choices:
             if not self._began:
@@ -147,7 +178,7 @@ class ChatDecoder:
                     AnswerStarted(model=chunk.model, fingerprint=chunk.system_fingerprint, service_tier=chunk.service_tier)
                 )
             for place, choice in enumerate(chunk.choices):
-                self._take_choice(place, choice, out, torn=torn)
+                self._take_choice(place, choice, out)
                 if self._over:
                     return
         if chunk.usage is not None:
@@ -155,7 +186,7 @@ class ChatDecoder:
         if chunk.service_tier is not None:
             self._tier = chunk.service_tier
 
-    def _take_choice(self, place: int, choice: Choice, out: list[StreamEvent], *, torn: bool) -> None:
+    def _take_choice(self, place: int, choice: Choice, out: list[StreamEvent]) -> None:
         number = place if choice.index is None or choice.index < 0 else choice.index
         state = self._choices.get(number)
         delta = choice.delta
@@ -164,17 +195,17 @@ class ChatDecoder:
             if delta is None:  # later on, a message only sums up what was said
                 delta = choice.message
         if delta is not None:
-            _take_delta(state, choice, delta, out, torn=torn)
+            _take_delta(state, choice, delta, out)
         if choice.finish_reason:
             finish = choice.finish_reason.lower()
             if finish in FAILURES:
                 self._fail(f"gave up in the middle of the answer (finish_reason {finish!r})", "upstream_error", out)
             state.finish = FINISH.get(finish, "stop")
 
-    def _end(self, otherwise: str, out: list[StreamEvent]) -> None:
+    def _end(self, otherwise: str, out: list[StreamEvent], *, code: str = "upstream_cut") -> None:
         """The end of the answer, or, where a choice has not come to its own, the failure that is said otherwise."""
         if 0 not in self._choices or any(state.finish is None for state in self._choices.values()):
-            self._fail(otherwise, "upstream_cut", out)
+            self._fail(otherwise, code, out)
             return
         self._over = True
         for number in sorted(self._choices):
@@ -193,19 +224,26 @@ class ChatDecoder:
         out.append(AnswerFailed(error))
 
 
+def _is_all(frame: bytes) -> bool:
+    """Of a frame that the stream ended with, before the frame's own end."""
+    try:
+        decode(frame)
+    except ValueError:
+        return frame.startswith(b"[DONE]")
+    return True
+
+
 def decode_answer(body: bytes) -> list[StreamEvent]:
     return ChatDecoder().read_whole(body)
 
 
-def _take_delta(state: _ChoiceState, choice: Choice, delta: Delta, out: list[StreamEvent], *, torn: bool) -> None:
+def _take_delta(state: _ChoiceState, choice: Choice, delta: Delta, out: list[StreamEvent]) -> None:
     number = state.number
     thought = delta.reasoning_content or delta.reasoning
     if thought and isinstance(thought, str):
         _take_thought(state, thought, out)
     content = delta.content
-    if content and content.__class__ is str and choice.logprobs is None and not torn and not state.halves:
-        out.append(TextDelta(content, number))
-    elif content or choice.logprobs is not None:
+    if content or choice.logprobs is not None:
         _take_content(state, choice, content or "", out)
     if delta.refusal:
         text = state.whole("refusal", delta.refusal)
@@ -220,6 +258,23 @@ def _take_delta(state: _ChoiceState, choice: Choice, delta: Delta, out: list[Str
             _take_call(state, piece, touched, out)
         if delta.function_call is not None:
             _take_call(state, ToolCall(index=0, function=delta.function_call), touched, out)
+
+
+def _take_arguments(state: _ChoiceState, pieces: list[ToolCall], out: list[StreamEvent]) -> bool:
+    """See ChatDecoder._take_usual."""
+    if len(pieces) != 1:
+        return False
+    piece = pieces[0]
+    function = piece.function
+    if piece.id is not None or function is None or function.name is not None or function.arguments.__class__ is not str:
+        return False
+    call = state.calls.by_place.get(piece.index)  # type: ignore[arg-type]  # None is simply not found
+    if call is None or call.name is None:
+        return False
+    if function.arguments:
+        call.pieces.append(function.arguments)
+        out.append(ArgumentsDelta(call.index, function.arguments, state.number))
+    return True
 
 
 def _take_thought(state: _ChoiceState, thought: str, out: list[StreamEvent]) -> None:
@@ -291,10 +346,11 @@ def _give_up_halves(state: _ChoiceState, out: list[StreamEvent]) -> None:
 
 
 def _finish_calls(state: _ChoiceState, out: list[StreamEvent]) -> None:
-    """An answer that was cut finishes only the calls whose arguments are whole."""
+    """An answer that was cut finishes only calls whose arguments are whole; of custom tools' inputs only the last may not be."""
     cut = state.finish in ("length", "content_filter")
     for call in state.calls.all:
-        if call.name is None or (cut and not call.is_whole()):
+        whole = not cut or (call is not state.calls.all[-1] if call.kind == "custom" else call.is_whole())
+        if call.name is None or not whole:
             continue
         if not call.pieces and call.kind == "function":
             out.append(ArgumentsDelta(call.index, "{}", state.number))

@@ -27,6 +27,7 @@ from toolrelay.core.profiles import Profile
 from toolrelay.core.request import AnyTool, OpaqueTool, OutputFormat, Request, ToolChoice
 from toolrelay.errors import ClientError
 from toolrelay.wires._chat_request import NAME
+from toolrelay.wires._extra import merged
 from toolrelay.wires._json import encode
 from toolrelay.wires._tools import nested_format
 from toolrelay.wires.base import Outgoing
@@ -76,24 +77,33 @@ class _Writer:
     # The conversation
 
     def messages(self) -> list[JsonObject]:
-        """Items into messages: an assistant's thoughts, words and calls that follow each other are one message."""
-        out: list[JsonObject] = []
+        """Items into messages: an assistant's thoughts, words and calls that follow each other are one message.
+
+        The results of a message's calls stand right behind it, as Chat wants them, wherever another wire let them stand.
+        """
+        groups: list[list[JsonObject]] = []
+        made: dict[str, list[JsonObject]] = {}
         if self.request.instructions is not None:
-            out.append({"role": self._role("developer"), "content": self.request.instructions})
+            groups.append([{"role": self._role("developer"), "content": self.request.instructions}])
         speaking: JsonObject | None = None
         for item in self.request.items:
-            if isinstance(item, Message) and item.role != "assistant":
+            if isinstance(item, Result):
                 speaking = None
-                out.append(self._message(item))
-            elif isinstance(item, Result):
+                answered = made.get(item.call_id)
+                if answered is None:
+                    groups.append(answered := [])
+                answered.append(self._result(item))
+            elif isinstance(item, Message) and item.role != "assistant":
                 speaking = None
-                out.append(self._result(item))
+                groups.append([self._message(item)])
             else:
                 if speaking is None or not _continues(speaking, item):
                     speaking = {"role": "assistant", "content": None}
-                    out.append(speaking)
+                    groups.append([speaking])
                 self._speak(speaking, item)
-        return [message for message in out if len(message) > 2 or message["content"] is not None]
+                if isinstance(item, Call):
+                    made[item.id] = groups[-1]
+        return [message for group in groups for message in group if len(message) > 2 or message["content"] is not None]
 
     def _speak(self, speaking: JsonObject, item: Item) -> None:
         """Adds an item of the assistant's to its message."""
@@ -122,16 +132,16 @@ class _Writer:
             message |= self._assistant_content(item.content)
         if item.name is not None:
             message["name"] = item.name
-        return message | self._extra(item.extra)
+        return merged(message, self._extra(item.extra))
 
     def _assistant_content(self, parts: tuple[Part, ...]) -> JsonObject:
         """A refusal alone has a member of its own."""
         match parts:
             case ():
                 return {"content": None}
-            case (Refusal(text=text),):
+            case (Refusal(text=text, extra=None),):
                 return {"content": None, "refusal": text}
-            case (Text(text=said, extra=None), Refusal(text=text)):
+            case (Text(text=said, extra=None), Refusal(text=text, extra=None)):
                 return {"content": said, "refusal": text}
             case _:
                 return {}
@@ -145,7 +155,7 @@ class _Writer:
             if call.kind == "function"
             else {"name": call.name, "input": call.arguments}
         )
-        return {"id": self._call_id(call.id), "type": call.kind, call.kind: body, **self._extra(call.extra)}
+        return merged({"id": self._call_id(call.id), "type": call.kind, call.kind: body}, self._extra(call.extra))
 
     def _result(self, result: Result) -> JsonObject:
         message: JsonObject = {
@@ -155,7 +165,7 @@ class _Writer:
         }
         if result.name is not None:
             message["name"] = result.name
-        return message | self._extra(result.extra)
+        return merged(message, self._extra(result.extra))
 
     def _call_id(self, identifier: str) -> str:
         return nine(identifier) if self.profile.call_ids == "nine" else identifier
@@ -187,7 +197,7 @@ class _Writer:
                 return raw
             case _:
                 assert_never(part)
-        return value | self._extra(part.extra)
+        return merged(value, self._extra(part.extra))
 
     # Tools
 
@@ -218,7 +228,7 @@ class _Writer:
                 body["parameters"] = tool.parameters
             if tool.strict is not None:
                 body["strict"] = tool.strict
-        return {"type": tool.kind, tool.kind: body | self._extra(tool.extra)}
+        return merged({"type": tool.kind, tool.kind: body}, self._extra(tool.extra))
 
     def _tool_choice(self, choice: ToolChoice) -> str | JsonObject:
         if choice.raw is not None:
@@ -257,28 +267,26 @@ class _Writer:
 
     def settings(self) -> JsonObject:
         request = self.request
-        if request.stream:
-            usage: JsonObject = {"stream_options": {"include_usage": True}} if self.profile.stream_usage else {}
-            streaming: JsonObject = {"stream": True, **usage}
-        else:
-            streaming = {}
         self._drop_unsayable()
-        return (
-            _said(
-                {
-                    "response_format": _response_format(request.output),
-                    "reasoning_effort": request.reasoning.effort if request.reasoning else None,
-                    "metadata": request.metadata,
-                    "store": request.store if self.same_wire else None,
-                    "user": request.user,
-                    "service_tier": request.service_tier,
-                    "prompt_cache_key": request.prompt_cache_key,
-                    "safety_identifier": request.safety_identifier,
-                }
-            )
-            | streaming
-            | self._extra(request.extra)
+        members = _said(
+            {
+                "response_format": _response_format(request.output),
+                "reasoning_effort": request.reasoning.effort if request.reasoning else None,
+                "metadata": request.metadata,
+                "store": request.store if self.same_wire else None,
+                "user": request.user,
+                "service_tier": request.service_tier,
+                "prompt_cache_key": request.prompt_cache_key,
+                "safety_identifier": request.safety_identifier,
+            }
         )
+        extra = self._extra(request.extra)
+        if not request.stream:
+            return merged(members, {key: value for key, value in extra.items() if key != "stream_options"})
+        members["stream"] = True
+        if self.profile.stream_usage:
+            members["stream_options"] = {"include_usage": True}
+        return merged(members, extra)
 
     def _drop_unsayable(self) -> None:
         request = self.request

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from toolrelay.core.identity import derived_call_id
 from toolrelay.core.json import JsonObject
@@ -27,10 +27,12 @@ from toolrelay.core.messages import (
 from toolrelay.core.plan import check_tool_choice, orphan
 from toolrelay.core.request import OutputFormat, ReasoningWish, Request, Sampling, ToolChoice
 from toolrelay.errors import invalid
+from toolrelay.wires._extra import rest
 from toolrelay.wires._json import convert, decode_body, encode
 from toolrelay.wires._tools import decode_tool_choice, decode_tools
 
 NAME = "openai_chat"
+_LONGEST = 100
 
 
 class _StreamOptions(Struct):
@@ -45,12 +47,12 @@ class _JsonSchema(Struct):
 
 
 class _ResponseFormat(Struct):
-    type: Literal["text", "json_object", "json_schema"]
+    type: str
     json_schema: _JsonSchema | None = None
 
 
 class _Body(Struct):
-    """The members that the gateway understands; the rest is `extra`."""
+    """The members that the gateway understands; the rest is `extra`. Numbers keep the form that the client gave them."""
 
     model: str
     messages: list[dict[str, Any]]
@@ -58,16 +60,16 @@ class _Body(Struct):
     tool_choice: str | dict[str, Any] | None = None
     functions: list[dict[str, Any]] | None = None
     function_call: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | UnsetType | None = UNSET
-    temperature: float | None = None
-    top_p: float | None = None
+    parallel_tool_calls: bool | None = None
+    temperature: int | float | None = None
+    top_p: int | float | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     stop: str | list[str] | None = None
     seed: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
+    presence_penalty: int | float | None = None
+    frequency_penalty: int | float | None = None
+    logit_bias: dict[str, int | float] | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
     n: int | None = None
@@ -85,7 +87,8 @@ class _Body(Struct):
     modalities: list[str] | None = None
 
 
-_KNOWN = frozenset(_Body.__struct_fields__)
+_KNOWN = frozenset(_Body.__struct_fields__) - {"modalities"}
+_INNER = {"stream_options": _StreamOptions.__struct_fields__}
 
 
 def decode_request(body: bytes) -> Request:
@@ -99,15 +102,17 @@ def decode_request(body: bytes) -> Request:
         raise invalid("'n' must be at least 1.", "n")
     if fields.modalities and "audio" in fields.modalities:
         raise invalid("Spoken answers (modalities: audio) are not relayed.", "modalities", code="unsupported_value")
+    extra = rest(value, _KNOWN, _INNER) or {}
+    tools = decode_tools(fields.tools or [], NAME, nests=True)
     request = Request(
         wire=NAME,
         model=fields.model,
         items=_Messages().decode(fields.messages),
-        tools=decode_tools(fields.tools or [], NAME) + decode_tools(fields.functions or [], NAME, param="functions"),
+        tools=tools + decode_tools(fields.functions or [], NAME, param="functions", nests=True, before=tools),
         tool_choice=_decode_choice(fields),
-        parallel_tool_calls=None if fields.parallel_tool_calls is UNSET else fields.parallel_tool_calls,
+        parallel_tool_calls=fields.parallel_tool_calls,
         sampling=_decode_sampling(fields),
-        output=_decode_format(fields.response_format),
+        output=_decode_format(fields.response_format, value.get("response_format"), extra),
         reasoning=None if fields.reasoning_effort is None else ReasoningWish(effort=fields.reasoning_effort),
         stream=bool(fields.stream),
         include_usage=bool(fields.stream_options and fields.stream_options.include_usage),
@@ -118,7 +123,7 @@ def decode_request(body: bytes) -> Request:
         prompt_cache_key=fields.prompt_cache_key,
         safety_identifier=fields.safety_identifier,
         legacy_functions=fields.functions is not None and fields.tools is None,
-        extra={key: member for key, member in value.items() if key not in _KNOWN or key == "modalities"} or None,
+        extra=extra or None,
     )
     check_tool_choice(request)
     return request
@@ -148,15 +153,22 @@ def _decode_sampling(fields: _Body) -> Sampling:
     )
 
 
-def _decode_format(wanted: _ResponseFormat | None) -> OutputFormat | None:
+def _decode_format(wanted: _ResponseFormat | None, raw: Any, extra: JsonObject) -> OutputFormat | None:  # noqa: ANN401 -- any JSON
+    """What nothing here knows of it goes to the extra members, in its place; a kind that only some providers know, as a whole."""
     if wanted is None:
         return None
-    if wanted.type == "json_schema" and wanted.json_schema is None:
+    match wanted.type:
+        case "text" | "json_object" | "json_schema" as kind:
+            unknown = rest(raw, _ResponseFormat.__struct_fields__, {"json_schema": _JsonSchema.__struct_fields__})
+        case _:
+            extra["response_format"] = raw
+            return None
+    if unknown:
+        extra["response_format"] = unknown
+    if kind == "json_schema" and wanted.json_schema is None:
         raise invalid("A response_format of type json_schema needs 'json_schema'.", "response_format.json_schema")
     schema = wanted.json_schema or _JsonSchema()
-    return OutputFormat(
-        type=wanted.type, name=schema.name, description=schema.description, schema=schema.schema, strict=schema.strict
-    )
+    return OutputFormat(type=kind, name=schema.name, description=schema.description, schema=schema.schema, strict=schema.strict)
 
 
 def _decode_choice(fields: _Body) -> ToolChoice | None:
@@ -173,12 +185,12 @@ def _decode_choice(fields: _Body) -> ToolChoice | None:
 
 class _FunctionCall(Struct):
     name: str
-    arguments: str | dict[str, Any] = ""
+    arguments: str | dict[str, Any] | None = None
 
 
 class _CustomCall(Struct):
     name: str
-    input: str = ""
+    input: str | None = None
 
 
 class _ToolCall(Struct):
@@ -189,7 +201,7 @@ class _ToolCall(Struct):
 
 
 class _Message(Struct):
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    role: str
     content: str | list[dict[str, Any]] | None = None
     name: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
@@ -201,6 +213,7 @@ class _Message(Struct):
 
 _MESSAGE = frozenset(_Message.__struct_fields__)
 _CALL = frozenset({"id", "type", "function", "custom", "index"})
+_CALL_INNER = {"function": _FunctionCall.__struct_fields__, "custom": _CustomCall.__struct_fields__}
 
 
 class _Messages:
@@ -209,25 +222,12 @@ class _Messages:
     def __init__(self) -> None:
         self._items: list[Item] = []
         self._places: list[str] = []
+        self._calls: dict[str, Call] = {}
         self._unanswered: dict[str, list[str]] = {}
-        self._kinds: dict[str, CallKind] = {}
 
     def decode(self, messages: list[dict[str, Any]]) -> tuple[Item, ...]:
         for number, raw in enumerate(messages):
-            place = f"messages[{number}]"
-            message = convert(raw, _Message, place)
-            extra = _rest(raw, _MESSAGE)
-            match message.role:
-                case "assistant":
-                    self._decode_assistant(message, extra, place)
-                case "tool" | "function":
-                    self._decode_result(message, extra, place)
-                case role:
-                    if message.content is None:
-                        raise invalid(f"A {role} message needs content.", f"{place}.content")
-                    self._add(
-                        Message(role=role, content=_decode_content(message.content, place), name=message.name, extra=extra), place
-                    )
+            self._decode_message(raw, f"messages[{number}]")
         lost = orphan(self._items)
         if lost is not None:
             result = self._items[lost]
@@ -239,70 +239,87 @@ class _Messages:
             )
         return tuple(self._items)
 
+    def _decode_message(self, raw: dict[str, Any], place: str) -> None:
+        message = convert(raw, _Message, place)
+        extra = rest(raw, _MESSAGE)
+        match message.role:
+            case "system" | "developer" | "user" as role:
+                if message.content is None:
+                    raise invalid(f"A {role} message needs content.", f"{place}.content")
+                content = _decode_content(message.content, place)
+                self._add(Message(role=role, content=content, name=message.name, extra=extra), place)
+            case "assistant":
+                self._decode_assistant(message, extra, place)
+            case "tool" | "function":
+                self._decode_result(message, extra, place)
+            case _:
+                expected = "'system', 'developer', 'user', 'assistant', 'tool' or 'function'"
+                got = repr(message.role[:_LONGEST])
+                raise invalid(f"Unknown role: expected {expected}, got {got}.", f"{place}.role", code="invalid_value")
+
     def _add(self, item: Item, place: str) -> None:
         self._items.append(item)
         self._places.append(place)
 
     def _decode_assistant(self, message: _Message, extra: JsonObject | None, place: str) -> None:
-        if message.reasoning_content:
+        if message.reasoning_content is not None:
             self._add(Reasoning(text=(message.reasoning_content,)), place)
-        calls = [self._decode_call(raw, f"{place}.tool_calls[{n}]") for n, raw in enumerate(message.tool_calls or [])]
+        calls = [self._decode_call(raw, place, number) for number, raw in enumerate(message.tool_calls or [])]
         if message.function_call is not None:
-            calls.append(self._decode_legacy_call(message.function_call))
+            name, arguments = message.function_call.name, _arguments(message.function_call.arguments)
+            calls.append(Call(id=self._derived_id(len(calls), name, arguments), name=name, arguments=arguments))
         content: Content = () if message.content is None else _decode_content(message.content, place)
         if message.refusal is not None:
-            content = (*((Text(text=content),) if isinstance(content, str) and content else ()), Refusal(text=message.refusal))
+            words = ((Text(text=content),) if content else ()) if isinstance(content, str) else content
+            content = (*words, Refusal(text=message.refusal))
         if content == () and not calls:
             content = ""
         if content != () or extra or message.name:
             self._add(Message(role="assistant", content=content, name=message.name, extra=extra), place)
         for call in calls:
             self._unanswered.setdefault(call.name, []).append(call.id)
-            self._kinds[call.id] = call.kind
+            self._calls[call.id] = call
             self._add(call, place)
 
-    def _decode_call(self, raw: dict[str, Any], place: str) -> Call:
+    def _decode_call(self, raw: dict[str, Any], message: str, number: int) -> Call:
+        place = f"{message}.tool_calls[{number}]"
         call = convert(raw, _ToolCall, place)
-        extra = _rest(raw, _CALL)
+        kind: CallKind = "function" if call.custom is None else "custom"
         if call.custom is not None:
-            name, arguments = call.custom.name, call.custom.input
+            name, arguments = call.custom.name, call.custom.input or ""
         elif call.function is not None:
             name, arguments = call.function.name, _arguments(call.function.arguments)
         else:
             raise invalid("A tool call needs 'function' or 'custom'.", place)
-        identifier = call.id or derived_call_id(len(self._items), name, arguments)
-        return Call(
-            id=identifier, name=name, arguments=arguments, kind="function" if call.custom is None else "custom", extra=extra
-        )
+        identifier = call.id or self._derived_id(number, name, arguments)
+        return Call(id=identifier, name=name, arguments=arguments, kind=kind, extra=rest(raw, _CALL, _CALL_INNER))
 
-    def _decode_legacy_call(self, call: _FunctionCall) -> Call:
-        arguments = _arguments(call.arguments)
-        return Call(id=derived_call_id(len(self._items), call.name, arguments), name=call.name, arguments=arguments)
+    def _derived_id(self, number: int, name: str, arguments: str) -> str:
+        return derived_call_id(len(self._items) + number, name, arguments)
 
     def _decode_result(self, message: _Message, extra: JsonObject | None, place: str) -> None:
         identifier = message.tool_call_id
         if message.role == "function":
-            waiting = self._unanswered.get(message.name or "", [])
+            waiting = self._unanswered.get(message.name or "")
             if not waiting:
                 raise invalid(
                     f"The function message answers {message.name!r}, which no assistant message before it called.",
                     f"{place}.name",
                 )
-            identifier = waiting.pop(0)
+            identifier = waiting[0]
         if not identifier:
             raise invalid("A tool message needs 'tool_call_id'.", f"{place}.tool_call_id")
+        call = self._calls.get(identifier)
+        if call is not None and identifier in self._unanswered[call.name]:
+            self._unanswered[call.name].remove(identifier)
         content = "" if message.content is None else _decode_content(message.content, place)
-        kind = self._kinds.get(identifier, "function")
+        kind = "function" if call is None else call.kind
         self._add(Result(call_id=identifier, output=content, kind=kind, name=message.name, extra=extra), place)
 
 
-def _arguments(arguments: str | dict[str, Any]) -> str:
-    """Some clients send the arguments as an object."""
-    return arguments if isinstance(arguments, str) else encode(arguments).decode()
-
-
-def _rest(raw: dict[str, Any], known: frozenset[str]) -> JsonObject | None:
-    return {key: value for key, value in raw.items() if key not in known} or None
+def _arguments(arguments: str | dict[str, Any] | None) -> str:
+    """Some clients send the arguments as an object, or leave them out."""
+    return (arguments or "{}") if arguments is None or isinstance(arguments, str) else encode(arguments).decode()
 
 
 class _ImageUrl(Struct):
@@ -331,6 +348,20 @@ class _Part(Struct):
 
 
 _PART = frozenset(_Part.__struct_fields__)
+_PART_INNER = {
+    "image_url": _ImageUrl.__struct_fields__,
+    "input_audio": _InputAudio.__struct_fields__,
+    "file": _FileMembers.__struct_fields__,
+}
+_NEEDED = {
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+    "image_url": "image_url",
+    "input_audio": "input_audio",
+    "file": "file",
+}
 
 
 def _decode_content(content: str | list[dict[str, Any]], place: str) -> Content:
@@ -340,8 +371,11 @@ def _decode_content(content: str | list[dict[str, Any]], place: str) -> Content:
 
 
 def _decode_part(raw: dict[str, Any], place: str) -> Part:
+    kind = raw.get("type")
+    if isinstance(kind, str) and kind not in _NEEDED:
+        return OpaquePart(wire=NAME, raw=raw)
     part = convert(raw, _Part, place)
-    extra = _rest(raw, _PART)
+    extra = rest(raw, _PART, _PART_INNER)
     match part:
         case _Part(type="text" | "input_text" | "output_text", text=str(text)):
             return Text(text=text, extra=extra)
@@ -355,7 +389,6 @@ def _decode_part(raw: dict[str, Any], place: str) -> Part:
             return Audio(data=data, format=form, extra=extra)
         case _Part(type="file", file=_FileMembers(file_id=file_id, file_data=data, filename=filename)):
             return File(file_id=file_id, data=data, filename=filename, extra=extra)
-        case _Part(type="text" | "refusal" | "image_url" | "input_audio" | "file" as kind):
-            raise invalid(f"A content part of type {kind!r} needs its member {kind!r}.", f"{place}.{kind}")
         case _:
-            return OpaquePart(wire=NAME, raw=raw)
+            needed = _NEEDED[part.type]
+            raise invalid(f"A content part of type {part.type!r} needs its member {needed!r}.", f"{place}.{needed}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 DONE = b"data: [DONE]\n\n"
 MAX_FRAME = 64 * 1024 * 1024
+_CR, _LF = b"\r\n"  # as numbers: looking for a byte in bytes is several times faster than looking for bytes
 _MARK = b"\xef\xbb\xbf"  # a byte order mark, which may begin a stream
 
 
@@ -26,7 +27,13 @@ class Splitter:
         self._last = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        if self._last or b"\r" in data:
+        if data.endswith(b"\n\n") and not self._held and not self._last:  # whole events, as nearly always
+            lines = data.splitlines()
+            if len(lines) == 2 and (first := lines[0]).startswith(b"data: ") and len(first) > 6:
+                return [first[6:]]
+            if not len(lines) % 2 and not any(lines[1::2]):
+                return [found for line in lines[::2] if (found := line[6:] if line.startswith(b"data: ") else _data(line))]
+        if self._last or _CR in data:
             data = self._unify(data)
         if b"\n\n" not in data and not (data[:1] == b"\n" and self._held and self._held[-1][-1:] == b"\n"):
             self._hold(data)
@@ -66,7 +73,7 @@ class Splitter:
 
 def _data(event: bytes) -> bytes:
     """Nothing, where there is none: an event without data is no event."""
-    if event.startswith(b"data: ") and b"\n" not in event:  # nearly every event
+    if event.startswith(b"data: ") and _LF not in event:
         return event[6:]
     lines = []
     for line in event.removeprefix(_MARK).split(b"\n"):

@@ -1,0 +1,94 @@
+"""A grammar at work on what may be a call."""
+
+from __future__ import annotations
+
+from toolrelay.dialects._faults import ReadingError
+from toolrelay.dialects._reader import Reader, Reading
+from toolrelay.dialects._steps import Step
+from toolrelay.dialects.base import Grammar, Speaker
+
+HELD_LIMIT = 1024 * 1024
+CALL_LIMIT = 16 * 1024 * 1024
+
+
+class Attempt:
+    """`committed`: something was given out. `rule`: it went wrong for that reason, and what follows is skipped.
+
+    `room` is how much more the grammar may read before it gives something out. It is kept to the character, so that chunking does
+    not matter here either.
+    """
+
+    __slots__ = ("_pieces", "_start", "_step", "committed", "opener", "reader", "reading", "room", "rule")
+
+    def __init__(self, grammar: Grammar, speaker: Speaker, opener: str, text: str, at: int) -> None:
+        self.opener = opener
+        self.committed = False
+        self.rule = ""
+        self.reader = Reader(text, at)
+        self.reading = grammar(self.reader, speaker, opener)
+        self.room = HELD_LIMIT - (len(text) - at)
+        self._pieces = [text]
+        self._start = at
+        self._step: Step | None = None
+
+    def feed(self, text: str) -> str:
+        """Takes of the text what may still be read; returns the rest."""
+        rest = ""
+        if len(text) > self.room:
+            text, rest = text[: self.room], text[self.room :]
+        self.room -= len(text)
+        self._pieces.append(text)
+        self.reader.feed(text)
+        return rest
+
+    def go_on(self) -> None:
+        """Reads on, until more must come. StopIteration: all was read."""
+        if self._step is not None:
+            try:
+                if not self._step():
+                    return
+            except ReadingError as error:
+                self._step = self.reading.throw(error)
+                return
+        self._step = next(self.reading)
+
+    def commit(self) -> None:
+        if not self.committed:
+            self.committed = True
+            self.room += CALL_LIMIT - HELD_LIMIT
+
+    def begin_anew(self) -> None:
+        """A call is whole: what is printed from here on belongs to the next one."""
+        self.opener = ""
+        self._pieces = [self.reader.text]
+        self._start = self.reader.at
+        self.room = CALL_LIMIT - self._unread
+
+    def skip(self, rule: str, closers: tuple[str, ...]) -> None:
+        self.rule = rule
+        self.room = HELD_LIMIT - self._unread
+        self.reading = _skipping(self.reader, closers)
+        self._step = None
+
+    @property
+    def _unread(self) -> int:
+        return len(self.reader.text) - self.reader.at
+
+    def is_bare(self) -> bool:
+        """Nothing came after the opener: it is only mentioned."""
+        text, at = self.given()
+        return not self.committed and not text[at:].strip()
+
+    def given(self) -> tuple[str, int]:
+        """All that came after the opener, and where it begins."""
+        return (self._pieces[0] if len(self._pieces) == 1 else "".join(self._pieces)), self._start
+
+    def printed(self) -> str:
+        """What was printed of the call, as far as it was read."""
+        text, at = self.given()
+        whole = self.opener + text[at:]
+        return whole[: len(whole) - self._unread]
+
+
+def _skipping(reader: Reader, closers: tuple[str, ...]) -> Reading[None]:
+    yield from reader.until(*closers, take=lambda _text: None)

@@ -1,0 +1,90 @@
+"""Markdown's code fences, as CommonMark has them: what stands in one is quoted.
+
+    state     what it is                            how it ends
+    -------   -----------------------------------   ------------------------------------------------------------------
+    info      the rest of the opening line          with the line; at a backtick: it was inline code, and no fence
+    blank     a line of which only blanks came      at a run of the fence's character, or at anything else
+    run       a run that may close the fence        after as many characters as the opening run has, or fewer: a line
+    closing   blanks after such a run               with the line: the fence is closed; at anything else: a line
+    line      any other line                        with the line
+
+Nothing waits: the text of a fence is text whatever comes.
+"""
+
+from __future__ import annotations
+
+import re
+
+FENCE = r"`(?:``|`?\Z)|~(?:~~|~?\Z)"
+_RUN = re.compile(r"`{1,64}|~{1,64}")
+_LONGEST = 64
+_NOT_BLANK = re.compile(r"[^ \t\r]")
+_INFO_ENDS = {"`": re.compile("[`\n]"), "~": re.compile("\n")}
+
+
+class Fence:
+    __slots__ = ("_count", "_run", "_state", "ended_line")
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._state = "info"
+        self._count = 0
+        self.ended_line = False
+
+    @staticmethod
+    def opening(text: str, at: int) -> str | None:
+        """The run that opens a fence there; "" if none does; None if that cannot be told yet."""
+        found = _RUN.match(text, at)
+        if found is None:
+            return ""
+        if found.end() == len(text) and found.end() - at < _LONGEST:
+            return None
+        return found.group() if found.end() - at >= 3 else ""
+
+    @staticmethod
+    def end_of_run(text: str, at: int) -> int:
+        found = _RUN.match(text, at)
+        return found.end() if found else at + 1
+
+    def pass_over(self, text: str, at: int) -> int | None:
+        """Where the fence ends; None if all of the text belongs to it. `ended_line` says whether a line begins there."""
+        while at < len(text):
+            match self._state:
+                case "info":
+                    found = _INFO_ENDS[self._run[0]].search(text, at)
+                    if found is None:
+                        return None
+                    if found.group() == "`":
+                        return found.start()
+                    self._state, at = "blank", found.end()
+                case "line":
+                    at = text.find("\n", at) + 1
+                    if not at:
+                        return None
+                    self._state = "blank"
+                case "run":
+                    at = self._count_run(text, at)
+                case _:
+                    found = _NOT_BLANK.search(text, at)
+                    if found is None:
+                        return None
+                    at = found.start()
+                    if self._state == "blank" and found.group() == self._run[0]:
+                        self._state, self._count = "run", 0
+                    elif found.group() != "\n":
+                        self._state = "line"
+                    elif self._state == "closing":
+                        self.ended_line = True
+                        return at + 1
+                    else:
+                        at += 1
+        return None
+
+    def _count_run(self, text: str, at: int) -> int:
+        end = at
+        while end < len(text) and text[end] == self._run[0]:
+            end += 1
+        self._count += end - at
+        if end < len(text):
+            self._state = "closing" if self._count >= len(self._run) else "line"
+        return end

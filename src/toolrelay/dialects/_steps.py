@@ -1,0 +1,253 @@
+"""The parts of a reading that may take long: each goes on with what has come, for each chunk, and says whether it is done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from toolrelay.dialects._faults import BrokenError, CutError, NotACallError
+
+if TYPE_CHECKING:
+    from toolrelay.dialects._reader import Reader
+
+Step: TypeAlias = Callable[[], bool]
+Taker: TypeAlias = Callable[[str], None]
+
+SCALAR_LIMIT = 256
+
+
+@lru_cache(maxsize=512)
+def marks(markers: tuple[str, ...]) -> re.Pattern[str]:
+    """Finds the first of the markers, or, with `lastindex` set, the beginning of one at the text's end.
+
+    Where two markers begin at the same place, the longer one is found.
+    """
+    return re.compile(marks_pattern(markers))
+
+
+def marks_pattern(markers: tuple[str, ...]) -> str:
+    return "|".join(re.escape(marker) + _beginning(marker) for marker in sorted(markers, key=len, reverse=True))
+
+
+@lru_cache(maxsize=512)
+def whole_marks(markers: tuple[str, ...]) -> re.Pattern[str]:
+    """Finds the first of the markers, when no more text comes."""
+    return re.compile("|".join(map(re.escape, sorted(markers, key=len, reverse=True))))
+
+
+def _beginning(marker: str) -> str:
+    """The pattern's alternative for a part of the marker: `a(?:b)?\\Z()` for "abc"."""
+    if len(marker) == 1:
+        return ""
+    inner = ""
+    for character in reversed(marker[1:-1]):
+        inner = f"(?:{re.escape(character)}{inner})?"
+    return f"|{re.escape(marker[0])}{inner}\\Z()"
+
+
+class Search:
+    __slots__ = ("_left", "_markers", "_marks", "_or_end", "_reader", "_take", "found")
+
+    def __init__(self, reader: Reader, markers: tuple[str, ...], take: Taker, limit: int | None, *, or_end: bool) -> None:
+        self._reader = reader
+        self._markers = markers
+        self._marks = marks(markers)
+        self._take = take
+        self._left = limit
+        self._or_end = or_end
+        self.found = ""
+
+    def step(self) -> bool:
+        reader = self._reader
+        text, at = reader.text, reader.at
+        found = (self._marks if not reader.closed else whole_marks(self._markers)).search(text, at)
+        end = len(text) if found is None else found.start()
+        if end > at:
+            if self._left is not None:
+                if end - at > self._left:
+                    reader.at = at + self._left
+                    raise BrokenError("held_too_long")
+                self._left -= end - at
+            reader.at = end
+            self._take(text[at:end] if at or end < len(text) else text)
+        if found is not None and found.lastindex is None:
+            reader.at = found.end()
+            self.found = found.group()
+            return True
+        if reader.closed:
+            if self._or_end:
+                return True
+            raise CutError
+        return False
+
+
+_IN_STRING = re.compile(r'["\\\x00-\x1f]')
+_IN_QUOTES = re.compile(r"['\\\x00-\x1f]")
+_IN_VALUE = re.compile(r"""["'{}\[\]<>`|｜]""")
+_SCALAR = re.compile(r"""[^\s,:"'{}\[\]<>`|｜]*""")
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]{4}")
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+_MEANINGS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+
+
+class Value:
+    """Follows quotation marks and brackets to a value's end. Hands over one piece for each chunk, or more where it must mend."""
+
+    __slots__ = ("_depth", "_quote", "_reader", "_take")
+
+    def __init__(self, reader: Reader, take: Taker) -> None:
+        self._reader = reader
+        self._take = take
+        self._depth = 0
+        self._quote = ""
+
+    def step(self) -> bool:
+        reader = self._reader
+        text, start = reader.text, reader.at
+        if not self._depth and not self._quote and text[start] not in "\"'{[":
+            return self._scalar()
+        at, depth, quote = start, self._depth, self._quote
+        while True:
+            found = (_IN_VALUE if not quote else _IN_STRING if quote == '"' else _IN_QUOTES).search(text, at)
+            if found is None:
+                end = len(text)
+                break
+            mark, at = found.group(), found.end()
+            if quote:
+                if mark == quote:
+                    quote = ""
+                    if depth:
+                        continue
+                    end = at
+                    break
+                escape = _escape(text, at - 1, closed=reader.closed) if mark == "\\" else (_escaped(mark), at)
+                if escape is None:  # more must come to tell
+                    end = at - 1
+                    break
+                written, at = escape
+                if text[found.start() : at] != written:
+                    self._take(text[start : found.start()] + written)
+                    start = reader.at = at
+            elif mark in "{[":
+                depth += 1
+            elif mark in "}]":
+                depth -= 1
+                if not depth:
+                    end = at
+                    break
+            elif mark in "\"'":
+                quote = mark
+            else:
+                reader.at = found.start()
+                if found.start() > start:
+                    self._take(text[start : found.start()])
+                raise BrokenError("invalid_json")
+        self._depth, self._quote = depth, quote
+        reader.at = end
+        if end > start:
+            self._take(text[start:end] if start or end < len(text) else text)
+        if not depth and not quote:
+            return True
+        if reader.closed:
+            raise CutError
+        return False
+
+    def _scalar(self) -> bool:
+        reader = self._reader
+        found = _SCALAR.match(reader.text, reader.at)
+        end = found.end() if found else reader.at
+        if end == reader.at or end - reader.at > SCALAR_LIMIT:
+            raise NotACallError
+        if end == len(reader.text) and not reader.closed:
+            return False
+        scalar = reader.text[reader.at : end]
+        reader.at = end
+        self._take(scalar)
+        return True
+
+
+def _escaped(control: str) -> str:
+    return _ESCAPES.get(control) or f"\\u{ord(control):04x}"
+
+
+def _escape(text: str, at: int, *, closed: bool) -> tuple[str, int] | None:
+    """The escape at that place and where it ends; half a surrogate pair is replaced. None: more must come to tell."""
+    if at + 2 > len(text):
+        return None
+    if text[at + 1] != "u":
+        return text[at : at + 2], at + 2
+    if _HEXADECIMAL.match(text, at + 2) is None:
+        return None if at + 6 > len(text) and not closed else (text[at : at + 2], at + 2)
+    code = int(text[at + 2 : at + 6], 16)
+    if not 0xD800 <= code < 0xE000:
+        return text[at : at + 6], at + 6
+    if code < 0xDC00:
+        second = text[at + 6 : at + 12]
+        if len(second) < 6 and not closed and "\\u".startswith(second[:2]):
+            return None
+        if second.startswith("\\u") and _HEXADECIMAL.match(second, 2) and 0xDC00 <= int(second[2:], 16) < 0xE000:
+            return text[at : at + 12], at + 12
+    return "\\ufffd", at + 6
+
+
+class String:
+    """Reads what a string means, up to its second quotation mark. Hands over one piece for each chunk."""
+
+    __slots__ = ("_reader", "_take")
+
+    def __init__(self, reader: Reader, take: Taker) -> None:
+        self._reader = reader
+        self._take = take
+
+    def step(self) -> bool:
+        reader = self._reader
+        text, at = reader.text, reader.at
+        pieces: list[str] = []
+        done = False
+        while not done:
+            found = _IN_STRING.search(text, at)
+            end = len(text) if found is None else found.start()
+            pieces.append(text[at:end])
+            at = end
+            if found is None:
+                break
+            if found.group() == '"':
+                at, done = found.end(), True
+            elif found.group() == "\\":
+                escape = _escape(text, at, closed=reader.closed)
+                if escape is None:
+                    break
+                pieces.append(_meant(escape[0]))
+                at = escape[1]
+            else:  # a control character, which ought to have been escaped
+                pieces.append(found.group())
+                at = found.end()
+        reader.at = at
+        if piece := "".join(pieces):
+            self._take(piece)
+        if not done and reader.closed:
+            raise CutError
+        return done
+
+
+def meaning(written: str) -> str:
+    """What the inside of a JSON string means."""
+    if "\\" not in written:
+        return written
+    pieces: list[str] = []
+    at = 0
+    while (end := written.find("\\", at)) >= 0:
+        pieces.append(written[at:end])
+        escape = _escape(written, end, closed=True) or ("", len(written))
+        pieces.append(_meant(escape[0]))
+        at = escape[1]
+    return "".join(pieces) + written[at:]
+
+
+def _meant(escape: str) -> str:
+    if len(escape) <= 2:
+        return _MEANINGS.get(escape[1:], escape[1:])
+    code = int(escape[2:6], 16)
+    return chr(code) if len(escape) == 6 else chr(0x10000 + ((code - 0xD800) << 10) + (int(escape[8:], 16) - 0xDC00))
