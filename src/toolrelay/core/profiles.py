@@ -15,12 +15,14 @@ class Profile(Struct, frozen=True, kw_only=True):
     max_tokens_field   how it spells the limit on Chat; None: as the client did
     stream_usage       it may be asked for usage at the end of a Chat stream
     call_ids           "nine": it accepts only ids of nine letters and digits (Mistral)
+    constrains         it holds a model's output to a JSON schema given as response_format
     """
 
     developer_role: bool = False
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = None
     stream_usage: bool = True
     call_ids: Literal["any", "nine"] = "any"
+    constrains: bool = False
 
 
 class Habits(Struct, frozen=True, kw_only=True):

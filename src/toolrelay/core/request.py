@@ -80,7 +80,10 @@ class Sampling(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """`wire` is the one the client spoke; `extra` holds its request fields that this gateway does not know."""
+    """`wire` is the one the client spoke; `extra` holds its request fields that this gateway does not know.
+
+    `key` is the name of the key that the client came with: the gateway's word, not the client's.
+    """
 
     wire: str
     model: str
@@ -104,6 +107,7 @@ class Request(Struct, frozen=True, kw_only=True):
     safety_identifier: str | None = None
     truncation: str | None = None
     legacy_functions: bool = False
+    key: str | None = None
     extra: dict[str, Json] | None = None
 
     def functions(self) -> tuple[Tool, ...]:

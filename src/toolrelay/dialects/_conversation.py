@@ -39,6 +39,7 @@ from toolrelay.dialects._constraint import CONSTRAINED, call_schema
 from toolrelay.dialects._prompt import offered, text_only
 from toolrelay.dialects._repair import is_object, repaired
 from toolrelay.dialects._scanner import CallBroken, Quoting, Scanner
+from toolrelay.dialects._seal import tag_for
 from toolrelay.dialects.base import Dialect
 from toolrelay.errors import ModelError
 
@@ -54,6 +55,7 @@ class Manner(Struct, frozen=True, kw_only=True):
     cutoff: Literal["off", "first", "burst"] = "burst"
     on_bad_call: Literal["pass", "retry", "text", "fail"] = "retry"
     constrains: bool = False
+    secret: bytes = b""
     check: Callable[[Tool, str], str | None] | None = None
 
 
@@ -90,7 +92,8 @@ class Conversation:
         choice = request.tool_choice
         self._must = bool(self._tools) and choice is not None and choice.mode in ("required", "named")
         self._single = request.parallel_tool_calls is False
-        self._dialect = CONSTRAINED if self._must and manner.constrains else manner.dialect
+        self._spoken = manner.dialect if manner.dialect.seal is None else manner.dialect.seal(tag_for(request, manner.secret))
+        self._dialect = CONSTRAINED if self._must and manner.constrains else self._spoken
         self._usage: Usage | None = None
         self._tries = 0
         self._made = 0
@@ -100,7 +103,7 @@ class Conversation:
         self._listen()
 
     def _first_request(self) -> Request:
-        spoken = text_only(self._asked, self._manner.dialect, self._names)
+        spoken = text_only(self._asked, self._spoken, self._names)
         if self._dialect is not CONSTRAINED:
             return spoken
         schema = call_schema([replace(tool, name=self._names.to_model(tool.name)) for tool in self._tools.values()])
@@ -249,7 +252,7 @@ class Conversation:
     def _as_printed(self, call: _Open) -> str:
         if not call.name:
             return call.arguments
-        return self._manner.dialect.render_calls([Call(id="", name=self._names.to_model(call.name), arguments=call.arguments)])
+        return self._spoken.render_calls([Call(id="", name=self._names.to_model(call.name), arguments=call.arguments)])
 
     def _ask_again(self, error: str) -> None:
         """The model sees what it printed and what was wrong with it."""

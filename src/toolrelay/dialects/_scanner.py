@@ -95,7 +95,14 @@ class Scanner:
         self._out = out
         if not text.isascii() or self._half:
             text = self._whole(text)
-        if self._search(text) is not None:
+        attempt = self._attempt
+        if attempt is not None:
+            attempt.feed(text)
+            if attempt.strides() and attempt.room > 0:  # nearly every delta of a call
+                self._give_arguments()
+            else:
+                self._settle()
+        elif self._search(text) is not None:
             self._accept(text)
         elif text:  # nearly every delta
             if self._thinking:
@@ -115,15 +122,31 @@ class Scanner:
             self._accept("\ufffd")
         while self._attempt is not None:
             self._attempt.reader.closed = True
-            self._read_on("")
-        self._give_arguments()
+            self._settle()
         held, self._held = self._held, ""
         self._emit(held)
         return out
 
     def _accept(self, text: str) -> None:
-        for piece in (text,) if len(text) <= _PIECE else [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]:
-            self._read_on(piece)
+        """More text, while no grammar is reading, or none is any more."""
+        for at in range(0, len(text), _PIECE):
+            piece = text[at : at + _PIECE]
+            if self._attempt is not None:
+                self._attempt.feed(piece)
+            else:
+                piece, self._held = self._held + piece, ""
+                self._scan(piece, 0)
+            self._settle()
+
+    def _settle(self) -> None:
+        """Reads and scans on, until everything waits for more text."""
+        while (attempt := self._attempt) is not None:
+            rest = self._run(attempt)
+            if rest is None:
+                break
+            self._scan(*rest)
+            if attempt.beyond:
+                self._accept(attempt.beyond)
         if self._said:
             self._give_arguments()
         self._set_search()
@@ -293,21 +316,6 @@ class Scanner:
 
     # Calls
 
-    def _read_on(self, text: str) -> None:
-        """More text, or the end. A grammar never gets more of it than it may hold."""
-        while True:
-            if self._attempt is None:
-                text, self._held = self._held + text, ""
-                self._scan(text, 0)
-                return
-            attempt = self._attempt
-            text = attempt.feed(text)
-            rest = self._run(attempt)
-            if rest is not None:
-                self._scan(*rest)
-            if not text:
-                return
-
     def _run(self, attempt: Attempt) -> tuple[str, int] | None:
         """Lets the grammar read. None: it waits for more. Else it is through, and the text goes on at that place."""
         while True:
@@ -327,9 +335,10 @@ class Scanner:
                     return self._give_up(attempt, rule)
                 attempt.skip(rule, self._dialect.closers)
                 continue
-            if attempt.room <= 0:
+            if attempt.room <= 0 and not attempt.catch_up():
                 return self._give_up(attempt, attempt.rule or ("too_long" if attempt.committed else "held_too_long"))
-            return None
+            if not attempt.is_fed():
+                return None
 
     def _leave(self, attempt: Attempt) -> tuple[str, int]:
         self._attempt = None

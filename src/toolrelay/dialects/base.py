@@ -68,6 +68,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     render_outcomes  how their results do
     closers          what ends a call that went wrong: all up to it belongs to that call
     stops            what the model must not go on to write after its calls, such as an observation of its own making
+    seal             the same dialect with another tag, for one that is made anew for each conversation
     """
 
     name: str
@@ -78,6 +79,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     render_tools: Callable[[Sequence[Tool]], str] | None = None
     closers: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
+    seal: Callable[[str], Dialect] | None = None
 
 
 def discover() -> dict[str, Dialect]:

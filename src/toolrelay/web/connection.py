@@ -41,6 +41,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # also after a reset: the timer would hold on to all of this
         for cycle in self._overtaken:
             if not cycle.response_complete:
                 cycle.disconnected = True
