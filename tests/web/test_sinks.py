@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.scripted import scripted
 from tests.stage import BEGUN, FRONTS, REST, WIRES, Front, Stage, configuration, error, failure, frames, whole
 from tests.upstream import CUT, Gate
 from tests.visitor import Visitor
+from toolrelay import log
+from toolrelay.backends.demo import DemoBackend
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.messages import Message
 from toolrelay.core.request import Request
@@ -123,10 +127,19 @@ class Ear:
         self.heard: list[AsgiMessage] = []
         self.listening = asyncio.Event()
         self.listening.set()
+        self._enough = 0
+        self._heard_enough = asyncio.Event()
 
     async def __call__(self, message: AsgiMessage) -> None:
         await self.listening.wait()
         self.heard.append(message)
+        if len(self.heard) == self._enough:
+            self._heard_enough.set()
+
+    async def hears(self, messages: int) -> None:
+        """Returns once that many have come."""
+        self._enough = messages
+        await self._heard_enough.wait()
 
     @property
     def kinds(self) -> list[str]:
@@ -227,6 +240,38 @@ def test_an_answer_that_fails_before_a_word_can_still_be_an_http_error(name: str
         assert ear.heard == []
 
     asyncio.run(both())
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_a_client_that_has_left_is_not_written_to_any_more(name: str) -> None:
+    front = FRONTS[name]
+
+    async def story() -> None:
+        ear, left = Ear(), asyncio.Event()
+        body: list[AsgiMessage] = [{"type": "http.request", "body": json.dumps(front.ask(stream=True)).encode()}]
+
+        async def receive() -> AsgiMessage:
+            if body:
+                return body.pop()
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        app = scripted(DemoBackend(script=[[asyncio.Event()]]), keepalive=0.01)
+        scope = {"type": "http", "method": "POST", "path": front.path, "headers": []}
+        answering = asyncio.ensure_future(app(scope, receive, ear))
+        await ear.hears(3)
+        left.set()
+        await answering
+        heard = len(ear.heard)
+        clock = Ear()
+        other = stream_sink(name, clock, 0.01)
+        await clock.hears(5)
+        other.stop()
+        assert len(ear.heard) == heard
+
+    with log.captured() as lines:
+        asyncio.run(story())
+    assert [line["code"] for line in lines] == ["client_gone"]
 
 
 @pytest.mark.parametrize("name", WIRES)

@@ -179,6 +179,25 @@ def test_legacy_functions_are_tools_to_the_other_wire() -> None:
     assert without_losses(over(CHAT, between)) == without_losses(first)
 
 
+def test_either_shape_of_a_tool_and_of_a_choice_is_understood_at_either_door() -> None:
+    flat = {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
+    grammar = {"syntax": "lark", "definition": "start: /x/"}
+    flat_custom = {"type": "custom", "name": "g", "format": {"type": "grammar", **grammar}}
+    nested = {"type": "function", "function": {key: value for key, value in flat.items() if key != "type"}}
+    nested_custom = {"type": "custom", "custom": {"name": "g", "format": {"type": "grammar", "grammar": grammar}}}
+    choices = [{"type": "function", "name": "f"}, {"type": "function", "function": {"name": "f"}}]
+    read = [
+        wire.decode_request(json.dumps({"model": "m", said: [{"role": "user", "content": "Hi"}], **asked}).encode())
+        for wire, said in ((CHAT, "messages"), (RESPONSES, "input"))
+        for asked in (
+            {"tools": tools, "tool_choice": choice}
+            for tools in ([flat, flat_custom], [nested, nested_custom])
+            for choice in choices
+        )
+    ]
+    assert len({repr((request.tools, request.tool_choice)) for request in read}) == 1
+
+
 # Answers
 
 

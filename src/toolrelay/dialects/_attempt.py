@@ -14,43 +14,54 @@ CALL_LIMIT = 16 * 1024 * 1024
 class Attempt:
     """`committed`: something was given out. `rule`: it went wrong for that reason, and what follows is skipped.
 
-    `room` is how much more the grammar may read before it gives something out. It is kept to the character, so that chunking does
-    not matter here either.
+    `room` is how much more the grammar may read: of what it has to hold back little, of a call that is being given out more. It is
+    kept to the character, so that chunking does not matter here either; `beyond` is what does not fit.
     """
 
-    __slots__ = ("_pieces", "_start", "_step", "committed", "opener", "reader", "reading", "room", "rule")
+    __slots__ = ("_error", "_pieces", "_start", "_step", "beyond", "committed", "opener", "reader", "reading", "room", "rule")
 
     def __init__(self, grammar: Grammar, speaker: Speaker, opener: str, text: str, at: int) -> None:
         self.opener = opener
         self.committed = False
         self.rule = ""
+        self.beyond = ""
+        if len(text) - at > HELD_LIMIT:
+            text, self.beyond = text[: at + HELD_LIMIT], text[at + HELD_LIMIT :]
+        self.room = HELD_LIMIT - (len(text) - at)
         self.reader = Reader(text, at)
         self.reading = grammar(self.reader, speaker, opener)
-        self.room = HELD_LIMIT - (len(text) - at)
         self._pieces = [text]
         self._start = at
         self._step: Step | None = None
+        self._error: ReadingError | None = None
 
-    def feed(self, text: str) -> str:
-        """Takes of the text what may still be read; returns the rest."""
-        rest = ""
+    def feed(self, text: str) -> None:
+        if self.beyond:
+            text, self.beyond = self.beyond + text, ""
         if len(text) > self.room:
-            text, rest = text[: self.room], text[self.room :]
+            text, self.beyond = text[: self.room], text[self.room :]
         self.room -= len(text)
         self._pieces.append(text)
         self.reader.feed(text)
-        return rest
+
+    def strides(self) -> bool:
+        """Whether there is a step under way that has taken all the text and wants more."""
+        if self._step is None:
+            return False
+        try:
+            if not self._step():
+                return True
+        except ReadingError as error:
+            self._error = error
+        self._step = None
+        return False
 
     def go_on(self) -> None:
         """Reads on, until more must come. StopIteration: all was read."""
-        if self._step is not None:
-            try:
-                if not self._step():
-                    return
-            except ReadingError as error:
-                self._step = self.reading.throw(error)
-                return
-        self._step = next(self.reading)
+        if self.strides():
+            return
+        error, self._error = self._error, None
+        self._step = next(self.reading) if error is None else self.reading.throw(error)
 
     def commit(self) -> None:
         if not self.committed:
@@ -81,13 +92,19 @@ class Attempt:
 
     def given(self) -> tuple[str, int]:
         """All that came after the opener, and where it begins."""
-        return (self._pieces[0] if len(self._pieces) == 1 else "".join(self._pieces)), self._start
+        pieces = [*self._pieces, self.beyond] if self.beyond else self._pieces
+        return (pieces[0] if len(pieces) == 1 else "".join(pieces)), self._start
+
+    def rest(self) -> tuple[str, int]:
+        """What was not read, and where it begins."""
+        reader = self.reader
+        return (reader.text[reader.at :] + self.beyond, 0) if self.beyond else (reader.text, reader.at)
 
     def printed(self) -> str:
         """What was printed of the call, as far as it was read."""
         text, at = self.given()
         whole = self.opener + text[at:]
-        return whole[: len(whole) - self._unread]
+        return whole[: len(whole) - self._unread - len(self.beyond)]
 
 
 def _skipping(reader: Reader, closers: tuple[str, ...]) -> Reading[None]:

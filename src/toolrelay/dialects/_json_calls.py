@@ -92,13 +92,14 @@ class _Call:
         if key in NAMES and first == '"' and not self._name:
             self._start((yield from reader.short_string()))
         elif key in ARGUMENTS and not self._argued:
+            argue = self._speaker.argue if self._name else self._early.append
             if first == '"':
-                yield from reader.string(self._argue)
+                yield from reader.string(argue)
             elif first == "n":
                 yield from reader.literal("null")
-                self._argue("{}")
+                argue("{}")
             else:
-                yield from reader.value(self._argue)
+                yield from reader.value(argue)
             self._argued = True
         elif key == "function" and first == "{" and not self._nested:  # OpenAI's own nesting
             self._nested = True
@@ -121,12 +122,6 @@ class _Call:
         for piece in self._early:
             self._speaker.argue(piece)
         self._early.clear()
-
-    def _argue(self, text: str) -> None:
-        if self._name:
-            self._speaker.argue(text)
-        else:
-            self._early.append(text)
 
     def end(self) -> None:
         if not self._name:

@@ -13,7 +13,7 @@ done. The grammar yields it, and it is called for each chunk, past all the gener
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
 from toolrelay.dialects._faults import CutError, NotACallError, ReadingError
@@ -94,18 +94,17 @@ class Reader:
         return found
 
     def ahead(self, *literals: str) -> Reading[bool]:
-        """Whether, after blanks, one of the literals comes next. Nothing is passed. At the end, everything may have come."""
+        """Whether, after blanks, one of the literals comes next. Nothing is passed."""
+        longest = max(map(len, literals))
         while True:
             at = self._after_blanks()
+            rest = self.text[at : at + longest]
             if at - self.at > BLANK_LIMIT:
                 return False
-            rest = self.text[at:]
             if rest.startswith(literals):
                 return True
-            if not any(literal.startswith(rest) for literal in literals):
+            if self.closed or not any(literal.startswith(rest) for literal in literals):
                 return False
-            if self.closed:
-                return True
             yield None
 
     def until(self, *markers: str, take: Taker, limit: int | None = None, or_end: bool = False) -> Reading[str]:
@@ -205,3 +204,12 @@ class Reader:
     def _unlike(self, at: int, literals: tuple[str, ...]) -> ReadingError:
         rest = self.text[at:]
         return CutError() if self.closed and any(literal.startswith(rest) for literal in literals) else NotACallError()
+
+
+def read_whole(text: str, reading: Callable[[Reader], Reading[None]]) -> str:
+    """Reads from a text that is all there; returns what is left of it."""
+    reader = Reader(text)
+    reader.closed = True
+    for _ in reading(reader):
+        pass
+    return reader.text[reader.at :]

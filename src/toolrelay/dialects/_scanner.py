@@ -145,8 +145,6 @@ class Scanner:
             if rest is None:
                 break
             self._scan(*rest)
-            if attempt.beyond:
-                self._accept(attempt.beyond)
         if self._said:
             self._give_arguments()
         self._set_search()
@@ -335,14 +333,15 @@ class Scanner:
                     return self._give_up(attempt, rule)
                 attempt.skip(rule, self._dialect.closers)
                 continue
-            if attempt.room <= 0 and not attempt.catch_up():
+            if attempt.room <= 0:
                 return self._give_up(attempt, attempt.rule or ("too_long" if attempt.committed else "held_too_long"))
-            if not attempt.is_fed():
+            if not attempt.beyond:
                 return None
+            attempt.feed("")
 
     def _leave(self, attempt: Attempt) -> tuple[str, int]:
         self._attempt = None
-        return attempt.reader.text, attempt.reader.at
+        return attempt.rest()
 
     def _give_back(self, attempt: Attempt) -> tuple[str, int]:
         """It was no call: the opener is text, and what follows it is looked at again."""

@@ -11,7 +11,6 @@ from toolrelay.core.request import Tool
 
 ANY = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 STRING = frozenset({"string"})
-_DEPTH = 16
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -45,30 +44,48 @@ class Parameters:
         return types_of(further, self._root) if isinstance(further, dict) else ANY
 
 
-def types_of(schema: Json, root: JsonObject, depth: int = 0) -> frozenset[str]:
+def types_of(schema: Json, root: JsonObject) -> frozenset[str]:
     """The types that a value of that schema may have. "number" includes "integer"."""
-    if not isinstance(schema, dict) or depth > _DEPTH:
-        return ANY
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        return types_of(_resolved(reference, root), root, depth + 1)
-    found = ANY
-    match schema.get("type"):
-        case str(kind):
-            found &= _with_integers([kind])
-        case list(kinds):
-            found &= _with_integers(kind for kind in kinds if isinstance(kind, str))
-    if isinstance(values := schema.get("enum"), list):
-        found &= _with_integers(type_of(value) for value in values)
-    if "const" in schema:
-        found &= _with_integers([type_of(schema["const"])])
-    for key in ("anyOf", "oneOf"):
-        if isinstance(choices := schema.get(key), list):
-            found &= frozenset[str]().union(*(types_of(choice, root, depth + 1) for choice in choices))
-    if isinstance(demands := schema.get("allOf"), list):
-        for demand in demands:
-            found &= types_of(demand, root, depth + 1)
-    return found or ANY
+    return _Types(root).of(schema) or ANY
+
+
+class _Types:
+    """Each part of a schema is looked at once, however often it refers to itself."""
+
+    def __init__(self, root: JsonObject) -> None:
+        self._root = root
+        self._known: dict[int, frozenset[str]] = {}
+
+    def of(self, schema: Json) -> frozenset[str]:
+        if not isinstance(schema, dict):
+            return ANY
+        known = self._known.get(id(schema))
+        if known is None:
+            self._known[id(schema)] = ANY  # for what refers back to it from within
+            known = self._known[id(schema)] = self._found(schema)
+        return known
+
+    def _found(self, schema: JsonObject) -> frozenset[str]:
+        found = ANY
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            found &= self.of(_resolved(reference, self._root))
+        match schema.get("type"):
+            case str(kind):
+                found &= _with_integers([kind])
+            case list(kinds):
+                found &= _with_integers(kind for kind in kinds if isinstance(kind, str))
+        if isinstance(values := schema.get("enum"), list):
+            found &= _with_integers(type_of(value) for value in values)
+        if "const" in schema:
+            found &= _with_integers([type_of(schema["const"])])
+        for key in ("anyOf", "oneOf"):
+            if isinstance(choices := schema.get(key), list):
+                found &= frozenset[str]().union(*(self.of(choice) for choice in choices))
+        if isinstance(demands := schema.get("allOf"), list):
+            for demand in demands:
+                found &= self.of(demand)
+        return found | {"null"} if schema.get("nullable") is True else found
 
 
 def _with_integers(kinds: Iterable[str]) -> frozenset[str]:
@@ -82,9 +99,13 @@ def _resolved(reference: str, root: JsonObject) -> Json:
         return True
     at: Json = root
     for step in reference[1:].strip("/").split("/"):
-        if step:
-            key = step.replace("~1", "/").replace("~0", "~")
-            at = at.get(key) if isinstance(at, dict) else None
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(at, dict):
+            at = at.get(key) if step else at
+        elif isinstance(at, list):
+            at = at[int(key)] if key.isdecimal() and int(key) < len(at) else None
+        else:
+            return None
     return at
 
 
@@ -106,17 +127,17 @@ def type_of(value: Json) -> str:
             return "object"
 
 
-def meant(text: str, types: frozenset[str]) -> str:
-    """The JSON that the text stands for: the value that it spells if that is of a type that may be, else the text as a string."""
+def meant(text: str, types: frozenset[str]) -> str | None:
+    """The JSON that the text stands for: the value that it spells, if it may have that type, else the text as a string.
+
+    None: a string is not what was asked for, and the text does not spell anything else.
+    """
     if types == STRING:
         return quoted(text)
     plain = text.strip()
     plain = _WORDS.get(plain, plain)
     try:
-        value = msgspec.json.decode(plain.encode(errors="replace"))
+        value = msgspec.json.decode(plain.encode())
     except (msgspec.MsgspecError, RecursionError):
-        return quoted(text)
-    kind = type_of(value)
-    if kind in types or (kind == "string" and "string" not in types) or "string" not in types:
-        return plain
-    return quoted(text)
+        return quoted(text) if "string" in types else None
+    return plain if type_of(value) in types or "string" not in types else quoted(text)

@@ -106,9 +106,13 @@ class Value:
     def step(self) -> bool:
         reader = self._reader
         text, start = reader.text, reader.at
-        if not self._depth and not self._quote and text[start] not in "\"'{[":
-            return self._scalar()
         at, depth, quote = start, self._depth, self._quote
+        if quote == '"' and not reader.closed and _IN_STRING.search(text, start) is None:  # nearly every delta
+            reader.at = len(text)
+            self._take(text[start:] if start else text)
+            return False
+        if not depth and not quote and text[start] not in "\"'{[":
+            return self._scalar()
         while True:
             found = (_IN_VALUE if not quote else _IN_STRING if quote == '"' else _IN_QUOTES).search(text, at)
             if found is None:

@@ -6,21 +6,36 @@ parameter or the end of the call follows.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from toolrelay.dialects._reader import BrokenError, Reader, Reading
+from toolrelay.core.messages import Call
+from toolrelay.dialects._attempt import HELD_LIMIT
+from toolrelay.dialects._python import python_json
+from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._schema import ANY, STRING, Parameters, escaped, meant, quoted
+from toolrelay.dialects._writing import Argument, listed
 from toolrelay.dialects.base import Speaker
 
-HELD_LIMIT = 1024 * 1024
+Header: TypeAlias = Callable[[str], tuple[str, frozenset[str] | None]]
+"""What a parameter's tag says: its name, and its types where the form says them itself."""
+
+
+def plain_header(text: str) -> tuple[str, frozenset[str] | None]:
+    return text.strip(), None
 
 
 class TagForm(Struct, frozen=True, kw_only=True):
-    """How a parameter is written: key_open KEY key_close value_open VALUE value_close. `ends` are what may follow the last one.
+    """How a parameter is written: key_open HEADER key_close value_open VALUE value_close. `ends` are what may follow the last one.
 
-    `trims` takes one line break away at each end of a value, where the form puts it.
+    header         reads the header, which is the parameter's name in most forms
+    write_header   the reverse, where it is more than the name
+    value_close    may hold the name: `{key}`
+    trims          one line break at each end of a value belongs to the form
+    untyped        what a value may be if the tool is not known
+    further        reads a value that is not JSON and may not be a string
     """
 
     key_open: str
@@ -28,8 +43,25 @@ class TagForm(Struct, frozen=True, kw_only=True):
     value_close: str
     ends: tuple[str, ...]
     value_open: str = ""
+    header: Header = plain_header
+    write_header: Callable[[Argument], str] = lambda argument: argument.name
     trims: bool = False
     untyped: frozenset[str] = ANY
+    further: Callable[[str], str | None] = python_json
+
+    def close(self, key: str) -> str:
+        return self.value_close.replace("{key}", key)
+
+    def write(self, argument: Argument) -> str:
+        """A parameter as the model writes it."""
+        value = f"\n{argument.plain}\n" if self.trims else argument.plain
+        opening = self.key_open + self.write_header(argument) + self.key_close + self.value_open
+        return opening + value + self.close(argument.name)
+
+
+def render_parameters(call: Call, form: TagForm, separator: str = "\n") -> str:
+    """All parameters, each followed by the separator."""
+    return "".join(form.write(argument) + separator for argument in listed(call))
 
 
 def tagged_call(reader: Reader, speaker: Speaker, form: TagForm, name: str) -> Reading[None]:
@@ -40,34 +72,38 @@ def tagged_call(reader: Reader, speaker: Speaker, form: TagForm, name: str) -> R
     first = True
     while True:
         yield from reader.blanks()
-        mark = yield from reader.option(form.key_open, *form.ends)
-        if not mark:
-            raise BrokenError("malformed")
+        mark = yield from reader.literal(form.key_open, *form.ends)
         if mark != form.key_open:
             break
-        key = (yield from reader.word(form.key_close)).strip()
+        key, types = form.header((yield from reader.word(form.key_close)))
         if form.value_open:
             yield from reader.blanks()
             yield from reader.literal(form.value_open)
+        if types is None:
+            types = parameters.types(key) if known else form.untyped
         speaker.argue(("{" if first else ", ") + quoted(key) + ": ")
         first = False
-        yield from tagged_value(reader, speaker, form, parameters.types(key) if known else form.untyped)
+        yield from _value(reader, speaker, form, key, types)
     speaker.argue("{}" if first else "}")
     speaker.finish()
 
 
-def tagged_value(reader: Reader, speaker: Speaker, form: TagForm, types: frozenset[str]) -> Reading[None]:
+def _value(reader: Reader, speaker: Speaker, form: TagForm, key: str, types: frozenset[str]) -> Reading[None]:
     """A value up to its closing tag. Strings go out as they come; other values when they are whole."""
-    value: _Value = _Spoken(speaker, form) if types == STRING else _Held(speaker, form, types)
+    value: _Taking = _Spoken(speaker, form) if types == STRING else _Held(speaker, form, types)
+    close = form.close(key)
     while True:
-        yield from reader.until(form.value_close, take=value.take)
+        yield from reader.until(close, take=value.take, limit=value.left)
         if (yield from reader.ahead(form.key_open, *form.ends)):
             break
-        value.take(form.value_close)
+        value.take(close)
     value.end()
 
 
-class _Value(Protocol):
+class _Taking(Protocol):
+    @property
+    def left(self) -> int | None: ...
+
     def take(self, text: str) -> None: ...
 
     def end(self) -> None: ...
@@ -75,6 +111,8 @@ class _Value(Protocol):
 
 class _Spoken:
     """A string, given out as it comes, but for a line break at its end that may belong to the form."""
+
+    left = None
 
     def __init__(self, speaker: Speaker, form: TagForm) -> None:
         self._speaker = speaker
@@ -84,8 +122,8 @@ class _Spoken:
         speaker.argue('"')
 
     def take(self, text: str) -> None:
-        if self._trims:
-            if not self._begun and text:
+        if self._trims and text:
+            if not self._begun:
                 self._begun = True
                 text = text.removeprefix("\n")
             text = self._waiting + text
@@ -103,19 +141,35 @@ class _Held:
 
     def __init__(self, speaker: Speaker, form: TagForm, types: frozenset[str]) -> None:
         self._speaker = speaker
-        self._trims = form.trims
+        self._form = form
         self._types = types
         self._pieces: list[str] = []
         self._size = 0
 
+    @property
+    def left(self) -> int | None:
+        return HELD_LIMIT - self._size
+
     def take(self, text: str) -> None:
         self._pieces.append(text)
         self._size += len(text)
-        if self._size > HELD_LIMIT:
-            raise BrokenError("held_too_long")
 
     def end(self) -> None:
         text = "".join(self._pieces)
-        if self._trims:
+        if self._form.trims:
             text = text.removeprefix("\n").removesuffix("\n")
-        self._speaker.argue(meant(text, self._types))
+        spelled = meant(text, self._types)
+        if spelled is None:
+            spelled = self._form.further(text)
+        self._speaker.argue(quoted(text) if spelled is None else spelled)
+
+
+def attribute(text: str, name: str) -> str | None:
+    """The value of an attribute in a tag's text: `name="value"`."""
+    start = text.find(f'{name}="')
+    if start < 0:
+        return None
+    start += len(name) + 2
+    end = text.find('"', start)
+    return text[start:end] if end >= 0 else None
+
