@@ -350,7 +350,7 @@ def test_null_and_empty_settings_say_nothing() -> None:
         ({"temperature": "hot"}, "temperature"),
         ({"max_output_tokens": 1.5}, "max_output_tokens"),
         ({"tools": {}}, "tools"),
-        ({"tools": [{"type": "function"}]}, "tools[0]"),
+        ({"tools": [{"type": "function"}]}, "tools[0].name"),
         ({"tools": [{"type": "function", "name": "f", "strict": "yes"}]}, "tools[0].strict"),
         ({"tool_choice": "perhaps"}, "tool_choice"),
         ({"tool_choice": {"type": "function", "name": "g"}, "tools": TOOLS}, "tool_choice"),

@@ -49,7 +49,12 @@ WISHES: dict[str, list[Request]] = {
     "files by URL": [elsewhere(saying(File(url="https://example.org/a.pdf")))],
     "content parts of unknown type": [elsewhere(saying(OpaquePart(wire="elsewhere", raw={"type": "video"})))],
     "tool_choice that names a provider's own tool": [elsewhere(tools=(_FUNCTION,), tool_choice=_OWN_CHOICE)],
-    "other request fields": [elsewhere(extra={"other request fields": 1})],
+    "other fields, at any level": [elsewhere(extra={"other fields, at any level": 1})],
+    "a call's namespace": [elsewhere(Call(id="c", name="f", arguments="{}", namespace="n"))],
+    "annotations of earlier answers": [
+        elsewhere(Message(role="assistant", content=(Text(text="Hi", annotations=({"type": "url_citation"},)),)))
+    ],
+    "summaries of reasoning without the reasoning": [elsewhere(Reasoning(summary=("Hm.",)))],
     "stop": [elsewhere(sampling=Sampling(stop="\n")), elsewhere(sampling=Sampling(stop=("a", "b")))],
     "seed": [elsewhere(sampling=Sampling(seed=0))],
     "presence_penalty": [elsewhere(sampling=Sampling(presence_penalty=1.0))],

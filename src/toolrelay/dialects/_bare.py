@@ -12,44 +12,42 @@ from toolrelay.dialects.base import Speaker
 
 def whole_answer(reader: Reader, speaker: Speaker, read: Callable[[Reader, Speaker], Reading[None]]) -> Reading[None]:
     """What is read is said when the answer has ended with it. Else, or if no offered tool was named, it is text."""
-    rehearsal = _Rehearsal(speaker)
+    rehearsal = _Rehearsal(speaker.tools)
     try:
         yield from read(reader, rehearsal)
     except ReadingError:
-        if not rehearsal.said:
+        if not rehearsal.calls:
             raise NotACallError from None
         raise
     yield from reader.blanks()
     if (yield from reader.peek()):
         raise NotACallError
-    for say in rehearsal.said:
-        say()
+    for name, arguments in rehearsal.calls:
+        speaker.start(name)
+        speaker.argue("".join(arguments))
+        speaker.finish()
 
 
 class _Rehearsal:
-    """Takes note of what is said."""
+    """Takes note of the calls. Anything beside them makes them none."""
 
-    def __init__(self, speaker: Speaker) -> None:
-        self._speaker = speaker
-        self.said: list[Callable[[], None]] = []
-
-    @property
-    def tools(self) -> dict[str, Tool]:
-        return self._speaker.tools
+    def __init__(self, tools: dict[str, Tool]) -> None:
+        self.tools = tools
+        self.calls: list[tuple[str, list[str]]] = []
 
     def start(self, name: str) -> None:
         if name not in self.tools:
             raise NotACallError
-        self.said.append(lambda: self._speaker.start(name))
+        self.calls.append((name, []))
 
     def argue(self, text: str) -> None:
-        self.said.append(lambda: self._speaker.argue(text))
+        self.calls[-1][1].append(text)
 
     def finish(self) -> None:
-        self.said.append(self._speaker.finish)
+        pass
 
-    def say(self, text: str) -> None:
-        self.said.append(lambda: self._speaker.say(text))
+    def say(self, _text: str) -> None:
+        raise NotACallError
 
-    def think(self, text: str) -> None:
-        self.said.append(lambda: self._speaker.think(text))
+    def think(self, _text: str) -> None:
+        raise NotACallError

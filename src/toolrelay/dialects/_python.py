@@ -205,3 +205,27 @@ _DIGITS = re.compile(r"[0-9a-fA-F]+")
 
 def _character(code: int) -> str:
     return "\ufffd" if 0xD800 <= code < 0xE000 or code > 0x10FFFF else chr(code)
+
+
+def render_python_call(call: Call, *, quote: str, words: Literal["python", "json"] = "python") -> str:
+    """`f(a=1, b='x')`, which `python_call` reads back."""
+    try:
+        members = msgspec.json.decode(arguments(call).encode(errors="replace"))
+    except (msgspec.MsgspecError, RecursionError):
+        members = {"arguments": call.arguments}
+    pairs = members.items() if isinstance(members, dict) else [("arguments", members)]
+    return f"{call.name}(" + ", ".join(f"{key}={_written(value, quote, words)}" for key, value in pairs) + ")"
+
+
+def _written(value: Json, quote: str, words: Literal["python", "json"]) -> str:
+    match value:
+        case None | True | False:
+            return str(value) if words == "python" else {None: "null", True: "true", False: "false"}[value]
+        case str():
+            return quote + "".join(_WRITTEN.get(character, character) for character in value.replace("\\", "\\\\").replace(quote, f"\\{quote}")) + quote
+        case list():
+            return "[" + ", ".join(_written(item, quote, words) for item in value) + "]"
+        case dict():
+            return "{" + ", ".join(f"{_written(key, quote, words)}: {_written(item, quote, words)}" for key, item in value.items()) + "}"
+        case _:
+            return repr(value)

@@ -27,7 +27,7 @@ from toolrelay.core.profiles import Profile
 from toolrelay.core.request import AnyTool, OpaqueTool, OutputFormat, Request, ToolChoice
 from toolrelay.errors import ClientError
 from toolrelay.wires._chat_request import NAME
-from toolrelay.wires._extra import merged
+from toolrelay.wires._extra import merged, unknown_names
 from toolrelay.wires._json import encode
 from toolrelay.wires._tools import nested_format
 from toolrelay.wires.base import Outgoing
@@ -39,6 +39,8 @@ CANNOT_SAY: dict[str, Literal["dropped", "refused"]] = {
     "reasoning.summary": "dropped",
     "reasoning items that are summarised or sealed": "dropped",
     "message phase": "dropped",
+    "a call's namespace": "dropped",
+    "annotations of earlier answers": "dropped",
     "truncation: auto": "dropped",
     "a provider's own tools (web_search, file_search, mcp, …)": "refused",
     "a provider's own items (web_search_call, …)": "refused",
@@ -46,7 +48,7 @@ CANNOT_SAY: dict[str, Literal["dropped", "refused"]] = {
     "files by URL": "refused",
     "content parts of unknown type": "refused",
     "tool_choice that names a provider's own tool": "refused",
-    "other request fields": "dropped",
+    "other fields, at any level": "dropped",
 }
 
 
@@ -119,8 +121,9 @@ class _Writer:
             case Reasoning():
                 if item.text:
                     speaking["reasoning_content"] = "\n\n".join(item.text)
-                else:
+                if item.encrypted is not None or item.summary:
                     self._drop("reasoning items that are summarised or sealed")
+                self._extra(item.extra)
             case OpaqueItem():
                 raise _refused(f"an item of type {item.raw.get('type')!r}", "input")
             case Result():
@@ -150,6 +153,8 @@ class _Writer:
         return "system" if role == "developer" and not self.profile.developer_role else role
 
     def _call(self, call: Call) -> JsonObject:
+        if call.namespace is not None:
+            self._drop("a call's namespace")
         body: JsonObject = (
             {"name": call.name, "arguments": call.arguments or "{}"}
             if call.kind == "function"
@@ -176,6 +181,8 @@ class _Writer:
     def _part(self, part: Part) -> JsonObject:
         match part:
             case Text():
+                if part.annotations:
+                    self._drop("annotations of earlier answers")
                 value: JsonObject = {"type": "text", "text": part.text}
             case Refusal():
                 value = {"type": "refusal", "refusal": part.text}
@@ -300,8 +307,6 @@ class _Writer:
         for name, was_asked in asked.items():
             if was_asked:
                 self._drop(name)
-        if request.extra and not self.same_wire:
-            self.dropped.extend(request.extra)
 
     def _drop(self, name: str) -> None:
         assert CANNOT_SAY[name] == "dropped", name  # noqa: S101 -- the table and the code are one
@@ -309,7 +314,11 @@ class _Writer:
             self.dropped.append(name)
 
     def _extra(self, extra: JsonObject | None) -> JsonObject:
-        return extra if extra and self.same_wire else {}
+        """What only the client's wire knows: written where this is that wire, else dropped by name."""
+        if not extra or self.same_wire:
+            return extra or {}
+        self.dropped += [name for name in unknown_names(extra) if name not in self.dropped]
+        return {}
 
 
 def _continues(speaking: JsonObject, item: Item) -> bool:

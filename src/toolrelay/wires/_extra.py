@@ -30,3 +30,8 @@ def merged(members: JsonObject, extra: JsonObject) -> JsonObject:
         if isinstance(own, dict) and isinstance(value, dict):
             out[key] = merged(own, value)
     return out
+
+
+def unknown_names(extra: JsonObject) -> list[str]:
+    """The names of what is lost with it. What says nothing, and what only describes an item to its own server, is no loss."""
+    return [name for name, value in extra.items() if value is not None and name not in ("id", "status", "object")]

@@ -25,6 +25,7 @@ from toolrelay.core.messages import (
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import AnyTool, OpaqueTool, Request
 from toolrelay.errors import ClientError
+from toolrelay.wires._extra import unknown_names
 from toolrelay.wires._responses_items import NAME
 from toolrelay.wires._responses_request import ENCRYPTED, LOGPROBS
 from toolrelay.wires._responses_settings import reasoning_members, said, text_members, tool_choice_value, tool_members, written
@@ -38,12 +39,13 @@ CANNOT_SAY: dict[str, Literal["dropped", "refused"]] = {
     "frequency_penalty": "dropped",
     "logit_bias": "dropped",
     "name": "dropped",
+    "summaries of reasoning without the reasoning": "dropped",
     "n": "refused",
     "a provider's own tools": "refused",
     "a provider's own items": "refused",
     "content parts of unknown type": "refused",
     "tool_choice that names a provider's own tool": "refused",
-    "other request fields": "dropped",
+    "other fields, at any level": "dropped",
 }
 
 
@@ -69,7 +71,11 @@ class _Writer:
             self.dropped.append(what)
 
     def _extra(self, extra: JsonObject | None) -> JsonObject:
-        return extra if extra and self.same_wire else {}
+        """What only the client's wire knows: written where this is that wire, else dropped by name."""
+        if not extra or self.same_wire:
+            return extra or {}
+        self.dropped += [name for name in unknown_names(extra) if name not in self.dropped]
+        return {}
 
     # The conversation
 
@@ -130,6 +136,7 @@ class _Writer:
     def _reasoning(self, thought: Reasoning) -> JsonObject | None:
         """Summaries alone, without the thought that they sum up, tell a provider nothing: it refuses them."""
         if not (thought.encrypted or thought.text or thought.id):
+            self._cannot_say("summaries of reasoning without the reasoning", "input")
             return None
         members: JsonObject = {
             "type": "reasoning",
@@ -256,5 +263,5 @@ class _Writer:
         for name in ("stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias"):
             if getattr(sampling, name) is not None:
                 self._cannot_say(name, name)
-        if self.request.extra and not self.same_wire:
-            self.dropped.extend(self.request.extra)
+        if self.request.reasoning is not None:
+            self._extra(self.request.reasoning.extra)

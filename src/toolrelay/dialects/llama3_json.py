@@ -1,0 +1,80 @@
+"""`{"name": "f", "parameters": {…}}` with or without `<|python_tag|>` before it: Llama 3; a list of such objects: xLAM.
+
+Sources: the chat templates of Llama 3.1 and 3.2 (vLLM, llama.cpp), vLLM's llama_tool_parser (several calls stand side by side with
+`;`); for xLAM vLLM's tool_chat_template_xlam_llama. Without the tag a call counts only as the whole answer (see _bare).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from toolrelay.core.messages import Call
+from toolrelay.core.request import Tool
+from toolrelay.dialects._bare import whole_answer
+from toolrelay.dialects._json_calls import json_calls
+from toolrelay.dialects._reader import Reader, Reading
+from toolrelay.dialects._writing import json_line, json_object, openai_tool
+from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+
+_TAG = "<|python_tag|>"
+
+
+def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
+    if opener == _TAG:
+        yield from _side_by_side(reader, speaker)
+        yield from reader.closing("<|eom_id|>", "<|eot_id|>")
+    else:
+        reader.unread(opener)
+        yield from whole_answer(reader, speaker, _side_by_side)
+
+
+def _side_by_side(reader: Reader, speaker: Speaker) -> Reading[None]:
+    yield from json_calls(reader, speaker, known_keys=True)
+    while (yield from reader.closing(";")):
+        yield from json_calls(reader, speaker, known_keys=True)
+
+
+def _llama_calls(calls: Sequence[Call]) -> str:
+    return "; ".join(json_object(call, "parameters") for call in calls)
+
+
+def _llama_outcomes(outcomes: Sequence[Outcome]) -> str:
+    return "\n".join(json_line({"output": outcome.text}) for outcome in outcomes)
+
+
+def _llama_tools(tools: Sequence[Tool]) -> str:
+    listed = "".join(json.dumps(openai_tool(tool), indent=4, ensure_ascii=False) + "\n\n" for tool in tools)
+    return (
+        "You have access to the following functions. To call a function, please respond with JSON for a function call. "
+        'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}. '
+        "Do not use variables.\n\n" + listed.rstrip()
+    )
+
+
+def _xlam_calls(calls: Sequence[Call]) -> str:
+    return "[" + ", ".join(json_object(call) for call in calls) + "]"
+
+
+def _xlam_outcomes(outcomes: Sequence[Outcome]) -> str:
+    return "\n".join(outcome.text for outcome in outcomes)
+
+
+_BARE = (Opener(_TAG), Opener("{", "start"), Opener("[", "start"))
+DIALECTS = (
+    Dialect(
+        name="llama3_json",
+        openers=_BARE,
+        grammar=grammar,
+        render_calls=_llama_calls,
+        render_outcomes=_llama_outcomes,
+        render_tools=_llama_tools,
+    ),
+    Dialect(
+        name="xlam",
+        openers=_BARE[1:],
+        grammar=grammar,
+        render_calls=_xlam_calls,
+        render_outcomes=_xlam_outcomes,
+    ),
+)

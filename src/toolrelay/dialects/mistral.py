@@ -1,0 +1,101 @@
+"""`[TOOL_CALLS]` before a list of JSON objects, or before each `f[CALL_ID]…[ARGS]{…}`, `f[ARGS]{…}`, `f{…}`: Mistral.
+
+Sources: the chat templates of Mistral-Nemo-2407 (the list, with ids of nine characters), Mistral-Small-3.2 (`[CALL_ID]`) and, for the
+forms without an id, vLLM's test_mistral_tool_parser (tokenizer versions 11 and 13). All forms are read by each of the dialects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from toolrelay.core.identity import nine
+from toolrelay.core.messages import Call
+from toolrelay.core.request import Tool
+from toolrelay.dialects._faults import NotACallError
+from toolrelay.dialects._json_calls import json_calls
+from toolrelay.dialects._reader import Reader, Reading
+from toolrelay.dialects._writing import arguments, json_line, openai_tool
+from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+
+_NAME = re.compile(r"[\w.\-]*")
+
+
+def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
+    if (yield from reader.ahead("[{", "[ {", "[\n", "{")):
+        yield from json_calls(reader, speaker)
+        return
+    while True:
+        yield from reader.blanks()
+        name = yield from reader.run(_NAME)
+        if not name:
+            raise NotACallError
+        if (yield from reader.option("[CALL_ID]")):
+            yield from reader.word("[ARGS]")
+        else:
+            yield from reader.option("[ARGS]")
+        yield from reader.blanks()
+        if (yield from reader.peek()) not in ("{", ""):
+            raise NotACallError
+        yield from _call(reader, speaker, name)
+        if not (yield from reader.closing(opener)):
+            return
+
+
+def _call(reader: Reader, speaker: Speaker, name: str) -> Reading[None]:
+    yield from reader.literal("{")
+    reader.unread("{")
+    speaker.start(name)
+    yield from reader.value(speaker.argue)
+    speaker.finish()
+
+
+def _list_calls(calls: Sequence[Call]) -> str:
+    listed = ", ".join(
+        f'{{"name": {json_line(call.name)}, "arguments": {arguments(call)}, "id": "{nine(call.id)}"}}' for call in calls
+    )
+    return f"[TOOL_CALLS][{listed}]"
+
+
+def _list_outcomes(outcomes: Sequence[Outcome]) -> str:
+    return "".join(
+        f'[TOOL_RESULTS]{{"content": {json_line(outcome.text)}, "call_id": "{nine(outcome.call.id)}"}}[/TOOL_RESULTS]'
+        for outcome in outcomes
+    )
+
+
+def _calls_with_id(calls: Sequence[Call]) -> str:
+    return "".join(f"[TOOL_CALLS]{call.name}[CALL_ID]{nine(call.id)}[ARGS]{arguments(call)}" for call in calls)
+
+
+def _outcomes_with_id(outcomes: Sequence[Outcome]) -> str:
+    return "".join(f"[TOOL_RESULTS]{nine(outcome.call.id)}[TOOL_CONTENT]{outcome.text}[/TOOL_RESULTS]" for outcome in outcomes)
+
+
+def _calls_without_id(calls: Sequence[Call]) -> str:
+    return "".join(f"[TOOL_CALLS]{call.name}[ARGS]{arguments(call)}" for call in calls)
+
+
+def _outcomes_without_id(outcomes: Sequence[Outcome]) -> str:
+    return "".join(f"[TOOL_RESULTS]{outcome.text}[/TOOL_RESULTS]" for outcome in outcomes)
+
+
+def _tools(tools: Sequence[Tool]) -> str:
+    return "[AVAILABLE_TOOLS]" + json_line([openai_tool(tool) for tool in tools]) + "[/AVAILABLE_TOOLS]"
+
+
+DIALECTS = tuple(
+    Dialect(
+        name=name,
+        openers=(Opener("[TOOL_CALLS]"),),
+        grammar=grammar,
+        render_calls=render_calls,
+        render_outcomes=render_outcomes,
+        render_tools=_tools,
+    )
+    for name, render_calls, render_outcomes in (
+        ("mistral", _list_calls, _list_outcomes),
+        ("mistral_v11", _calls_with_id, _outcomes_with_id),
+        ("mistral_v13", _calls_without_id, _outcomes_without_id),
+    )
+)
