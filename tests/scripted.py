@@ -33,7 +33,7 @@ def scripted(backend: Backend, *, keepalive: float = 15) -> App:
 @asynccontextmanager
 async def serving(app: Application, *, idle: float = 75) -> AsyncIterator[int]:
     """Gives the port. `idle` is how many seconds a connection without a request is kept."""
-    config = uvicorn.Config(app, http=Connection, ws="none", lifespan="off", log_config=None, timeout_keep_alive=idle)  # type: ignore[arg-type]
+    config = uvicorn.Config(app, http=Connection, ws="none", lifespan="off", log_config=None, timeout_keep_alive=idle)  # type: ignore[arg-type]  # uvicorn wants whole seconds of its own accord
     config.load()
     state = ServerState()
     loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ from tests.stage import FRONTS
 from tests.visitor import request
 from toolrelay import log
 from toolrelay.backends.demo import DemoBackend
-from toolrelay.core.events import AnswerFinished, AnswerStarted
+from toolrelay.core.events import AnswerFinished, AnswerStarted, TextDelta
 
 SOON = 0.2
 CHAT = FRONTS["openai_chat"]
@@ -52,7 +52,7 @@ def test_a_head_that_comes_drop_by_drop_is_not_waited_for_for_ever() -> None:
 def test_a_turn_may_take_longer_than_an_idle_connection_is_kept() -> None:
     async def story() -> None:
         over = asyncio.Event()
-        backend = DemoBackend(script=[[AnswerStarted(), over, AnswerFinished(finish="stop")]])
+        backend = DemoBackend(script=[[AnswerStarted(), TextDelta("Hello"), over, AnswerFinished(finish="stop")]])
         async with serving(scripted(backend), idle=1) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(request("POST", CHAT.path, json.dumps(CHAT.ask(stream=True)).encode()))

@@ -135,18 +135,16 @@ def test_a_thousand_clients_that_come_and_go_leave_nothing_behind(gateway: Gatew
     assert gateway.get("/healthz").status_code == 200
     before = process.num_fds()
     body = request("POST", front.path, json.dumps(front.ask(stream=True)).encode())
-    asked = stage.play((BEGUN, Gate()))
+    stage.play((BEGUN, Gate()))
     for _ in range(10):
         visitors = [Visitor(gateway.port) for _ in range(100)]
         for number, visitor in enumerate(visitors):
             visitor.say((b"", b"GET ", body[:-1], body, b"\x16\x03\x01 garbage\r\n\r\n")[number % 5])
         for number, visitor in enumerate(visitors):
             (visitor.leave if number % 2 else visitor.break_off)()
-    # Everything that came in before this stream began has been dealt with when it ends.
     stage.play(STREAMED)
-    assert gateway.post(front.path, front.ask(stream=True)).status_code == 200
-    for number in range(asked, len(stage.requests) - 1):
-        stage.left(number).result(30)
+    for _ in range(2):  # what came in before the first stream began has been dealt with when the second ends
+        assert gateway.post(front.path, front.ask(stream=True)).status_code == 200
     assert open_turns(gateway) == 0
     assert process.num_fds() <= before + 10, "the upstream's kept connections, and not more"
 

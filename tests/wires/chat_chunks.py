@@ -11,9 +11,10 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
 from toolrelay.core.assembly import Answer, Assembly
-from toolrelay.core.events import StreamEvent
-from toolrelay.core.messages import Call
+from toolrelay.core.events import AnswerFailed, StreamEvent
+from toolrelay.core.messages import Call, Message, Text
 from toolrelay.core.request import Request
+from toolrelay.errors import ToolrelayError
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.openai_chat import WIRE
 
@@ -57,6 +58,18 @@ def completion(message: dict[str, Any], finish: str | None = "stop", **members: 
     return json.dumps({**head, "choices": [choice], **members}).encode()
 
 
+PARALLEL = stream(
+    function("f", "", index=0, id="a", type="function"),
+    function(arguments='{"city":', index=0),
+    function("g", "", index=1, id="b", type="function"),
+    function(arguments='{"n":', index=1),
+    function(arguments='"Zürich"}', index=0),
+    function(arguments="1}", index=1),
+    finish="tool_calls",
+)
+BOTH = [("f", '{"city":"Zürich"}'), ("g", '{"n":1}')]
+
+
 # What the client half makes of it
 
 
@@ -85,6 +98,38 @@ def named(answer: Answer) -> list[tuple[str, str]]:
 def without_ids(answer: Answer) -> Answer:
     items = tuple(replace(item, id="") if isinstance(item, Call) else item for item in answer.items)
     return replace(answer, items=items, others=tuple(map(without_ids, answer.others)))
+
+
+def answer(*pieces: bytes) -> Answer:
+    folded = fold(decode(*pieces))
+    assert folded.error is None
+    return folded
+
+
+def failure(*pieces: bytes) -> ToolrelayError:
+    *_, last = decode(*pieces)
+    assert isinstance(last, AnswerFailed)
+    return last.error
+
+
+def words(*pieces: bytes) -> str:
+    return text_of(answer(*pieces))
+
+
+def text_of(folded: Answer) -> str:
+    return "".join(
+        part.text
+        for item in folded.items
+        if isinstance(item, Message) and isinstance(item.content, tuple)
+        for part in item.content
+        if isinstance(part, Text)
+    )
+
+
+def complete(message: dict[str, Any], finish: str | None = "stop", **members: Any) -> Answer:
+    folded = fold(WIRE.decode_answer(completion(message, finish, **members)))
+    assert folded.error is None
+    return folded
 
 
 # What the server half writes

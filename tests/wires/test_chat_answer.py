@@ -398,7 +398,7 @@ def check(events: list[StreamEvent], **members: Any) -> None:
 
 @pytest.mark.parametrize("events", GOLDEN.values(), ids=GOLDEN)
 @pytest.mark.parametrize("legacy", [False, True])
-def test_the_chunks_put_together_by_the_sdk_are_the_whole_answer(events: list[StreamEvent], legacy: bool) -> None:  # noqa: FBT001  # bug 4
+def test_the_chunks_put_together_by_the_sdk_are_the_whole_answer(events: list[StreamEvent], legacy: bool) -> None:  # noqa: FBT001 -- Hypothesis gives it by position; # bug 4
     check(events, legacy_functions=legacy)
     if events is not GOLDEN["an item of another wire"]:
         ChatCompletion.model_validate(whole(events, legacy_functions=legacy), strict=True)

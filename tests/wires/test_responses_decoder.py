@@ -112,7 +112,7 @@ def test_a_stream_is_read() -> None:  # bug 10  # bug 12  # bug 31  # bug 40
 
 
 @given(st.lists(st.integers(0, len(RECORDED)), max_size=30), st.booleans())
-def test_a_recorded_stream_may_be_cut_anywhere(cuts: list[int], crlf: bool) -> None:  # noqa: FBT001  # bug 1  # bug 2  # bug 24
+def test_a_recorded_stream_may_be_cut_anywhere(cuts: list[int], crlf: bool) -> None:  # noqa: FBT001 -- Hypothesis gives it by position; # bug 1, # bug 2, # bug 24
     data = RECORDED.replace(b"\n", b"\r\n") if crlf else RECORDED
     decoder = WIRE.decoder()
     got: list[StreamEvent] = []

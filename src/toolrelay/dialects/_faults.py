@@ -1,8 +1,8 @@
 """How a reading can fail.
 
-    NotACallError   what was read so far is text after all; the scanner gives it out as such
-    BrokenError     a call had begun, and then its text made no sense; what was given out cannot be taken back
-    CutError        the stream ended in the middle
+NotACallError   what was read so far is text after all; the scanner gives it out as such
+BrokenError     a call had begun, and then its text made no sense; what was given out cannot be taken back
+CutError        the stream ended in the middle
 """
 
 from __future__ import annotations

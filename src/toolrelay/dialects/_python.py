@@ -20,11 +20,11 @@ _WIDTHS = {"x": 2, "u": 4, "U": 8}
 _DEPTH = 64
 
 
-def python_calls(reader: Reader, speaker: Speaker) -> Reading[None]:
-    """`f(…), g(…)` or one call a line, up to what cannot be a further call."""
+def python_calls(reader: Reader, speaker: Speaker, *, offered_only: bool = False) -> Reading[None]:
+    """`f(…), g(…)` or one call a line, up to what cannot be a further call. `offered_only`: of other functions it is no call."""
     while True:
         yield from reader.blanks()
-        yield from python_call(reader, speaker)
+        yield from python_call(reader, speaker, offered_only=offered_only)
         yield from reader.closing(",", ";")
         if not (yield from reader.ahead(*_LETTERS)):
             return
@@ -33,9 +33,9 @@ def python_calls(reader: Reader, speaker: Speaker) -> Reading[None]:
 _LETTERS = tuple(ascii_letters + "_")
 
 
-def python_call(reader: Reader, speaker: Speaker) -> Reading[None]:
+def python_call(reader: Reader, speaker: Speaker, *, offered_only: bool = False) -> Reading[None]:
     name = yield from reader.run(NAME)
-    if not name:
+    if not name or (offered_only and name not in speaker.tools):
         raise NotACallError
     yield from reader.literal("(")
     speaker.start(name)
@@ -205,27 +205,3 @@ _DIGITS = re.compile(r"[0-9a-fA-F]+")
 
 def _character(code: int) -> str:
     return "\ufffd" if 0xD800 <= code < 0xE000 or code > 0x10FFFF else chr(code)
-
-
-def render_python_call(call: Call, *, quote: str, words: Literal["python", "json"] = "python") -> str:
-    """`f(a=1, b='x')`, which `python_call` reads back."""
-    try:
-        members = msgspec.json.decode(arguments(call).encode(errors="replace"))
-    except (msgspec.MsgspecError, RecursionError):
-        members = {"arguments": call.arguments}
-    pairs = members.items() if isinstance(members, dict) else [("arguments", members)]
-    return f"{call.name}(" + ", ".join(f"{key}={_written(value, quote, words)}" for key, value in pairs) + ")"
-
-
-def _written(value: Json, quote: str, words: Literal["python", "json"]) -> str:
-    match value:
-        case None | True | False:
-            return str(value) if words == "python" else {None: "null", True: "true", False: "false"}[value]
-        case str():
-            return quote + "".join(_WRITTEN.get(character, character) for character in value.replace("\\", "\\\\").replace(quote, f"\\{quote}")) + quote
-        case list():
-            return "[" + ", ".join(_written(item, quote, words) for item in value) + "]"
-        case dict():
-            return "{" + ", ".join(f"{_written(key, quote, words)}: {_written(item, quote, words)}" for key, item in value.items()) + "}"
-        case _:
-            return repr(value)

@@ -172,4 +172,3 @@ def attribute(text: str, name: str) -> str | None:
     start += len(name) + 2
     end = text.find('"', start)
     return text[start:end] if end >= 0 else None
-

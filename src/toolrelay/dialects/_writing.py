@@ -1,9 +1,9 @@
-"""How dialects write what they share: a tool, a call, its arguments."""
+"""How dialects write what they share: a tool, a call, its arguments as JSON or as Python."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -68,3 +68,34 @@ def _each(members: Iterable[tuple[str, msgspec.Raw]]) -> Iterable[Argument]:
     for name, raw in members:
         written = bytes(raw)
         yield Argument(name, written.decode(), _string.decode(written) if written.startswith(b'"') else None)
+
+
+PYTHON_WORDS: Mapping[object, str] = {None: "None", True: "True", False: "False"}
+JSON_WORDS: Mapping[object, str] = {None: "null", True: "true", False: "false"}
+_CONTROLS = {code: f"\\x{code:02x}" for code in range(32)} | {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+
+
+def python_call(call: Call, quote: str, words: Mapping[object, str] = PYTHON_WORDS) -> str:
+    """`f(a=1, b='x')`. `words` are what constants are called."""
+    try:
+        members = msgspec.json.decode(arguments(call).encode(errors="replace"))
+        written = ", ".join(f"{key}={_python(value, quote, words)}" for key, value in members.items())
+    except (msgspec.MsgspecError, RecursionError, AttributeError):
+        written = f"arguments={_python(call.arguments, quote, words)}"
+    return f"{call.name}({written})"
+
+
+def _python(value: Json, quote: str, words: Mapping[object, str]) -> str:
+    match value:
+        case None | bool():
+            return words[value]
+        case str():
+            escaped = value.replace("\\", "\\\\").replace(quote, f"\\{quote}").translate(_CONTROLS)
+            return quote + escaped + quote
+        case list():
+            return "[" + ", ".join(_python(item, quote, words) for item in value) + "]"
+        case dict():
+            items = (f"{_python(key, quote, words)}: {_python(item, quote, words)}" for key, item in value.items())
+            return "{" + ", ".join(items) + "}"
+        case _:
+            return repr(value)

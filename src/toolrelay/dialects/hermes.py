@@ -53,7 +53,7 @@ For each function call, return a json object with function name and arguments wi
 
 
 def dialect(name: str, tag: str) -> Dialect:
-    """This form with another tag."""
+    """The same form with another tag."""
     return Dialect(
         name=name,
         openers=(Opener(f"<{tag}>"),),

@@ -13,9 +13,9 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._bare import whole_answer
 from toolrelay.dialects._json_calls import json_calls
-from toolrelay.dialects._python import python_calls, render_python_call
+from toolrelay.dialects._python import python_calls
 from toolrelay.dialects._reader import Reader, Reading
-from toolrelay.dialects._writing import function, json_line, openai_tool
+from toolrelay.dialects._writing import JSON_WORDS, function, json_line, openai_tool, python_call
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
 
 
@@ -42,7 +42,7 @@ def _tagged(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
 
 
 def _llama_calls(calls: Sequence[Call]) -> str:
-    return "[" + ", ".join(render_python_call(call, quote='"') for call in calls) + "]"
+    return "[" + ", ".join(python_call(call, '"') for call in calls) + "]"
 
 
 def _llama_outcomes(outcomes: Sequence[Outcome]) -> str:
@@ -58,7 +58,7 @@ def _llama_tools(tools: Sequence[Tool]) -> str:
 
 
 def _olmo_calls(calls: Sequence[Call]) -> str:
-    lines = "\n".join(render_python_call(call, quote="'", words="json") for call in calls)
+    lines = "\n".join(python_call(call, "'", JSON_WORDS) for call in calls)
     return f"<function_calls>\n{lines}\n</function_calls>"
 
 
@@ -89,7 +89,7 @@ Here are the available functions:
 
 
 def _lfm_calls(calls: Sequence[Call]) -> str:
-    return "<|tool_call_start|>[" + ", ".join(render_python_call(call, quote="'") for call in calls) + "]<|tool_call_end|>"
+    return "<|tool_call_start|>[" + ", ".join(python_call(call, "'") for call in calls) + "]<|tool_call_end|>"
 
 
 def _lfm_outcomes(outcomes: Sequence[Outcome]) -> str:

@@ -39,9 +39,7 @@ def grammar(reader: Reader, speaker: Speaker, opener: str, form: TagForm) -> Rea
 
 
 def render_calls(calls: Sequence[Call], tag: str, form: TagForm) -> str:
-    return "\n".join(
-        f"<{tag}>\n<function={call.name}>\n{render_parameters(call, form)}</function>\n</{tag}>" for call in calls
-    )
+    return "\n".join(f"<{tag}>\n<function={call.name}>\n{render_parameters(call, form)}</function>\n</{tag}>" for call in calls)
 
 
 _EXAMPLE = """
@@ -73,7 +71,9 @@ about function calls
 
 
 def render_tools(tools: Sequence[Tool]) -> str:
-    return "# Tools\n\nYou have access to the following functions:\n\n<tools>" + "".join(map(_tool, tools)) + "\n</tools>" + _EXAMPLE
+    return (
+        "# Tools\n\nYou have access to the following functions:\n\n<tools>" + "".join(map(_tool, tools)) + "\n</tools>" + _EXAMPLE
+    )
 
 
 def _tool(tool: Tool) -> str:

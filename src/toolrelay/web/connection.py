@@ -1,7 +1,7 @@
 """A client's connection: uvicorn's, with three of its gaps closed.
 
-- It takes an offer to change the protocol, such as Java's client makes with its first request, for the end of that request, and loses
-  its body. Here the offer is passed over.
+- It takes an offer to change the protocol, such as Java's client makes with its first request, for the end of that request, and
+  loses its body. Here the offer is passed over.
 - It waits for ever for a request that does not come, or comes drop by drop.
 - When the next request is there already and the connection is lost, it tells that request, not the one that is being answered.
 """

@@ -120,11 +120,13 @@ class ChatDecoder:
         """An answer that came as one object."""
         out: list[StreamEvent] = []
         try:
-            self._take_any(body, decode_chunk(body), out)
+            completion = decode_chunk(body)
         except (ValueError, RecursionError):
-            completion = decode_slowly(body)
-            if completion is not None:
-                self._take(body, completion, out)
+            slow = decode_slowly(body)
+            if slow is not None:
+                self._take(body, slow, out)
+        else:
+            self._take_any(body, completion, out)
         if not self._over:
             for state in self._choices.values():
                 state.finish = state.finish or "stop"

@@ -1,0 +1,89 @@
+"""gpt-oss: messages in channels, `<|channel|>commentary to=functions.f <|constrain|>json<|message|>{…}<|call|>`.
+
+The analysis channel is reasoning, the final one text, and so is commentary that is addressed to nobody. Whom a message is for may
+stand before or after its channel.
+Sources: OpenAI's guide to the format (openai-cookbook, articles/openai-harmony.md) and gpt-oss's chat template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from toolrelay.core.messages import Call
+from toolrelay.core.request import Tool
+from toolrelay.dialects._faults import NotACallError
+from toolrelay.dialects._json_calls import NAME
+from toolrelay.dialects._reader import Reader, Reading
+from toolrelay.dialects._typescript import declaration
+from toolrelay.dialects._writing import arguments, json_line
+from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+
+_START, _CHANNEL, _MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
+_ENDS = ("<|end|>", "<|call|>", "<|return|>")
+_ADDRESSED = " to=functions."
+_HEADER = re.compile(
+    r"(?:assistant)?(?: ?to=([\w.\-]+))?(?:<\|channel\|>(\w+))?(?: ?to=([\w.\-]+))?\s*(?:(?:<\|constrain\|>)?\s*\w+)?\s*"
+)
+
+
+def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
+    header = _HEADER.fullmatch(("" if opener == _START else opener) + (yield from reader.word(_MESSAGE)))
+    if header is None:
+        raise NotACallError
+    name = (header.group(1) or header.group(3) or "").removeprefix("functions.")
+    if name and NAME.fullmatch(name):
+        yield from _call(reader, speaker, name)
+        return
+    said = speaker.think if header.group(2) == "analysis" else speaker.say
+    said("")
+    if (yield from reader.until(*_ENDS, _START, take=said, or_end=True)) == _START:
+        reader.unread(_START)
+
+
+def _call(reader: Reader, speaker: Speaker, name: str) -> Reading[None]:
+    speaker.start(name)
+    yield from reader.blanks()
+    if (yield from reader.peek()) == "<":
+        speaker.argue("{}")
+    else:
+        yield from reader.value(speaker.argue)
+    yield from reader.blanks()
+    if (yield from reader.peek()):  # servers take the last mark away
+        yield from reader.literal(*_ENDS)
+    speaker.finish()
+
+
+def render_calls(calls: Sequence[Call]) -> str:
+    """As they stand after `<|start|>assistant`, with which the template begins what the model says."""
+    return f"{_START}assistant".join(
+        f"{_CHANNEL}commentary to=functions.{call.name} <|constrain|>json{_MESSAGE}{arguments(call)}<|call|>" for call in calls
+    )
+
+
+def render_outcomes(outcomes: Sequence[Outcome]) -> str:
+    return "".join(
+        f"{_START}functions.{outcome.call.name} to=assistant{_CHANNEL}commentary{_MESSAGE}{json_line(outcome.text)}<|end|>"
+        for outcome in outcomes
+    )
+
+
+def render_tools(tools: Sequence[Tool]) -> str:
+    declared = "".join(declaration(tool) + "\n\n" for tool in tools)
+    return (
+        "Calls to these tools must go to the commentary channel: 'functions'.\n\n"
+        f"# Tools\n\n## functions\n\nnamespace functions {{\n\n{declared}}} // namespace functions"
+    )
+
+
+DIALECTS = (
+    Dialect(
+        name="harmony",
+        openers=(Opener(_CHANNEL), Opener(_START), Opener(_ADDRESSED, "start")),
+        closers=_ENDS,
+        grammar=grammar,
+        render_calls=render_calls,
+        render_outcomes=render_outcomes,
+        render_tools=render_tools,
+    ),
+)

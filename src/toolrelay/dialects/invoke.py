@@ -1,0 +1,194 @@
+"""`<invoke name="f"><parameter name="k">v</parameter></invoke>` within an outer tag: Claude's XML, MiniMax M2, DeepSeek V3.2 and V4, Step 3.
+
+Sources: llama.cpp's DeepSeek-V3.2 and unsloth-MiniMax-M2 templates, vLLM's test_deepseekv4_tool_parser, SGLang's step3_detector (calls
+only). DeepSeek says of each parameter whether it is a string; elsewhere the tool's schema does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from toolrelay.core.messages import Call
+from toolrelay.core.request import Tool
+from toolrelay.dialects._faults import NotACallError
+from toolrelay.dialects._json_calls import NAME
+from toolrelay.dialects._reader import Reader, Reading
+from toolrelay.dialects._schema import ANY, STRING
+from toolrelay.dialects._tags import TagForm, attribute, render_parameters, tagged_call
+from toolrelay.dialects._writing import Argument, function, json_line
+from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+
+_DSML = "｜DSML｜"
+
+
+def _header(text: str) -> tuple[str, frozenset[str] | None]:
+    is_string = attribute(text, " string")
+    return text.partition('"')[0], None if is_string is None else STRING if is_string == "true" else ANY - STRING
+
+
+def _typed(argument: Argument) -> str:
+    return f'{argument.name}" string="{"false" if argument.text is None else "true"}"'
+
+
+class _Block(Struct, frozen=True, kw_only=True):
+    """The outer marks, what the tags begin with, and what stands around each call."""
+
+    opens: str
+    closes: str
+    prefix: str = ""
+    typed: bool = False
+    before: str = ""
+    after: str = ""
+
+    @property
+    def invoke(self) -> str:
+        return f'<{self.prefix}invoke name="'
+
+    @property
+    def form(self) -> TagForm:
+        return TagForm(
+            key_open=f'<{self.prefix}parameter name="',
+            key_close=">",
+            value_close=f"</{self.prefix}parameter>",
+            ends=(f"</{self.prefix}invoke>",),
+            header=_header,
+            write_header=_typed if self.typed else lambda argument: f'{argument.name}"',
+        )
+
+    def calls(self, calls: Sequence[Call]) -> str:
+        form = self.form
+        written = (
+            f'{self.before}{self.invoke}{call.name}">\n{render_parameters(call, form)}{form.ends[0]}{self.after}\n'
+            for call in calls
+        )
+        return f"{self.opens}\n{''.join(written)}{self.closes}"
+
+
+def _dialect(
+    name: str,
+    block: _Block,
+    render_outcomes: Callable[[Sequence[Outcome]], str],
+    render_tools: Callable[[Sequence[Tool]], str] | None = None,
+) -> Dialect:
+    form = block.form
+
+    def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
+        if opener != block.invoke:
+            yield from reader.blanks()
+            yield from reader.option(block.before or block.invoke)
+            if block.before:
+                yield from reader.literal(block.invoke)
+        while True:
+            called = (yield from reader.word(">")).partition('"')[0]
+            if NAME.fullmatch(called) is None:
+                raise NotACallError
+            yield from tagged_call(reader, speaker, form, called)
+            if block.after:
+                yield from reader.closing(block.after)
+            if not (yield from reader.closing(block.before + block.invoke)):
+                break
+        yield from reader.closing(block.closes)
+
+    return Dialect(
+        name=name,
+        openers=(Opener(block.opens), Opener(block.invoke)),
+        closers=(block.closes, form.ends[0]),
+        grammar=grammar,
+        render_calls=block.calls,
+        render_outcomes=render_outcomes,
+        render_tools=render_tools,
+    )
+
+
+def _claude_outcomes(outcomes: Sequence[Outcome]) -> str:
+    written = (f"<result>\n<tool_name>{one.call.name}</tool_name>\n<stdout>{one.text}</stdout>\n</result>\n" for one in outcomes)
+    return f"<function_results>\n{''.join(written)}</function_results>"
+
+
+def _dsml_outcomes(outcomes: Sequence[Outcome]) -> str:
+    return "<function_results>\n" + "".join(f"<result>{outcome.text}</result>\n" for outcome in outcomes) + "</function_results>"
+
+
+def _minimax_outcomes(outcomes: Sequence[Outcome]) -> str:
+    return "\n".join(f"<response>{outcome.text}</response>" for outcome in outcomes)
+
+
+def _step_outcomes(outcomes: Sequence[Outcome]) -> str:
+    return "\n".join(outcome.text for outcome in outcomes)
+
+
+def _minimax_tools(tools: Sequence[Tool]) -> str:
+    listed = "".join(f"<tool>{json_line(function(tool))}</tool>\n" for tool in tools)
+    return f"""# Tools
+You may call one or more tools to assist with the user query.
+Here are the tools available in JSONSchema format:
+
+<tools>
+{listed}</tools>
+
+When making tool calls, use XML format to invoke tools and pass parameters:
+
+<minimax:tool_call>
+<invoke name="tool-name-1">
+<parameter name="param-key-1">param-value-1</parameter>
+<parameter name="param-key-2">param-value-2</parameter>
+...
+</invoke>
+</minimax:tool_call>"""
+
+
+def _dsml_tools(outer: str) -> Callable[[Sequence[Tool]], str]:
+    def render(tools: Sequence[Tool]) -> str:
+        listed = "\n".join(json_line(function(tool)) for tool in tools)
+        return f"""## Tools
+
+You have access to a set of tools you can use to answer the user's question.
+You can invoke functions by writing a "<{_DSML}{outer}>" block like the following as part of your reply to the user:
+<{_DSML}{outer}>
+<{_DSML}invoke name="$FUNCTION_NAME">
+<{_DSML}parameter name="$PARAMETER_NAME" string="true|false">$PARAMETER_VALUE</{_DSML}parameter>
+...
+</{_DSML}invoke>
+<{_DSML}invoke name="$FUNCTION_NAME2">
+...
+</{_DSML}invoke>
+</{_DSML}{outer}>
+
+String and scalar parameters should be specified as is without any escaping or quotes, while lists and objects should use JSON \
+format. The "string" attribute should be set to "true" for string type parameters and "false" for other types (numbers, booleans, \
+arrays, objects).
+
+Here are the functions available in JSONSchema format:
+<functions>
+{listed}
+</functions>"""
+
+    return render
+
+
+_STEP = _Block(
+    opens="<｜tool_calls_begin｜>",
+    closes="<｜tool_calls_end｜>",
+    prefix="steptml:",
+    before="<｜tool_call_begin｜>function<｜tool_sep｜>",
+    after="<｜tool_call_end｜>",
+)
+DIALECTS = (
+    _dialect("invoke_xml", _Block(opens="<function_calls>", closes="</function_calls>"), _claude_outcomes),
+    _dialect("minimax_m2", _Block(opens="<minimax:tool_call>", closes="</minimax:tool_call>"), _minimax_outcomes, _minimax_tools),
+    _dialect(
+        "deepseek_v32",
+        _Block(opens=f"<{_DSML}function_calls>", closes=f"</{_DSML}function_calls>", prefix=_DSML, typed=True),
+        _dsml_outcomes,
+        _dsml_tools("function_calls"),
+    ),
+    _dialect(
+        "deepseek_v4",
+        _Block(opens=f"<{_DSML}tool_calls>", closes=f"</{_DSML}tool_calls>", prefix=_DSML, typed=True),
+        _dsml_outcomes,
+        _dsml_tools("tool_calls"),
+    ),
+    _dialect("step3", _STEP, _step_outcomes),
+)

@@ -1,0 +1,160 @@
+"""Kimi K2: `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`; K3: a tag for each argument.
+
+Sources: llama.cpp's moonshotai-Kimi-K2-Thinking and Kimi-K3 templates. K3 puts its text into a section of its own; its thoughts are
+marked `<|open|>think<|sep|>…<|close|>think<|sep|>`, which is for the model's profile to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from toolrelay.core.messages import Call
+from toolrelay.core.request import Tool
+from toolrelay.dialects._faults import NotACallError
+from toolrelay.dialects._json_calls import NAME
+from toolrelay.dialects._reader import Reader, Reading
+from toolrelay.dialects._schema import ANY
+from toolrelay.dialects._tags import TagForm, attribute, render_parameters, tagged_call
+from toolrelay.dialects._writing import Argument, arguments, json_line, openai_tool
+from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+
+_SECTION, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
+_CALL, _ARGUMENTS, _CALL_END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
+_IDENTIFIER = re.compile(r"(?:functions\.)?(.+?)(?::\d+)?", re.DOTALL)
+
+
+def _k2(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
+    if opener != _CALL:
+        yield from reader.blanks()
+        yield from reader.literal(_CALL)
+    while True:
+        found = _IDENTIFIER.fullmatch((yield from reader.word(_ARGUMENTS)).strip())
+        if found is None or NAME.fullmatch(found.group(1)) is None:
+            raise NotACallError
+        speaker.start(found.group(1))
+        yield from reader.blanks()
+        if (yield from reader.peek()) == "<":
+            speaker.argue("{}")
+        else:
+            yield from reader.value(speaker.argue)
+        yield from reader.blanks()
+        yield from reader.literal(_CALL_END)
+        speaker.finish()
+        if not (yield from reader.closing(_CALL)):
+            break
+    yield from reader.closing(_SECTION_END)
+
+
+def _k2_calls(calls: Sequence[Call]) -> str:
+    written = (f"{_CALL}functions.{call.name}:{n}{_ARGUMENTS}{arguments(call)}{_CALL_END}" for n, call in enumerate(calls))
+    return _SECTION + "".join(written) + _SECTION_END
+
+
+def _k2_outcomes(outcomes: Sequence[Outcome]) -> str:
+    return "\n".join(f"## Return of functions.{outcome.call.name}:{n}\n{outcome.text}" for n, outcome in enumerate(outcomes))
+
+
+def _k2_tools(tools: Sequence[Tool]) -> str:
+    return json_line([openai_tool(tool) for tool in tools])
+
+
+_TOOLS, _TOOLS_END = "<|open|>tools<|sep|>", "<|close|>tools<|sep|>"
+_RESPONSE, _RESPONSE_END = "<|open|>response<|sep|>", "<|close|>response<|sep|>"
+_MESSAGE_END = "<|close|>message<|sep|>"
+_TOOL, _TOOL_END = "<|open|>call ", "<|close|>call<|sep|>"
+
+
+def _k3_header(text: str) -> tuple[str, frozenset[str] | None]:
+    kind = attribute(text, "type") or "string"
+    types = frozenset({"number", "integer"} if kind == "number" else {kind})
+    return _unescaped(attribute(text, "key") or ""), types if types <= ANY else None
+
+
+def _k3_written(argument: Argument) -> str:
+    kinds = {"{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null", '"': "string"}
+    return f'key="{_escaped(argument.name)}" type="{kinds.get(argument.json[0], "number")}"'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace('"', "&quot;")
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("&quot;", '"').replace("&amp;", "&")
+
+
+_K3 = TagForm(
+    key_open="<|open|>argument ",
+    key_close="<|sep|>",
+    value_close="<|close|>argument<|sep|>",
+    ends=(_TOOL_END,),
+    header=_k3_header,
+    write_header=_k3_written,
+)
+
+
+def _k3(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
+    if opener == _RESPONSE:
+        yield from reader.until(_RESPONSE_END, take=speaker.say, or_end=True)
+    if opener != _TOOLS:
+        return
+    yield from reader.blanks()
+    yield from reader.literal(_TOOL)
+    while True:
+        name = _unescaped(attribute((yield from reader.word("<|sep|>")), "tool") or "")
+        if NAME.fullmatch(name) is None:
+            raise NotACallError
+        if (yield from reader.closing('<|open|>json type="object"<|sep|>')):
+            speaker.start(name)
+            yield from reader.value(speaker.argue)
+            yield from reader.closing("<|close|>json<|sep|>")
+            yield from reader.literal(_TOOL_END)
+            speaker.finish()
+        else:
+            yield from tagged_call(reader, speaker, _K3, name)
+        if not (yield from reader.closing(_TOOL)):
+            break
+    yield from reader.closing(_TOOLS_END)
+
+
+def _k3_calls(calls: Sequence[Call]) -> str:
+    written = (
+        f'{_TOOL}tool="{_escaped(call.name)}" index="{n}"<|sep|>{render_parameters(call, _K3, "")}{_TOOL_END}'
+        for n, call in enumerate(calls, 1)
+    )
+    return _TOOLS + "".join(written) + _TOOLS_END
+
+
+def _k3_outcomes(outcomes: Sequence[Outcome]) -> str:
+    return "".join(
+        f'<|open|>message role="tool" tool="{_escaped(outcome.call.name)}" index="{n}"<|sep|>{outcome.text}{_MESSAGE_END}'
+        for n, outcome in enumerate(outcomes, 1)
+    )
+
+
+def _k3_tools(tools: Sequence[Tool]) -> str:
+    listed = json_line([openai_tool(tool) for tool in tools])
+    return f"# Tools\nHere are the available tools, described in JSONSchema.\n\n```json\n{listed}\n```"
+
+
+DIALECTS = (
+    Dialect(
+        name="kimi_k2",
+        openers=(Opener(_SECTION), Opener("<|tool_call_section_begin|>"), Opener(_CALL)),
+        closers=(_CALL_END, _SECTION_END),
+        grammar=_k2,
+        render_calls=_k2_calls,
+        render_outcomes=_k2_outcomes,
+        render_tools=_k2_tools,
+    ),
+    Dialect(
+        name="kimi_k3",
+        openers=(Opener(_TOOLS), Opener(_RESPONSE), Opener(_RESPONSE_END), Opener(_MESSAGE_END), Opener("<|end_of_msg|>")),
+        closers=(_TOOLS_END, _TOOL_END),
+        grammar=_k3,
+        render_calls=_k3_calls,
+        render_outcomes=_k3_outcomes,
+        render_tools=_k3_tools,
+    ),
+)

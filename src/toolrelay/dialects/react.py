@@ -1,0 +1,69 @@
+"""`Action: f` and `Action Input: {…}` on lines of their own: ReAct prompts, as LangChain and the first Qwen spread them.
+
+Source: LangChain's hwchase17/react prompt and the ReAct prompt of Qwen 1. It counts only at a line's beginning and with the name of a tool
+that was offered. Input that is not JSON is the only parameter of a tool that has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolrelay.core.messages import Call
+from toolrelay.dialects._faults import NotACallError
+from toolrelay.dialects._reader import Reader, Reading
+from toolrelay.dialects._schema import Parameters, quoted
+from toolrelay.dialects._writing import arguments
+from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+
+_ACTION, _INPUT = "Action:", "Action Input:"
+
+
+def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
+    name = (yield from reader.word("\n")).strip().strip("`*")
+    if name not in speaker.tools:
+        raise NotACallError
+    yield from reader.blanks()
+    yield from reader.literal(_INPUT)
+    yield from reader.blanks()
+    fenced = yield from reader.option("```json", "```")
+    yield from reader.blanks()
+    if (yield from reader.peek()) == "{":
+        speaker.start(name)
+        yield from reader.value(speaker.argue)
+        if fenced:
+            yield from reader.closing("```")
+    else:
+        yield from _only_parameter(reader, speaker, name)
+    speaker.finish()
+
+
+def _only_parameter(reader: Reader, speaker: Speaker, name: str) -> Reading[None]:
+    names = Parameters(speaker.tools[name]).names
+    if len(names) > 1:
+        raise NotACallError
+    line: list[str] = []
+    if (yield from reader.until("\n", take=line.append, limit=4096, or_end=True)):
+        reader.unread("\n")
+    text = "".join(line).strip()
+    speaker.start(name)
+    speaker.argue(f"{{{quoted(names[0])}: {quoted(text)}}}" if names else "{}")
+
+
+def render_calls(calls: Sequence[Call]) -> str:
+    return "\n".join(f"{_ACTION} {call.name}\n{_INPUT} {arguments(call)}" for call in calls)
+
+
+def render_outcomes(outcomes: Sequence[Outcome]) -> str:
+    return "\n".join(f"Observation: {outcome.text}" for outcome in outcomes)
+
+
+DIALECTS = (
+    Dialect(
+        name="react",
+        openers=(Opener(_ACTION, "line"),),
+        grammar=grammar,
+        render_calls=render_calls,
+        render_outcomes=render_outcomes,
+        stops=("\nObservation:",),
+    ),
+)
