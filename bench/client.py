@@ -70,13 +70,15 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What every connection of a run does: `expected` chunks per answer, 0 for a plain answer, -1 for one that has no end."""
+    """What every connection of a run does: `expected` chunks per answer, 0 for a plain answer, -1 for one that has no end;
+    `sampled`: latencies are kept.
+    """
 
     port: int
     request: bytes
     door: Door = "chat"
     expected: int = 0
-    sample_all: bool = True
+    sampled: bool = False
 
 
 class Loop:
@@ -100,6 +102,9 @@ class Client:
         self._plan = plan
         self._tally = tally
         self._finished = finished
+        self._expected = plan.expected
+        self._repeats = plan.door == "responses"
+        self._sampled = plan.sampled
         self.sock: socket.socket | None = None
 
     @property
@@ -182,52 +187,47 @@ class Client:
         self._read_body(end + 4 - before, size)
 
     def _read_body(self, start: int, size: int) -> None:
+        """Runs once per chunk of a paced stream: what it costs keeps the reader awake, and spares the gateway the wake-up."""
         buffer = self._loop.buffer
-        if self._plan.expected:
-            self._count_marks(buffer, start, size)
+        if self._expected:
+            end = self._end_of_deltas(buffer, start, size) if self._repeats else size
+            if found := buffer.count(MARK, start, end):
+                if self._sampled:
+                    self._sample(buffer, start, end)
+                self._count += found
+                self._tally.chunks += found
         if self._after == "length":
             self._left -= size - start
             whole = self._left <= 0
         else:
-            tail = self._tail + buffer[max(start, size - _TAIL) : size]
-            self._tail = bytes(tail[-_TAIL:])
-            whole = self._after == "chunked" and self._tail.endswith(_LAST_CHUNK)
+            tail = bytes(buffer[max(start, size - _TAIL) : size])
+            self._tail = tail if len(tail) == _TAIL else (self._tail + tail)[-_TAIL:]
+            whole = self._tail.endswith(_LAST_CHUNK) and self._after == "chunked"
         if whole:
             self._complete()
 
-    def _count_marks(self, buffer: bytearray, start: int, size: int) -> None:
-        if self._cut:
-            return
-        end = size
-        if self._plan.door == "responses":
-            end = self._end_of_deltas(buffer, start, size)
-        found = buffer.count(MARK, start, end)
-        if not found:
-            return
+    def _sample(self, buffer: bytearray, start: int, end: int) -> None:
+        """A stamp cut by the read or by an HTTP chunk is a chunk whose latency is not known."""
         now = now_us()
         first = self._count == 0
-        self._count += found
-        self._tally.chunks += found
-        at = start - 1
-        for _ in range(found if self._plan.sample_all else 1):
+        at = buffer.find(MARK, start, end)
+        while at >= 0:
+            digits = buffer[at + 1 : min(end, at + 1 + STAMP_DIGITS)]
+            if len(digits) == STAMP_DIGITS and digits.isdigit():
+                self._tally.latencies.append(now - int(digits))
+                if first:
+                    self._tally.first.append(now - int(digits))
+                    first = False
             at = buffer.find(MARK, at + 1, end)
-            digits = buffer[at + 1 : at + 1 + STAMP_DIGITS]
-            if len(digits) < STAMP_DIGITS or not digits.isdigit():
-                continue  # cut by the read or by an HTTP chunk: it counts, its latency is not known
-            late = now - int(digits)
-            self._tally.latencies.append(late)
-            if first:
-                self._tally.first.append(late)
-                first = False
 
     def _end_of_deltas(self, buffer: bytearray, start: int, size: int) -> int:
+        if self._cut:
+            return start
         at = buffer.find(_WHOLE_TEXT, start, size)
-        if at < 0 and _WHOLE_TEXT in self._tail + buffer[start : start + len(_WHOLE_TEXT)]:
+        if at < 0 and _WHOLE_TEXT in self._tail + buffer[start : min(size, start + len(_WHOLE_TEXT))]:
             at = start
-        if at < 0:
-            return size
-        self._cut = True
-        return at
+        self._cut = at >= 0
+        return at if self._cut else size
 
     def _ended_by_close(self) -> None:
         if self._body and self._after == "close":

@@ -40,6 +40,7 @@ class Order:
     ramp_s: float = 0
     chunks: int = 200
     every_ms: int = 0
+    sampled: bool = False
     patience_s: float = 90
     moment: Moment = "streaming"
     leaves: int = 200
@@ -90,8 +91,7 @@ def _outcome(tally: Tally, units: int, began: float, unfinished: int = 0, missin
 
 def _plan(order: Order, script: Script | None, expected: int) -> Plan:
     sent = request(door=order.door, model=order.model, port=order.port, stream=order.kind != "plain", script=script)
-    paced = script is not None and script.every_ms > 0
-    return Plan(port=order.port, request=sent, door=order.door, expected=expected, sample_all=paced)
+    return Plan(port=order.port, request=sent, door=order.door, expected=expected, sampled=order.sampled)
 
 
 class _Crowd:

@@ -179,7 +179,9 @@ def _burst(bench: Bench) -> Measurement:
 
 def _latency(bench: Bench) -> Measurement:
     # Short streams, so that there are enough first chunks.
-    order = bench.order(kind="stream", connections=8, every_ms=10, chunks=10, seconds=1 if bench.quick else 2.5, ramp_s=0.1)
+    order = bench.order(
+        kind="stream", sampled=True, connections=8, every_ms=10, chunks=10, seconds=1 if bench.quick else 2.5, ramp_s=0.1
+    )
 
     def values(outcome: Outcome, _: float) -> dict[str, float]:
         return {

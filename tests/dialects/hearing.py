@@ -47,7 +47,9 @@ class Broken(Struct, frozen=True):
 Said = Text | Thought | Heard | Broken
 
 
-def events(dialect: Dialect, chunks: Iterable[str], tools: Sequence[Tool] = (), quoting: Quoting | None = None) -> list[ScannerEvent]:
+def events(
+    dialect: Dialect, chunks: Iterable[str], tools: Sequence[Tool] = (), quoting: Quoting | None = None
+) -> list[ScannerEvent]:
     scanner = Scanner(dialect, {tool.name: tool for tool in tools}, quoting)
     out: list[ScannerEvent] = []
     for chunk in chunks:
@@ -62,22 +64,26 @@ def folded(found: Iterable[ScannerEvent]) -> list[Said]:
     for event in found:
         match event:
             case TextDelta(text=text):
-                assert text and index is None
+                assert text
+                assert index is None
                 if out and isinstance(out[-1], Text):
                     out[-1] = Text(out[-1].text + text)
                 else:
                     out.append(Text(text))
             case ReasoningDelta(text=text):
-                assert text and index is None
+                assert text
+                assert index is None
                 if out and isinstance(out[-1], Thought):
                     out[-1] = Thought(out[-1].text + text)
                 else:
                     out.append(Thought(text))
             case CallStarted():
-                assert index is None and event.index == made
+                assert index is None
+                assert event.index == made
                 name, pieces, index, made = event.name, [], event.index, made + 1
             case ArgumentsDelta(text=text):
-                assert text and event.index == index
+                assert text
+                assert event.index == index
                 pieces.append(text)
             case CallFinished():
                 assert event.index == index

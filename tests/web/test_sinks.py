@@ -227,10 +227,11 @@ def test_no_comment_is_written_while_the_client_does_not_read(name: str) -> None
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_an_answer_that_fails_before_a_word_can_still_be_an_http_error(name: str) -> None:  # bug 39
+@pytest.mark.parametrize("before", [[], [AnswerStarted()]], ids=["at once", "after its start"])
+def test_an_answer_that_fails_before_a_word_can_still_be_an_http_error(name: str, before: list[StreamEvent]) -> None:  # bug 39
     async def story(sink: AnswerSink) -> None:
         with pytest.raises(BackendError, match="gone"):
-            await sink.send(FAILED)
+            await sink.send(before + FAILED)
         assert not await sink.fail(BackendError("gone"))
 
     async def both() -> None:

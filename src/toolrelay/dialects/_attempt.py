@@ -14,8 +14,8 @@ CALL_LIMIT = 16 * 1024 * 1024
 class Attempt:
     """`committed`: something was given out. `rule`: it went wrong for that reason, and what follows is skipped.
 
-    `room` is how much more the grammar may read: of what it has to hold back little, of a call that is being given out more. It is
-    kept to the character, so that chunking does not matter here either; `beyond` is what does not fit.
+    `room` is how much more the grammar may read: of what it has to hold back little, of a call that is being given out more.
+    It is kept to the character, so that chunking does not matter here either; `beyond` is what does not fit.
     """
 
     __slots__ = ("_error", "_pieces", "_start", "_step", "beyond", "committed", "opener", "reader", "reading", "room", "rule")

@@ -1,4 +1,4 @@
-"""Calls without any mark that they are calls: taken only if the whole answer is nothing else, and names tools that were offered."""
+"""Calls without any mark: taken only if the whole answer is nothing else, and names tools that were offered."""
 
 from __future__ import annotations
 

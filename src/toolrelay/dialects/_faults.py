@@ -1,9 +1,4 @@
-"""How a reading can fail.
-
-NotACallError   what was read so far is text after all; the scanner gives it out as such
-BrokenError     a call had begun, and then its text made no sense; what was given out cannot be taken back
-CutError        the stream ended in the middle
-"""
+"""How a reading can fail."""
 
 from __future__ import annotations
 
@@ -13,11 +8,11 @@ class ReadingError(Exception):
 
 
 class NotACallError(ReadingError):
-    pass
+    """What was read so far is text after all; the scanner gives it out as such."""
 
 
 class BrokenError(ReadingError):
-    """`rule` says what was broken, for the log."""
+    """A call had begun, and then its text made no sense. `rule` says what was broken, for the log."""
 
     def __init__(self, rule: str) -> None:
         super().__init__(rule)
@@ -25,4 +20,4 @@ class BrokenError(ReadingError):
 
 
 class CutError(ReadingError):
-    pass
+    """The stream ended in the middle."""

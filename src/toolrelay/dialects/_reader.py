@@ -24,6 +24,7 @@ Reading: TypeAlias = Generator[Step | None, None, T]
 
 NAME_LIMIT = 256
 BLANK_LIMIT = 256
+NAME_ALONE = re.compile(r"\s*[\w.\-]*\s*")
 _BLANK = re.compile(r"[ \t\r\n]*")
 _SHORT_STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
 
@@ -131,18 +132,22 @@ class Reader:
         self.at = end
         return word
 
-    def word(self, *markers: str, limit: int = NAME_LIMIT) -> Reading[str]:
-        """What comes before the first of the markers, whole and short, such as a name. The marker is passed."""
+    def word(self, *markers: str, of: re.Pattern[str] | None = None, limit: int = NAME_LIMIT) -> Reading[str]:
+        """What comes before the first of the markers, whole and short, such as a name. The marker is passed.
+
+        `of` is what it may be made of; anything else is noticed as soon as it comes.
+        """
         longest = max(map(len, markers))
         while True:
             reach = self.at + limit + longest
             found = (whole_marks if self.closed else marks)(markers).search(self.text, self.at, reach)
-            if found is not None and found.lastindex is None and found.start() - self.at <= limit:
-                word = self.text[self.at : found.start()]
+            end = len(self.text) if found is None else found.start()
+            if end - self.at > limit or (of is not None and of.fullmatch(self.text, self.at, end) is None):
+                raise NotACallError
+            if found is not None and found.lastindex is None:
+                word = self.text[self.at : end]
                 self.at = found.end()
                 return word
-            if len(self.text) > reach or (found is not None and found.start() - self.at > limit):
-                raise NotACallError
             if self.closed:
                 raise CutError
             yield None
@@ -186,9 +191,9 @@ class Reader:
     def value(self, take: Taker) -> Reading[None]:
         """A JSON value; its own text is handed over as it comes.
 
-        It ends where its brackets do. Line breaks and other control characters inside strings, which JSON forbids and models write,
-        are escaped on the way; whether it is JSON otherwise is for whoever has all of it to say. But what no JSON has outside of
-        strings, however badly written, and the marks that end calls begin with, breaks it.
+        It ends where its brackets do. Line breaks and other control characters inside strings, which JSON forbids and models
+        write, are escaped on the way; whether it is JSON otherwise is for whoever has all of it to say. But what no JSON has
+        outside of strings, however badly written, and the marks that end calls begin with, breaks it.
         """
         first = yield from self.peek()
         if not first:

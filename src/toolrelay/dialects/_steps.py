@@ -38,7 +38,7 @@ def whole_marks(markers: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _beginning(marker: str) -> str:
-    """The pattern's alternative for a part of the marker: `a(?:b)?\\Z()` for "abc"."""
+    r"""The pattern's alternative for a part of the marker: `a(?:b)?\Z()` for "abc"."""
     if len(marker) == 1:
         return ""
     inner = ""
@@ -88,6 +88,7 @@ _IN_QUOTES = re.compile(r"['\\\x00-\x1f]")
 _IN_VALUE = re.compile(r"""["'{}\[\]<>`|｜]""")
 _SCALAR = re.compile(r"""[^\s,:"'{}\[\]<>`|｜]*""")
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{4}")
+_SECOND_HALF = re.compile(r"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _MEANINGS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 
@@ -191,7 +192,7 @@ def _escape(text: str, at: int, *, closed: bool) -> tuple[str, int] | None:
         second = text[at + 6 : at + 12]
         if len(second) < 6 and not closed and "\\u".startswith(second[:2]):
             return None
-        if second.startswith("\\u") and _HEXADECIMAL.match(second, 2) and 0xDC00 <= int(second[2:], 16) < 0xE000:
+        if _SECOND_HALF.fullmatch(second):
             return text[at : at + 12], at + 12
     return "\\ufffd", at + 6
 

@@ -28,7 +28,7 @@ def plain_header(text: str) -> tuple[str, frozenset[str] | None]:
 
 
 class TagForm(Struct, frozen=True, kw_only=True):
-    """How a parameter is written: key_open HEADER key_close value_open VALUE value_close. `ends` are what may follow the last one.
+    """How a parameter is written: key_open HEADER key_close value_open VALUE value_close. `ends` may follow the last one.
 
     header         reads the header, which is the parameter's name in most forms
     write_header   the reverse, where it is more than the name
@@ -48,6 +48,10 @@ class TagForm(Struct, frozen=True, kw_only=True):
     trims: bool = False
     untyped: frozenset[str] = ANY
     further: Callable[[str], str | None] = python_json
+
+    @property
+    def strips_names(self) -> bool:
+        return self.header is plain_header
 
     def close(self, key: str) -> str:
         return self.value_close.replace("{key}", key)

@@ -12,7 +12,7 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._reader import Reader, Reading
+from toolrelay.dialects._reader import NAME_ALONE, Reader, Reading
 from toolrelay.dialects._writing import arguments, json_line, openai_tool
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
 
@@ -32,9 +32,9 @@ def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
 
 
 def _call(reader: Reader, speaker: Speaker) -> Reading[None]:
-    name = (yield from reader.word(_SEPARATOR)).strip()
+    name = (yield from reader.word(_SEPARATOR, of=NAME_ALONE)).strip()
     if name == "function" and (yield from reader.peek()) != "{":
-        name = (yield from reader.word("\n", "```")).strip()
+        name = (yield from reader.word("\n", "```", of=NAME_ALONE)).strip()
     if NAME.fullmatch(name) is None:
         raise NotACallError
     speaker.start(name)

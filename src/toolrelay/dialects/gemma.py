@@ -1,8 +1,8 @@
 """FunctionGemma `call:f{k:<escape>v<escape>}`, Gemma 4 `call:f{k:<|"|>v<|"|>}`, Gemma 3 Python in a fence of its own.
 
-Sources: Google's page on FunctionGemma's format, llama.cpp's gemma4 template and vLLM's gemma4_tool_parser. Gemma 3 has no form of its
-own; a fence `tool_code` that is answered by one named `tool_output` is what Google's examples for it use, and it counts only
-with the name of a tool that was offered: the model writes other code there, too.
+Sources: Google's page on FunctionGemma's format, llama.cpp's gemma4 template and vLLM's gemma4_tool_parser. Gemma 3 has no form
+of its own; a fence `tool_code` that is answered by one named `tool_output` is what Google's examples for it use, and it counts
+only with the name of a tool that was offered: the model writes other code there, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """`<tool_call>f<arg_key>k</arg_key><arg_value>v</arg_value></tool_call>`: GLM 4.5 to 4.7 and 5.
 
-Sources: llama.cpp's GLM-4.6 template (4.5 and 4.6 put each part on a line of its own), SGLang's glm47_moe_detector (4.7 does not).
+Sources: llama.cpp's GLM-4.6 template (4.5 and 4.6 put each part on a line of its own), SGLang's glm47_moe_detector (4.7 does
+not).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from toolrelay.dialects._writing import json_line, listed, openai_tool
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
 
 _NAME = re.compile(r"[\w.\-]*")
-_FORM = TagForm(
+FORM = TagForm(
     key_open="<arg_key>",
     key_close="</arg_key>",
     value_open="<arg_value>",
@@ -32,9 +33,9 @@ def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
     yield from reader.blanks()
     if not (yield from reader.peek()):
         raise CutError
-    if not name or not (yield from reader.ahead(_FORM.key_open, *_FORM.ends)):
+    if not name or not (yield from reader.ahead(FORM.key_open, *FORM.ends)):
         raise NotACallError
-    yield from tagged_call(reader, speaker, _FORM, name)
+    yield from tagged_call(reader, speaker, FORM, name)
 
 
 def _calls(calls: Sequence[Call], line: str) -> str:

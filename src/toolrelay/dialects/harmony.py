@@ -22,13 +22,18 @@ from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
 _START, _CHANNEL, _MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")
 _ADDRESSED = " to=functions."
-_HEADER = re.compile(
-    r"(?:assistant)?(?: ?to=([\w.\-]+))?(?:<\|channel\|>(\w+))?(?: ?to=([\w.\-]+))?\s*(?:(?:<\|constrain\|>)?\s*\w+)?\s*"
-)
+_TO = r"(?: ?to=([\w.\-]+))?"
+_HEADER = re.compile(rf"(?:assistant)?{_TO}(?:<\|channel\|>(\w+))?{_TO}\s*(?:(?:<\|constrain\|>)?\s*\w+)?\s*")
+_MAY_BE_HEADER = re.compile(r"[\w.\-=<|> ]*")
 
 
 def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
-    header = _HEADER.fullmatch(("" if opener == _START else opener) + (yield from reader.word(_MESSAGE)))
+    begun = opener
+    if opener == _START:
+        begun = yield from reader.literal("assistant")
+    elif opener == _CHANNEL:
+        begun += yield from reader.literal("analysis", "commentary", "final")
+    header = _HEADER.fullmatch(begun + (yield from reader.word(_MESSAGE, of=_MAY_BE_HEADER)))
     if header is None:
         raise NotACallError
     name = (header.group(1) or header.group(3) or "").removeprefix("functions.")

@@ -1,11 +1,13 @@
-"""`<invoke name="f"><parameter name="k">v</parameter></invoke>` within an outer tag: Claude's XML, MiniMax M2, DeepSeek V3.2 and V4, Step 3.
+"""`<invoke name="f"><parameter name="k">v</parameter></invoke>`: Claude's XML, MiniMax M2, DeepSeek V3.2 and V4, Step 3.
 
-Sources: llama.cpp's DeepSeek-V3.2 and unsloth-MiniMax-M2 templates, vLLM's test_deepseekv4_tool_parser, SGLang's step3_detector (calls
-only). DeepSeek says of each parameter whether it is a string; elsewhere the tool's schema does.
+The outer tag differs. DeepSeek says of each parameter whether it is a string; elsewhere the tool's schema does.
+Sources: llama.cpp's DeepSeek-V3.2 and unsloth-MiniMax-M2 templates, vLLM's test_deepseekv4_tool_parser, SGLang's step3_detector
+(calls only: how Step 3's template writes results was not to be found).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -21,6 +23,7 @@ from toolrelay.dialects._writing import Argument, function, json_line
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
 
 _DSML = "｜DSML｜"
+_NAME_AND_MORE = re.compile(r'[\w.\-]*(?:"[^<>]*)?')
 
 
 def _header(text: str) -> tuple[str, frozenset[str] | None]:
@@ -68,10 +71,10 @@ class _Block(Struct, frozen=True, kw_only=True):
 
 def _dialect(
     name: str,
-    block: _Block,
     render_outcomes: Callable[[Sequence[Outcome]], str],
     render_tools: Callable[[Sequence[Tool]], str] | None = None,
 ) -> Dialect:
+    block = BLOCKS[name]
     form = block.form
 
     def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
@@ -81,7 +84,7 @@ def _dialect(
             if block.before:
                 yield from reader.literal(block.invoke)
         while True:
-            called = (yield from reader.word(">")).partition('"')[0]
+            called = (yield from reader.word(">", of=_NAME_AND_MORE)).partition('"')[0]
             if NAME.fullmatch(called) is None:
                 raise NotACallError
             yield from tagged_call(reader, speaker, form, called)
@@ -157,8 +160,8 @@ You can invoke functions by writing a "<{_DSML}{outer}>" block like the followin
 </{_DSML}{outer}>
 
 String and scalar parameters should be specified as is without any escaping or quotes, while lists and objects should use JSON \
-format. The "string" attribute should be set to "true" for string type parameters and "false" for other types (numbers, booleans, \
-arrays, objects).
+format. The "string" attribute should be set to "true" for string type parameters and "false" for other types (numbers, \
+booleans, arrays, objects).
 
 Here are the functions available in JSONSchema format:
 <functions>
@@ -168,27 +171,23 @@ Here are the functions available in JSONSchema format:
     return render
 
 
-_STEP = _Block(
-    opens="<｜tool_calls_begin｜>",
-    closes="<｜tool_calls_end｜>",
-    prefix="steptml:",
-    before="<｜tool_call_begin｜>function<｜tool_sep｜>",
-    after="<｜tool_call_end｜>",
-)
+BLOCKS = {
+    "invoke_xml": _Block(opens="<function_calls>", closes="</function_calls>"),
+    "minimax_m2": _Block(opens="<minimax:tool_call>", closes="</minimax:tool_call>"),
+    "deepseek_v32": _Block(opens=f"<{_DSML}function_calls>", closes=f"</{_DSML}function_calls>", prefix=_DSML, typed=True),
+    "deepseek_v4": _Block(opens=f"<{_DSML}tool_calls>", closes=f"</{_DSML}tool_calls>", prefix=_DSML, typed=True),
+    "step3": _Block(
+        opens="<｜tool_calls_begin｜>",
+        closes="<｜tool_calls_end｜>",
+        prefix="steptml:",
+        before="<｜tool_call_begin｜>function<｜tool_sep｜>",
+        after="<｜tool_call_end｜>",
+    ),
+}
 DIALECTS = (
-    _dialect("invoke_xml", _Block(opens="<function_calls>", closes="</function_calls>"), _claude_outcomes),
-    _dialect("minimax_m2", _Block(opens="<minimax:tool_call>", closes="</minimax:tool_call>"), _minimax_outcomes, _minimax_tools),
-    _dialect(
-        "deepseek_v32",
-        _Block(opens=f"<{_DSML}function_calls>", closes=f"</{_DSML}function_calls>", prefix=_DSML, typed=True),
-        _dsml_outcomes,
-        _dsml_tools("function_calls"),
-    ),
-    _dialect(
-        "deepseek_v4",
-        _Block(opens=f"<{_DSML}tool_calls>", closes=f"</{_DSML}tool_calls>", prefix=_DSML, typed=True),
-        _dsml_outcomes,
-        _dsml_tools("tool_calls"),
-    ),
-    _dialect("step3", _STEP, _step_outcomes),
+    _dialect("invoke_xml", _claude_outcomes),
+    _dialect("minimax_m2", _minimax_outcomes, _minimax_tools),
+    _dialect("deepseek_v32", _dsml_outcomes, _dsml_tools("function_calls")),
+    _dialect("deepseek_v4", _dsml_outcomes, _dsml_tools("tool_calls")),
+    _dialect("step3", _step_outcomes),
 )

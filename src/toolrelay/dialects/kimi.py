@@ -1,7 +1,7 @@
 """Kimi K2: `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`; K3: a tag for each argument.
 
-Sources: llama.cpp's moonshotai-Kimi-K2-Thinking and Kimi-K3 templates. K3 puts its text into a section of its own; its thoughts are
-marked `<|open|>think<|sep|>…<|close|>think<|sep|>`, which is for the model's profile to say.
+Sources: llama.cpp's moonshotai-Kimi-K2-Thinking and Kimi-K3 templates. K3 puts its text into a section of its own; its thoughts
+are marked `<|open|>think<|sep|>…<|close|>think<|sep|>`, which is for the model's profile to say.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
 
 _SECTION, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 _CALL, _ARGUMENTS, _CALL_END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
+_IDENTIFIER_PART = re.compile(r"\s*[\w.\-:]*\s*")
 _IDENTIFIER = re.compile(r"(?:functions\.)?(.+?)(?::\d+)?", re.DOTALL)
 
 
@@ -29,7 +30,7 @@ def _k2(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
         yield from reader.blanks()
         yield from reader.literal(_CALL)
     while True:
-        found = _IDENTIFIER.fullmatch((yield from reader.word(_ARGUMENTS)).strip())
+        found = _IDENTIFIER.fullmatch((yield from reader.word(_ARGUMENTS, of=_IDENTIFIER_PART)).strip())
         if found is None or NAME.fullmatch(found.group(1)) is None:
             raise NotACallError
         speaker.start(found.group(1))
@@ -84,7 +85,7 @@ def _unescaped(text: str) -> str:
     return text.replace("&quot;", '"').replace("&amp;", "&")
 
 
-_K3 = TagForm(
+K3 = TagForm(
     key_open="<|open|>argument ",
     key_close="<|sep|>",
     value_close="<|close|>argument<|sep|>",
@@ -112,7 +113,7 @@ def _k3(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
             yield from reader.literal(_TOOL_END)
             speaker.finish()
         else:
-            yield from tagged_call(reader, speaker, _K3, name)
+            yield from tagged_call(reader, speaker, K3, name)
         if not (yield from reader.closing(_TOOL)):
             break
     yield from reader.closing(_TOOLS_END)
@@ -120,7 +121,7 @@ def _k3(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
 
 def _k3_calls(calls: Sequence[Call]) -> str:
     written = (
-        f'{_TOOL}tool="{_escaped(call.name)}" index="{n}"<|sep|>{render_parameters(call, _K3, "")}{_TOOL_END}'
+        f'{_TOOL}tool="{_escaped(call.name)}" index="{n}"<|sep|>{render_parameters(call, K3, "")}{_TOOL_END}'
         for n, call in enumerate(calls, 1)
     )
     return _TOOLS + "".join(written) + _TOOLS_END

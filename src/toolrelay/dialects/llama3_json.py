@@ -1,7 +1,7 @@
 """`{"name": "f", "parameters": {…}}` with or without `<|python_tag|>` before it: Llama 3; a list of such objects: xLAM.
 
-Sources: the chat templates of Llama 3.1 and 3.2 (vLLM, llama.cpp), vLLM's llama_tool_parser (several calls stand side by side with
-`;`); for xLAM vLLM's tool_chat_template_xlam_llama. Without the tag a call counts only as the whole answer (see _bare).
+Sources: the chat templates of Llama 3.1 and 3.2 (vLLM, llama.cpp), vLLM's llama_tool_parser (several calls stand side by side
+with `;`); for xLAM vLLM's tool_chat_template_xlam_llama. Without the tag a call counts only as the whole answer (see _bare).
 """
 
 from __future__ import annotations

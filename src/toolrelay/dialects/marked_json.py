@@ -1,7 +1,7 @@
 """JSON calls after a mark: Granite 3, Phi 4 mini, Command R7B and A, Jamba, Hunyuan, InternLM, MiniMax M1, GigaChat 3, Apertus.
 
-Sources: vLLM's templates tool_chat_template_{hunyuan_a13b, internlm2_tool, minimax_m1, granite_20b_fc, phi4_mini, apertus} and tests
-test_{jamba, gigachat3, apertus}_tool_parser; llama.cpp's templates ibm-granite-granite-3.3-2B-Instruct and
+Sources: vLLM's templates tool_chat_template_{hunyuan_a13b, internlm2_tool, minimax_m1, granite_20b_fc, phi4_mini, apertus} and
+tests test_{jamba, gigachat3, apertus}_tool_parser; llama.cpp's templates ibm-granite-granite-3.3-2B-Instruct and
 CohereForAI-c4ai-command-r7b-12-2024-tool_use; for Granite 3's calls in history the template in llama.cpp's test-chat-template.
 """
 
@@ -106,8 +106,8 @@ def _cohere_calls(calls: Sequence[Call]) -> str:
 
 def _cohere_outcomes(outcomes: Sequence[Outcome]) -> str:
     written = (
-        f'    {{\n        "tool_call_id": "{n}",\n        "results": {{\n            "0": {json_line(outcome.text)}\n        }},\n'
-        '        "is_error": null\n    }'
+        f'    {{\n        "tool_call_id": "{n}",\n        "results": {{\n'
+        f'            "0": {json_line(outcome.text)}\n        }},\n        "is_error": null\n    }}'
         for n, outcome in enumerate(outcomes)
     )
     return "<|START_TOOL_RESULT|>[\n" + ",\n".join(written) + "\n]<|END_TOOL_RESULT|>"
@@ -133,9 +133,9 @@ arguments, following the format below:
 
 def _granite_tools(tools: Sequence[Tool]) -> str:
     return (
-        "You are a helpful assistant with access to the following tools. When a tool is required to answer the user's query, respond "
-        "only with <|tool_call|> followed by a JSON list of tools used. If a tool does not exist in the provided list of tools, notify "
-        "the user that you do not have the ability to fulfill the request.\n"
+        "You are a helpful assistant with access to the following tools. When a tool is required to answer the user's query, "
+        "respond only with <|tool_call|> followed by a JSON list of tools used. If a tool does not exist in the provided list of "
+        "tools, notify the user that you do not have the ability to fulfill the request.\n"
         + json.dumps([openai_tool(tool) for tool in tools], indent=4, ensure_ascii=False)
     )
 

@@ -1,7 +1,7 @@
 """`[TOOL_CALLS]` before a list of JSON objects, or before each `f[CALL_ID]…[ARGS]{…}`, `f[ARGS]{…}`, `f{…}`: Mistral.
 
-Sources: the chat templates of Mistral-Nemo-2407 (the list, with ids of nine characters), Mistral-Small-3.2 (`[CALL_ID]`) and, for the
-forms without an id, vLLM's test_mistral_tool_parser (tokenizer versions 11 and 13). All forms are read by each of the dialects.
+Sources: the chat templates of Mistral-Nemo-2407 (the list, with ids of nine characters), Mistral-Small-3.2 (`[CALL_ID]`) and,
+for the forms without an id, vLLM's test_mistral_tool_parser. All forms are read by each of the dialects.
 """
 
 from __future__ import annotations

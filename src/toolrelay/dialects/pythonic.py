@@ -1,8 +1,8 @@
 """`[f(a=1, b="x"), g()]`: Llama 3.2 and 4, ToolACE; in tags: Olmo 3, LFM 2. See _python: read, never evaluated.
 
-Sources: vLLM's tool_chat_template_llama4_pythonic and tool_chat_template_olmo3 (a call a line in `<function_calls>`, JSON's words for
-constants), llama.cpp's LFM2.5-8B-A1B and llama-cpp-lfm2 (also JSON in the same tags). Without tags a list counts only as the
-whole answer (see _bare). The templates put strings in quotes and escape nothing; here quotes and line breaks in them are escaped.
+Sources: vLLM's tool_chat_template_llama4_pythonic and tool_chat_template_olmo3 (a call a line in `<function_calls>`, JSON's words
+for constants), llama.cpp's LFM2.5-8B-A1B and llama-cpp-lfm2 (also JSON in the same tags). Without tags a list counts only as the
+whole answer (see _bare). The templates put strings in quotes and escape nothing; here quotes and line breaks are escaped.
 """
 
 from __future__ import annotations

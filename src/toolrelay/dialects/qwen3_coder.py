@@ -15,7 +15,7 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._reader import Reader, Reading
+from toolrelay.dialects._reader import NAME_ALONE, Reader, Reading
 from toolrelay.dialects._tags import TagForm, render_parameters, tagged_call
 from toolrelay.dialects._writing import json_line
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
@@ -29,7 +29,7 @@ def grammar(reader: Reader, speaker: Speaker, opener: str, form: TagForm) -> Rea
         yield from reader.blanks()
         yield from reader.literal(_FUNCTION)
     while True:
-        name = (yield from reader.word(">")).strip()
+        name = (yield from reader.word(">", of=NAME_ALONE)).strip()
         if NAME.fullmatch(name) is None:
             raise NotACallError
         yield from tagged_call(reader, speaker, form, name)
@@ -113,8 +113,9 @@ def _seed_outcomes(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(outcome.text for outcome in outcomes)
 
 
-_QWEN = TagForm(key_open="<parameter=", key_close=">", value_close="</parameter>", ends=("</function>",), trims=True)
+QWEN = TagForm(key_open="<parameter=", key_close=">", value_close="</parameter>", ends=("</function>",), trims=True)
+SEED = replace(QWEN, trims=False)
 DIALECTS = (
-    _dialect("qwen3_coder", "tool_call", _QWEN),
-    _dialect("seed_oss", "seed:tool_call", replace(_QWEN, trims=False)),
+    _dialect("qwen3_coder", "tool_call", QWEN),
+    _dialect("seed_oss", "seed:tool_call", SEED),
 )

@@ -1,7 +1,7 @@
 """`Action: f` and `Action Input: {…}` on lines of their own: ReAct prompts, as LangChain and the first Qwen spread them.
 
-Source: LangChain's hwchase17/react prompt and the ReAct prompt of Qwen 1. It counts only at a line's beginning and with the name of a tool
-that was offered. Input that is not JSON is the only parameter of a tool that has one.
+Source: LangChain's hwchase17/react prompt and the ReAct prompt of Qwen 1. It counts only at a line's beginning and with the name
+of a tool that was offered. Input that is not JSON is the only parameter of a tool that has one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`<use_tool><name>f</name><query>…</query></use_tool>`: the XML of Obsidian Copilot up to 3.1, and of prompts modelled on it.
 
-Source: Obsidian Copilot 3.1's own parser (shared/facts/clients.md): a value is a JSON array or object, a list of `<item>`s, nested
-tags, or else a string; entities are not decoded. Numbers and the like are typed by the tool's schema.
+Source: Obsidian Copilot 3.1's own parser: a value is a JSON array or object, a list of `<item>`s, nested tags, or else a string;
+entities are not decoded. Numbers and the like are typed by the tool's schema.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from toolrelay.core.messages import Call
 from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
 from toolrelay.dialects._python import python_json
-from toolrelay.dialects._reader import Reader, Reading
+from toolrelay.dialects._reader import NAME_ALONE, Reader, Reading
 from toolrelay.dialects._schema import quoted
 from toolrelay.dialects._tags import TagForm, render_parameters, tagged_call
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
@@ -37,7 +37,7 @@ FORM = TagForm(key_open="<", key_close=">", value_close="</{key}>", ends=("</use
 def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
     yield from reader.blanks()
     yield from reader.literal("<name>")
-    name = (yield from reader.word("</name>")).strip()
+    name = (yield from reader.word("</name>", of=NAME_ALONE)).strip()
     if NAME.fullmatch(name) is None:
         raise NotACallError
     yield from tagged_call(reader, speaker, FORM, name)

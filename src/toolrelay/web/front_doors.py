@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
 from toolrelay.runtime.driver import drive
 from toolrelay.runtime.telemetry import Metrics, TurnLog
-from toolrelay.web.asgi import ClientGoneError, Receive
+from toolrelay.web.asgi import ClientGoneError
 from toolrelay.web.sinks import AnswerSink, StreamSink, WholeSink
 from toolrelay.web.site import Exchange, respond_error
 from toolrelay.wires.base import Envelope, Wire
@@ -121,7 +121,7 @@ class FrontDoor:
         account = TurnLog(metrics, fields, self._wire.name, started, with_content=self._log_content)
         envelope = Envelope(token=turn_token, created=int(time.time()), model=request.model, request=request)
         sink = self._sink(request, envelope, exchange)
-        watch = _Watch(exchange.receive)
+        watch = _Watch(exchange)
         status, code = 200, None
         try:
             await drive(turn, model.backend, _Timed(sink, account), account)
@@ -186,21 +186,30 @@ class _Timed:
 class _Watch:
     """Cancels the task that made it when the client goes away."""
 
-    def __init__(self, receive: Receive) -> None:
-        self.gone = False
-        self._over = False
-        self._task = asyncio.current_task()
-        self._waiting = asyncio.ensure_future(receive())
-        self._waiting.add_done_callback(self._fire)
+    __slots__ = ("_leaving", "_task", "_waiting", "gone")
 
-    def _fire(self, waiting: asyncio.Future[Any]) -> None:
-        if not self._over and not waiting.cancelled() and self._task is not None:
+    def __init__(self, exchange: Exchange) -> None:
+        self.gone = False
+        self._task = asyncio.current_task()
+        self._leaving: set[Callable[[], None]] | None = exchange.scope.get("toolrelay.leaving")
+        self._waiting: asyncio.Future[Any] | None = None
+        if self._leaving is not None:
+            self._leaving.add(self._go)
+        else:  # another server than ours
+            self._waiting = asyncio.ensure_future(exchange.receive())
+            self._waiting.add_done_callback(lambda waiting: None if waiting.cancelled() else self._go())
+
+    def _go(self) -> None:
+        if self._task is not None:
             self.gone = True
             self._task.cancel()
 
     def close(self) -> None:
-        self._over = True
-        self._waiting.cancel()
+        self._task = None
+        if self._leaving is not None:
+            self._leaving.discard(self._go)
+        elif self._waiting is not None:
+            self._waiting.cancel()
 
 
 def _shutting_down() -> InternalError:

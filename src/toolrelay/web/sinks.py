@@ -6,7 +6,7 @@ import asyncio
 from typing import Protocol
 
 from toolrelay.core.assembly import Assembly
-from toolrelay.core.events import AnswerFailed, StreamEvent
+from toolrelay.core.events import AnswerFailed, AnswerStarted, StreamEvent
 from toolrelay.errors import ToolrelayError
 from toolrelay.web.asgi import EVENT_STREAM, JSON, Headers, Send, respond
 from toolrelay.wires.base import KEEP_ALIVE, Encoder, Envelope, Wire
@@ -53,9 +53,11 @@ class StreamSink:
         if self._comment is not None:
             await self._comment
         if not self._open:
-            first = events[0]
-            if isinstance(first, AnswerFailed):
-                raise first.error
+            for event in events:
+                if isinstance(event, AnswerFailed):
+                    raise event.error
+                if not isinstance(event, AnswerStarted):
+                    break
         frames = self._encoder.encode(events)
         if frames:
             await self._write(frames)

@@ -1,0 +1,91 @@
+"""What a dialect cannot say, whatever is written, as narrow as it can be put: all else must survive a round trip.
+
+JSON            nothing
+tags            a value that holds its own closing tag where the form would go on, and a name that holds what ends names
+Python          a keyword that is no Python name
+Gemma           a string that holds the mark that ends strings
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from toolrelay.dialects import glm, invoke, kimi, qwen3_coder, use_tool
+from toolrelay.dialects._tags import TagForm
+
+_PYTHON_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
+
+TAGS: dict[str, TagForm] = {
+    "qwen3_coder": qwen3_coder.QWEN,
+    "seed_oss": qwen3_coder.SEED,
+    "use_tool": use_tool.FORM,
+    "glm45": glm.FORM,
+    "glm47": glm.FORM,
+    "kimi_k3": kimi.K3,
+    **{name: block.form for name, block in invoke.BLOCKS.items()},
+}
+
+
+def _in_tags(form: TagForm) -> Callable[[Mapping[str, Any]], bool]:
+    quoted_names = form.key_open.endswith('"')
+
+    def can_say(arguments: Mapping[str, Any]) -> bool:
+        for key, value in arguments.items():
+            if form.key_close in key or (quoted_names and '"' in key):
+                return False
+            if form.strips_names and key != key.strip():
+                return False
+            if key.startswith("/") and form.key_open == "<":
+                return False
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            close = form.close(key)
+            follows = "|".join(map(re.escape, (form.key_open, *form.ends)))
+            closing = re.compile(re.escape(close) + rf"[ \t\r\n]*(?:{follows})")
+            written = text + ("\n" if form.trims else "") + close + "\n" + form.ends[0]
+            found = closing.search(written)
+            if found is None or found.start() != len(written) - len(close + "\n" + form.ends[0]):
+                return False
+        return True
+
+    return can_say
+
+
+def _in_python(arguments: Mapping[str, Any]) -> bool:
+    return all(_PYTHON_NAME.fullmatch(key) for key in arguments)
+
+
+def _in_gemma(mark: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Also not the beginning of the mark at a string's end, which would be read as a part of it."""
+
+    def can_say(arguments: Mapping[str, Any]) -> bool:
+        return all(mark not in text + mark[:-1] for text in _strings(arguments))
+
+    return can_say
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for pair in value.items() for part in pair for text in _strings(part)]
+    return [text for item in value for text in _strings(item)] if isinstance(value, list) else []
+
+
+_LIMITS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
+    **{name: _in_tags(form) for name, form in TAGS.items()},
+    **dict.fromkeys(("pythonic", "olmo3", "lfm2", "gemma3"), _in_python),
+    "functiongemma": _in_gemma("<escape>"),
+    "gemma4": _in_gemma('<|"|>'),
+}
+
+
+def can_say(dialect: str, arguments: Mapping[str, Any]) -> bool:
+    limit = _LIMITS.get(dialect)
+    return limit is None or limit(arguments)
+
+
+def can_name(dialect: str, name: str) -> bool:
+    return dialect not in ("pythonic", "olmo3", "lfm2", "gemma3") or _PYTHON_NAME.fullmatch(name) is not None

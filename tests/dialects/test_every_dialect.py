@@ -1,0 +1,374 @@
+"""What holds for every dialect there is, and for those that will be added."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DataObject, SearchStrategy
+
+from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, call, calls_of, events, folded, spoken_text, tool
+from tests.dialects.limits import can_name, can_say
+from tests.strategies import json_values
+from toolrelay.core.events import TextDelta
+from toolrelay.core.messages import Call
+from toolrelay.core.request import Tool
+from toolrelay.dialects._scanner import Quoting, Scanner
+from toolrelay.dialects.base import Dialect, Outcome
+
+every_dialect = pytest.mark.parametrize("name", sorted(DIALECTS))
+few = settings(max_examples=40)
+
+# A call in these is the whole answer, or stands at a line's beginning.
+WHOLE_ANSWER = {"llama3_json", "xlam", "pythonic"}
+AT_LINE = {"react", "gemma3"}
+# These wrap the answer's text in marks, too, and take them away.
+WRAPS_TEXT = {"harmony", "kimi_k3", "cohere"}
+
+QUOTINGS = [
+    None,
+    Quoting(reasoning=("<think>", "</think>")),
+    Quoting(reasoning=("<think>", "</think>"), begins_in_reasoning=True),
+    Quoting(reasoning=("<think>", "</think>"), calls_in_reasoning=True, calls_in_fences=True),
+]
+TOOLS = [
+    tool("get_weather", {"city": {"type": "string"}, "days": {"type": "integer"}}),
+    tool("search", {"query": {"type": "string"}}),
+    tool("now"),
+]
+CALLS = [call("get_weather", {"city": "Paris", "days": 3}), call("now"), call("search", {"query": "a < b"})]
+
+
+def typed(name: str, arguments: dict[str, Any]) -> Tool:
+    """A tool whose schema says of each argument what it is."""
+    types = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array", dict: "object"}
+    return tool(name, {key: {"type": types[type(value)]} for key, value in arguments.items()})
+
+
+def marks_of(dialect: Dialect) -> list[str]:
+    """All that means something in a dialect: its marks, and what its calls are made of."""
+    written = dialect.render_calls(CALLS)
+    parts = [part for part in re.split(r"([<>{}\[\]()\"':,\n ]|get_weather|now|search|Paris)", written) if part]
+    return [
+        *(opener.text for opener in dialect.openers),
+        *dialect.closers,
+        *sorted(set(parts)),
+        dialect.render_calls(CALLS[:1]),
+        written,
+        written[: len(written) // 2],
+    ]
+
+
+def babble(dialect: Dialect) -> SearchStrategy[str]:
+    """Text in which calls, parts of calls, quotations and rubbish follow each other."""
+    bits = [
+        "```",
+        "```json\n",
+        "~~~",
+        "`",
+        "\n",
+        "\n\n",
+        " ",
+        "<think>",
+        "</think>",
+        "<",
+        "{",
+        '"',
+        "\\",
+        "\\u00e9",
+        "\\ud83d",
+        "😀",
+    ]
+    return st.lists(
+        st.sampled_from(marks_of(dialect))
+        | st.sampled_from([*bits, "\x00", "null", "[", "]", "}", ",", ":", "'", "=", "(", ")"])
+        | st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
+        max_size=12,
+    ).map("".join)
+
+
+def cut(data: DataObject, text: str) -> list[str]:
+    if data.draw(st.booleans()):
+        size = data.draw(st.integers(1, 5))
+        return [text[at : at + size] for at in range(0, len(text), size)]
+    places = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    return [text[start:end] for start, end in pairwise([0, *places, len(text)])]
+
+
+@every_dialect
+@given(data=st.data())
+@few
+def test_any_chunking_gives_the_same_events(name: str, data: DataObject) -> None:  # bug 2, bug 3, bug 4
+    dialect = DIALECTS[name]
+    text, quoting = data.draw(babble(dialect)), data.draw(st.sampled_from(QUOTINGS))
+    whole = folded(events(dialect, [text], TOOLS, quoting))
+    assert folded(events(dialect, cut(data, text), TOOLS, quoting)) == whole
+
+
+@every_dialect
+@given(data=st.data())
+@few
+def test_text_is_never_invented(name: str, data: DataObject) -> None:
+    """What comes out as text and thought is what went in, in order, with nothing added."""
+    dialect = DIALECTS[name]
+    text = data.draw(babble(dialect))
+    said = "".join(one.text for one in folded(events(dialect, [text], TOOLS)) if not isinstance(one, Heard))
+    rest = iter(text)
+    assert all(character in rest for character in said)
+
+
+@every_dialect
+@given(text=st.text(st.characters(codec="utf-16", categories=["L", "N", "P", "S", "Z", "Cc", "Cs"]), max_size=40))
+@few
+@example(text="\ud83d")
+@example(text="\ude00\ud83d\ude00\ud83d")
+def test_rubbish_never_raises_and_half_characters_never_come_out(name: str, text: str) -> None:  # bug 24
+    found = folded(events(DIALECTS[name], list(text), TOOLS))
+    assert found == folded(events(DIALECTS[name], [text], TOOLS))
+    for one in found:
+        str(one).encode()
+
+
+@every_dialect
+def test_a_pair_of_halves_in_two_chunks_is_one_character(name: str) -> None:  # bug 24
+    assert folded(events(DIALECTS[name], ["a\ud83d", "\ude00b"])) == [Text("a😀b")]
+
+
+@every_dialect
+@given(data=st.data())
+@few
+def test_text_that_is_no_call_comes_out_as_it_is(name: str, data: DataObject) -> None:  # bug 11, bug 14
+    dialect = DIALECTS[name]
+    first = {mark[0] for opener in dialect.openers for mark in [opener.text]}
+    letters = st.characters(exclude_categories=["Cs"], exclude_characters="".join(first))
+    text = data.draw(
+        st.lists(st.text(letters, max_size=10) | st.sampled_from(["```", "~~~\n", "`x`", "\n"]), max_size=8).map("".join)
+    )
+    assert spoken_text(folded(events(dialect, cut(data, text), TOOLS))) == text
+
+
+@every_dialect
+def test_an_opener_that_is_only_mentioned_is_text(name: str) -> None:  # bug 15
+    dialect = DIALECTS[name]
+    for opener in dialect.openers:
+        said = folded(events(dialect, [f"Models print {opener.text} before a call."], TOOLS))
+        assert spoken_text(said).replace(opener.text, "") == "Models print  before a call.", said
+        if name not in WRAPS_TEXT:
+            assert said == [Text(f"Models print {opener.text} before a call.")]
+
+
+@every_dialect
+def test_plain_text_is_given_out_at_once(name: str) -> None:
+    scanner = Scanner(DIALECTS[name], {one.name: one for one in TOOLS})
+    for character in "Of course; here it is:\nline two, 3 > 2 (see above).":
+        if character in {opener.text[0] for opener in DIALECTS[name].openers if opener.place == "anywhere"}:
+            continue
+        assert scanner.feed(character) == [TextDelta(character)]
+
+
+@every_dialect
+@given(data=st.data())
+@few
+def test_text_is_held_back_only_while_it_may_begin_a_mark(name: str, data: DataObject) -> None:
+    dialect = DIALECTS[name]
+    tag = "<think>"
+    marks = [*(opener.text for opener in dialect.openers), tag, "```", "~~~"]
+    pieces = st.builds(lambda mark, end: mark[: max(1, min(end, len(mark) - 1))], st.sampled_from(marks), st.integers(1, 20))
+    text = "x" + data.draw(st.lists(pieces | st.text("ab \n", max_size=3), max_size=8).map("".join))
+    assume(not any(mark in text for mark in marks))
+    scanner = Scanner(dialect, {}, Quoting(reasoning=(tag, "</think>")))
+    given_out = ""
+    for end, character in enumerate(text, 1):
+        given_out += "".join(event.text for event in scanner.feed(character) if isinstance(event, TextDelta))
+        held = text[len(given_out) : end]
+        assert text.startswith(given_out)
+        assert not held or any(mark.startswith(held) for mark in marks), held
+
+
+@every_dialect
+@given(data=st.data())
+@few
+def test_a_stream_cut_anywhere_ends_cleanly(name: str, data: DataObject) -> None:  # bug 5
+    """A call that was cut is not finished; those before it are."""
+    dialect = DIALECTS[name]
+    calls = data.draw(st.permutations(CALLS))
+    written = dialect.render_calls(calls)
+    end = data.draw(st.integers(0, len(written)))
+    made = calls_of(folded(events(dialect, [written[:end]], TOOLS)))
+    wanted = [(one.name, json.loads(one.arguments)) for one in calls]
+    assert made == wanted[: len(made)]
+    assert end < len(written) or made == wanted
+
+
+@st.composite
+def _tricky_texts(draw: st.DrawFn, dialect: Dialect) -> str:
+    bits = [
+        "<",
+        ">",
+        "</",
+        "{",
+        "}",
+        "{}",
+        "[",
+        "]",
+        "(",
+        ")",
+        '"',
+        "'",
+        "\\",
+        "\\n",
+        "\n",
+        "\r\n",
+        "\t",
+        "\x00",
+        "\x1f",
+        "😀",
+        "é",
+        "漢",
+        " ",
+    ]
+    bits += [
+        "```",
+        "\\u0041",
+        "\\ud83d",
+        ", ",
+        ": ",
+        "=",
+        "&amp;",
+        "null",
+        "1",
+        "\u2028",
+        "Observation:",
+        '"""',
+        *dialect.closers,
+    ]
+    bits += [opener.text for opener in dialect.openers]
+    return "".join(
+        draw(st.lists(st.sampled_from(bits) | st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=6))
+    )
+
+
+def _calls(name: str) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]:
+    dialect = DIALECTS[name]
+    texts = _tricky_texts(dialect)
+    keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True) | texts.filter(bool)
+    values = texts | json_values() | st.lists(texts, max_size=2) | st.dictionaries(texts, texts, max_size=2)
+    arguments = st.dictionaries(keys, values, max_size=3).filter(lambda drawn: can_say(name, drawn))
+    names = st.from_regex(r"[A-Za-z0-9_-]{1,12}", fullmatch=True).filter(lambda drawn: can_name(name, drawn))
+    return st.lists(st.tuples(names, arguments), min_size=1, max_size=3, unique_by=lambda made: made[0])
+
+
+CALL_STRATEGIES = {name: _calls(name) for name in DIALECTS}
+
+
+@every_dialect
+@given(data=st.data())
+@settings(max_examples=60)
+def test_what_a_dialect_writes_it_reads(name: str, data: DataObject) -> None:  # bug 6, bug 17, bug 19
+    dialect = DIALECTS[name]
+    made = data.draw(CALL_STRATEGIES[name])
+    calls = [call(called, arguments, identifier=f"call_{n}") for n, (called, arguments) in enumerate(made)]
+    written = dialect.render_calls(calls)
+    found = folded(events(dialect, cut(data, written), [typed(called, arguments) for called, arguments in made]))
+    assert [(one.name, _plain(one.value)) for one in found if isinstance(one, Heard)] == [(one, _plain(two)) for one, two in made]
+    assert not spoken_text(found).strip()
+    assert not any(isinstance(one, Broken) or (isinstance(one, Heard) and one.rule) for one in found)
+
+
+def _plain(value: Any) -> str:
+    """So that 1, 1.0 and true are not the same."""
+    return json.dumps(value, sort_keys=True)
+
+
+@pytest.mark.parametrize("name", sorted(set(DIALECTS) - WHOLE_ANSWER))
+@given(data=st.data())
+@settings(max_examples=20)
+def test_text_around_calls_survives(name: str, data: DataObject) -> None:  # bug 12, bug 13
+    dialect = DIALECTS[name]
+    words = st.sampled_from(["Sure.", "I look it up", "and then", "Done: 3 > 2.", "é 😀", "a `b` c"])
+    before, between, after = data.draw(words), data.draw(words), data.draw(words)
+    line = "\n" if name in AT_LINE else ""
+    one, two = dialect.render_calls(CALLS[:1]), dialect.render_calls(CALLS[1:2])
+    text = f"{before}{line}{one}{line}{between}{line}{two}{line}{after}"
+    found = folded(events(dialect, cut(data, text), TOOLS))
+    assert calls_of(found) == [(made.name, json.loads(made.arguments)) for made in CALLS[:2]]
+    assert spoken_text(found) == f"{before}{line}{line}{between}{line}{line}{after}"
+
+
+@every_dialect
+def test_a_call_in_a_fence_is_text_unless_the_profile_says_otherwise(name: str) -> None:  # bug 15
+    if name in WHOLE_ANSWER | {"gemma3"}:
+        return  # these have their own place: the answer's beginning, or a fence of their own
+    dialect = DIALECTS[name]
+    fenced = f"So:\n```xml\n{dialect.render_calls(CALLS)}\n```\nThat is all."
+    found = folded(events(dialect, [fenced], TOOLS))
+    assert found == [Text(fenced)]
+    found = folded(events(dialect, [fenced], TOOLS, Quoting(calls_in_fences=True)))
+    assert [one.name for one in found if isinstance(one, Heard)] == [made.name for made in CALLS]
+
+
+@every_dialect
+def test_a_call_in_reasoning_is_reasoning_unless_the_profile_says_otherwise(name: str) -> None:  # bug 16
+    dialect = DIALECTS[name]
+    written = dialect.render_calls(CALLS)
+    line = "\n" if name in AT_LINE else ""
+    text = f"<think>{line}{written}{line}</think>Answer."
+    tags = ("<think>", "</think>")
+    assert folded(events(dialect, [text], TOOLS, Quoting(reasoning=tags))) == [Thought(f"{line}{written}{line}"), Text("Answer.")]
+    if name not in WHOLE_ANSWER:
+        found = folded(events(dialect, [text], TOOLS, Quoting(reasoning=tags, calls_in_reasoning=True)))
+        assert [one.name for one in found if isinstance(one, Heard)] == [made.name for made in CALLS]
+
+
+@every_dialect
+def test_a_call_after_reasoning_counts(name: str) -> None:  # bug 16
+    dialect = DIALECTS[name]
+    quoting = Quoting(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
+    text = f"I must call.\n</think>\n\n{dialect.render_calls(CALLS)}"
+    found = folded(events(dialect, [text], TOOLS, quoting))
+    assert found[0] == Thought("I must call.\n")
+    assert calls_of(found) == [(made.name, json.loads(made.arguments)) for made in CALLS]
+
+
+@every_dialect
+@pytest.mark.parametrize("depth", [100, 100_000])
+def test_deep_nesting_does_not_exhaust_the_stack(name: str, depth: int) -> None:
+    dialect = DIALECTS[name]
+    for opening in ("[", '{"a":', "(", "{"):
+        for opener in dialect.openers:
+            folded(events(dialect, [f"{opener.text}{opening * depth}"], TOOLS))
+        written = dialect.render_calls([call("search", {"query": "QQ"})]).replace('"QQ"', "QQ").replace("QQ", opening * depth)
+        folded(events(dialect, [written], TOOLS))
+
+
+@every_dialect
+def test_what_cannot_be_read_is_written_all_the_same(name: str) -> None:
+    """A history may hold arguments that are no JSON, or none."""
+    dialect = DIALECTS[name]
+    deep = "[" * 3000
+    for arguments in ("", "  ", "not json", '"text"', "[1]", '{"a": 1', deep, '{"a": ' + deep + "}"):
+        made = Call(id="call_1", name="search", arguments=arguments)
+        assert "search" in dialect.render_calls([made])
+        assert "42" in dialect.render_outcomes([Outcome(call=made, text="42")])
+
+
+@every_dialect
+def test_the_tools_that_a_dialect_offers_are_all_there(name: str) -> None:
+    render = DIALECTS[name].render_tools
+    if render is None:
+        return
+    written = render([*TOOLS, Tool(name="bare", description="No parameters at all.")])
+    for one in ("get_weather", "city", "days", "search", "query", "now", "bare", "No parameters at all."):
+        assert one in written
+    assert written == written.strip()
+
+
+@every_dialect
+def test_no_opener_is_the_beginning_of_another(name: str) -> None:
+    texts = [opener.text for opener in DIALECTS[name].openers]
+    assert not [(one, two) for one in texts for two in texts if one != two and two.startswith(one)]
