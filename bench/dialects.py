@@ -64,7 +64,9 @@ def _opener(dialect: Dialect) -> str:
 
 SCENARIOS = (
     Scenario(name="plain", target=400, text=lambda _, size: _repeated("Lorem ipsum dolor sit amet, consectetur. ", size)),
-    Scenario(name="prose", target=400, text=lambda _, size: _repeated("# So\n\n- if `a < b`, [see](x) {y}\n- else *not*.\n", size)),
+    Scenario(
+        name="prose", target=400, text=lambda _, size: _repeated("# So\n\n- if `a < b`, [see](x) {y}\n- else *not*.\n", size)
+    ),
     Scenario(name="string", target=1000, text=lambda dialect, size: _call(dialect, _text("words in a row, ", size))),
     Scenario(name="escapes", target=1000, text=lambda dialect, size: _call(dialect, _text("a line\\n<b>", size))),
     Scenario(name="structure", target=1000, text=lambda dialect, size: _call(dialect, _rows('{"k": 12, "v": "x"}, ', size))),

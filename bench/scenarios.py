@@ -166,7 +166,7 @@ def _paced(key: str, connections: int, every_ms: int) -> Measure:
         order = bench.order(
             kind="stream", connections=connections, every_ms=every_ms, chunks=played, seconds=ramp + 0.5, ramp_s=ramp
         )
-        nominal = ramp + played * every_ms / 1000
+        nominal = ramp + (played + 1) * every_ms / 1000
         return _measured(bench, order, lambda _, cost: {key: cost}, nominal)
 
     return measure

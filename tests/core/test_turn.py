@@ -28,6 +28,7 @@ from toolrelay.core.events import (
     Usage,
 )
 from toolrelay.core.messages import Message, Text
+from toolrelay.core.policy import Policy
 from toolrelay.core.request import OpaqueTool, Tool, ToolChoice
 from toolrelay.core.steps import (
     AnswerReceived,
@@ -369,3 +370,15 @@ def test_a_dropped_call_that_uses_an_index_again_does_not_grow_the_first() -> No
     story = Playbook(turn(asked("f", parallel_tool_calls=False))) >> [*calls, STOP]
     assert emitted(story.commands)[:-1] == seen(0, "f", '{"x":1}', number=0)
     assert CallPlanned(call=made(0, "f", '{"x":1}'), owner="client") in recorded(story.commands)
+
+
+def test_an_answer_that_nobody_wants_recorded_is_not_put_together_and_its_calls_are() -> None:
+    events: list[StreamEvent] = [TextDelta("Let me see. "), CallStarted(0, "f"), ArgumentsDelta(0, "{}"), CallFinished(0), STOP]
+    unkept = Turn(token=TOKEN, request=asked(tools=(Tool(name="f"),)), policy=Policy(keeps=False))
+    kept = Turn(token=TOKEN, request=asked(tools=(Tool(name="f"),)))
+    steps = []
+    for each in (unkept, kept):
+        each.start()
+        steps.append([command for command in each.handle(events) if isinstance(command, Record | Emit)])
+    assert steps[0] == [command for command in steps[1] if not isinstance(getattr(command, "step", None), AnswerReceived)]
+    assert len(steps[0]) == len(steps[1]) - 1

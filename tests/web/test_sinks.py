@@ -151,7 +151,7 @@ class Ear:
 
 
 def stream_sink(name: str, ear: Ear, keepalive: float) -> StreamSink:
-    return StreamSink(discover()[name], _envelope(name), ear, [], keepalive)
+    return StreamSink(discover()[name], _envelope(name), ear, [], keepalive=keepalive)
 
 
 def _envelope(name: str) -> Envelope:

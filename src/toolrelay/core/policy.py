@@ -16,10 +16,11 @@ class GatewayTool(Struct, frozen=True, kw_only=True):
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """`tools` are the gateway's own for this turn, by name."""
+    """`tools` are the gateway's own for this turn, by name. `keeps`: somebody wants the model's answers recorded whole."""
 
     tools: Mapping[str, GatewayTool] = {}
     max_tool_rounds: int = 10
+    keeps: bool = True
 
     def owner(self, name: str, declared: frozenset[str]) -> Owner:
         """A name that both declare is the client's."""

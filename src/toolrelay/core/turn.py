@@ -79,6 +79,7 @@ class Turn:
         self.error: AnswerFailed | None = None
         self._declared = frozenset(tool.name for tool in request.functions())
         self._own = tuple(own.tool for name, own in self.policy.tools.items() if name not in self._declared)
+        self._keeps = self.policy.keeps or bool(self._own)
         self._history: list[Item] = list(request.items)
         self._choice = request.tool_choice
         self._rounds = 0
@@ -120,11 +121,13 @@ class Turn:
         if self._waits_for != "the model":
             return self._handle_late(events)
         add = self._assembly.add
+        keeps = self._keeps
         seen: list[StreamEvent] = []
         commands: list[Command] = []
         for event in events:
             if type(event) not in _LOOKED_AT:
-                add(event)
+                if keeps:
+                    add(event)
                 seen.append(event)
                 continue
             match event:
@@ -220,9 +223,10 @@ class Turn:
             isinstance(entry, CallEntry) and not entry.finished and self._owner(entry.started) == "client"
             for entry in self._assembly.entries
         )
-        received = AnswerReceived(items=answer.items, finish=answer.finish, usage=answer.usage, cut=cut)
-        commands: list[Command] = [Record(received)]
-        self._history += answer.items
+        commands: list[Command] = []
+        if self._keeps:
+            commands.append(Record(AnswerReceived(items=answer.items, finish=answer.finish, usage=answer.usage, cut=cut)))
+            self._history += answer.items
         for call in answer.calls:
             owner = self._owner(call)
             commands.append(Record(CallPlanned(call=call, owner=owner)))

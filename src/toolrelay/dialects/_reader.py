@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
-from toolrelay.dialects._faults import CutError, NotACallError, ReadingError
+from toolrelay.dialects._faults import CutError, NotACallError
 from toolrelay.dialects._steps import Search, Step, String, Taker, Value, marks, meaning, whole_marks
 
 T = TypeVar("T")
@@ -61,51 +61,46 @@ class Reader:
 
     def option(self, *literals: str) -> Reading[str]:
         """The literal that comes next, or "" if none does."""
-        longest = max(map(len, literals))
         while True:
-            rest = self.text[self.at : self.at + longest]
-            if self.closed or not any(len(literal) > len(rest) and literal.startswith(rest) for literal in literals):
+            found = (whole_marks if self.closed else marks)(literals).match(self.text, self.at)
+            if self.closed or (self.at < len(self.text) and (found is None or found.lastindex is None)):
                 break
             yield None
-        found = max((literal for literal in literals if rest.startswith(literal)), key=len, default="")
-        self.at += len(found)
-        return found
+        if found is None:
+            return ""
+        self.at = found.end()
+        return found.group()
 
     def literal(self, *literals: str) -> Reading[str]:
         """The literal that must come next."""
         found = yield from self.option(*literals)
         if not found:
-            raise self._unlike(self.at, literals)
+            rest = self.text[self.at :]
+            raise CutError if self.closed and any(literal.startswith(rest) for literal in literals) else NotACallError
         return found
 
     def closing(self, *literals: str) -> Reading[str]:
         """Passes the literal that comes next after blanks, and the blanks; "" if none does, and nothing is passed."""
-        longest = max(map(len, literals))
-        while True:
-            at = self._after_blanks()
-            rest = self.text[at : at + longest]
-            undecided = any(len(literal) > len(rest) and literal.startswith(rest) for literal in literals)
-            if self.closed or not undecided or at - self.at > BLANK_LIMIT:
-                break
-            yield None
-        found = max((literal for literal in literals if rest.startswith(literal)), key=len, default="")
-        if not found or at - self.at > BLANK_LIMIT:
+        found = yield from self._after_blanks(literals)
+        if found is None:
             return ""
-        self.at = at + len(found)
-        return found
+        self.at = found.end()
+        return found.group()
 
     def ahead(self, *literals: str) -> Reading[bool]:
         """Whether, after blanks, one of the literals comes next. Nothing is passed."""
-        longest = max(map(len, literals))
+        found = yield from self._after_blanks(literals)
+        return found is not None
+
+    def _after_blanks(self, literals: tuple[str, ...]) -> Reading[re.Match[str] | None]:
         while True:
-            at = self._after_blanks()
-            rest = self.text[at : at + longest]
+            blank = _BLANK.match(self.text, self.at, self.at + BLANK_LIMIT + 1)
+            at = blank.end() if blank else self.at
             if at - self.at > BLANK_LIMIT:
-                return False
-            if rest.startswith(literals):
-                return True
-            if self.closed or not any(literal.startswith(rest) for literal in literals):
-                return False
+                return None
+            found = (whole_marks if self.closed else marks)(literals).match(self.text, at)
+            if self.closed or (at < len(self.text) and (found is None or found.lastindex is None)):
+                return found
             yield None
 
     def until(self, *markers: str, take: Taker, limit: int | None = None, or_end: bool = False) -> Reading[str]:
@@ -201,14 +196,6 @@ class Reader:
         value = Value(self, take)
         if not value.step():
             yield value.step
-
-    def _after_blanks(self) -> int:
-        found = _BLANK.match(self.text, self.at, self.at + BLANK_LIMIT + 1)
-        return found.end() if found else self.at
-
-    def _unlike(self, at: int, literals: tuple[str, ...]) -> ReadingError:
-        rest = self.text[at:]
-        return CutError() if self.closed and any(literal.startswith(rest) for literal in literals) else NotACallError()
 
 
 def read_whole(text: str, reading: Callable[[Reader], Reading[None]]) -> str:

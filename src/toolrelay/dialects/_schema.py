@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -11,6 +12,7 @@ from toolrelay.core.request import Tool
 
 ANY = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 STRING = frozenset({"string"})
+_SPECIAL = re.compile(r'["\\\x00-\x1f]')
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -21,7 +23,7 @@ def quoted(text: str) -> str:
 
 def escaped(text: str) -> str:
     """As a part of a JSON string."""
-    return quoted(text)[1:-1]
+    return text if _SPECIAL.search(text) is None else quoted(text)[1:-1]
 
 
 class Parameters:

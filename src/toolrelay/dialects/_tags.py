@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from toolrelay.core.messages import Call
 from toolrelay.dialects._attempt import HELD_LIMIT
-from toolrelay.dialects._python import python_json
+from toolrelay.dialects._python_value import python_json
 from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._schema import ANY, STRING, Parameters, escaped, meant, quoted
 from toolrelay.dialects._writing import Argument, listed
@@ -116,28 +116,28 @@ class _Taking(Protocol):
 class _Spoken:
     """A string, given out as it comes, but for a line break at its end that may belong to the form."""
 
-    left = None
+    left: int | None = None
 
     def __init__(self, speaker: Speaker, form: TagForm) -> None:
-        self._speaker = speaker
+        self._argue = speaker.argue
         self._trims = form.trims
         self._begun = False
         self._waiting = ""
         speaker.argue('"')
 
     def take(self, text: str) -> None:
-        if self._trims and text:
+        if self._trims:
             if not self._begun:
                 self._begun = True
                 text = text.removeprefix("\n")
-            text = self._waiting + text
-            self._waiting = ""
+            if self._waiting:
+                text, self._waiting = self._waiting + text, ""
             if text.endswith("\n"):
                 text, self._waiting = text[:-1], "\n"
-        self._speaker.argue(escaped(text))
+        self._argue(escaped(text))
 
     def end(self) -> None:
-        self._speaker.argue('"')
+        self._argue('"')
 
 
 class _Held:

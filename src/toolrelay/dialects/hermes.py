@@ -9,16 +9,22 @@ from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
+from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import json_calls
 from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._writing import json_line, json_object, openai_tool
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
 
+_FIRST = ("{", "[", "<", "`", "")
+
 
 def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
     close = f"</{opener[1:]}"
-    yield from reader.closing(opener)  # some say it twice
     yield from reader.blanks()
+    if (yield from reader.peek()) not in _FIRST:
+        raise NotACallError
+    if (yield from reader.option(opener)):  # some say it twice
+        yield from reader.blanks()
     fenced = yield from reader.option("```json", "```")
     yield from json_calls(reader, speaker)
     if fenced:

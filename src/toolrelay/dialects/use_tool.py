@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from toolrelay.core.messages import Call
 from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._python import python_json
+from toolrelay.dialects._python_value import python_json
 from toolrelay.dialects._reader import NAME_ALONE, Reader, Reading
 from toolrelay.dialects._schema import quoted
 from toolrelay.dialects._tags import TagForm, render_parameters, tagged_call

@@ -12,6 +12,7 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
+Piece: TypeAlias = Callable[[bytes], Awaitable[None] | None]  # what it returns is to be waited for: the client reads too slowly
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 JSON = (b"content-type", b"application/json")

@@ -5,18 +5,22 @@
 - It waits for ever for a request that does not come, or comes drop by drop.
 - When the next request is there already and the connection is lost, it tells that request, not the one that is being answered.
 
-A response's head leaves with the first bytes of its body, in one write. And who wants to know when the client goes need keep no
-task waiting for it: scope["toolrelay.leaving"] is a set of functions to be called then.
+A response's head leaves with the first bytes of its body, in one write. Two extensions of the scope save more:
+scope["toolrelay.piece"] writes to an open response without the detour over ASGI's messages, and scope["toolrelay.leaving"] is a set
+of functions to be called when the client goes, so that no task need wait for that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from toolrelay.web.asgi import Scope
 
 _OFFER = re.compile(rb"\r\nupgrade(?=[ \t]*:)", re.IGNORECASE)
 _PASSED_OVER = b"\r\nx-offer"  # as long as what it stands for
@@ -45,8 +49,16 @@ class Connection(HttpToolsProtocol):
         self._until = None
         if not self._between_requests:
             self._overtaken = (*(cycle for cycle in self._overtaken if not cycle.response_complete), self.cycle)
-        self.scope["toolrelay.leaving"] = self._leaving  # type: ignore[typeddict-unknown-key]  # an extension of ours
+        scope: Scope = self.scope  # type: ignore[assignment]  # with two extensions of ours
+        scope["toolrelay.leaving"] = self._leaving
         super().on_headers_complete()
+        scope["toolrelay.piece"] = partial(self._write_piece, self.cycle)
+
+    def _write_piece(self, cycle: RequestResponseCycle, data: bytes) -> Awaitable[None] | None:
+        if cycle.disconnected:
+            return None
+        self._corked.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return self.flow.drain() if self.flow.write_paused else None
 
     def on_response_complete(self) -> None:
         self._corked.flush()

@@ -19,6 +19,7 @@ from toolrelay.config import ModelSettings, ServerSettings
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.identity import token
 from toolrelay.core.plan import with_results_cut, without_tools
+from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
@@ -30,6 +31,7 @@ from toolrelay.web.site import Exchange, respond_error
 from toolrelay.wires.base import Envelope, Wire
 
 _CLIENT_GONE = 499
+_POLICY = Policy(keeps=False)  # there are no gateway tools and no ledger yet
 
 
 class Model(Struct, frozen=True, kw_only=True):
@@ -110,7 +112,7 @@ class FrontDoor:
         return with_results_cut(request, model.settings.max_tool_result_bytes), model
 
     async def _answer(self, exchange: Exchange, request: Request, model: Model, turn_token: str, started: float) -> None:
-        turn = Turn(token=turn_token, request=request)
+        turn = Turn(token=turn_token, request=request, policy=_POLICY)
         fields: dict[str, Any] = {
             "turn": turn_token,
             "model": request.model,
@@ -155,7 +157,8 @@ class FrontDoor:
 
     def _sink(self, request: Request, envelope: Envelope, exchange: Exchange) -> AnswerSink:
         if request.stream:
-            return StreamSink(self._wire, envelope, exchange.send, exchange.headers, self._keepalive)
+            piece = exchange.scope.get("toolrelay.piece")
+            return StreamSink(self._wire, envelope, exchange.send, exchange.headers, keepalive=self._keepalive, piece=piece)
         return WholeSink(self._wire, envelope, exchange.send, exchange.headers)
 
     async def _give_up(self, exchange: Exchange, sink: AnswerSink, error: ToolrelayError) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 from toolrelay.core.assembly import Assembly
 from toolrelay.core.events import AnswerFailed, AnswerStarted, StreamEvent
 from toolrelay.errors import ToolrelayError
-from toolrelay.web.asgi import EVENT_STREAM, JSON, Headers, Send, respond
+from toolrelay.web.asgi import EVENT_STREAM, JSON, Headers, Piece, Send, respond
 from toolrelay.wires.base import KEEP_ALIVE, Encoder, Envelope, Wire
 
 
@@ -33,10 +33,14 @@ class AnswerSink(Protocol):
 class StreamSink:
     """Nothing is written before the model speaks, so that an error before it is a plain HTTP error.
 
-    While nothing else is written, a comment is, every `keepalive` seconds; it commits the status 200.
+    While nothing else is written, a comment is, every `keepalive` seconds; it commits the status 200. `piece` is the server's
+    own way to write to an open response, where it has one.
     """
 
-    def __init__(self, wire: Wire, envelope: Envelope, send: Send, headers: Headers, keepalive: float) -> None:
+    def __init__(
+        self, wire: Wire, envelope: Envelope, send: Send, headers: Headers, *, keepalive: float, piece: Piece | None = None
+    ) -> None:
+        self._piece = piece
         self._encoder: Encoder = wire.encoder(envelope)
         self._send = send
         self._headers = headers
@@ -52,6 +56,14 @@ class StreamSink:
     async def send(self, events: list[StreamEvent]) -> None:
         if self._comment is not None:
             await self._comment
+        if self._open and self._piece is not None:
+            frames = self._encoder.encode(events)
+            self._written = self._loop.time()
+            if frames and (full := self._piece(frames)) is not None:
+                self._busy = True
+                await full
+                self._busy = False
+            return
         if not self._open:
             for event in events:
                 if isinstance(event, AnswerFailed):
