@@ -374,8 +374,8 @@ def test_a_dropped_call_that_uses_an_index_again_does_not_grow_the_first() -> No
 
 def test_an_answer_that_nobody_wants_recorded_is_not_put_together_and_its_calls_are() -> None:
     events: list[StreamEvent] = [TextDelta("Let me see. "), CallStarted(0, "f"), ArgumentsDelta(0, "{}"), CallFinished(0), STOP]
-    unkept = Turn(token=TOKEN, request=asked(tools=(Tool(name="f"),)), policy=Policy(keeps=False))
-    kept = Turn(token=TOKEN, request=asked(tools=(Tool(name="f"),)))
+    unkept = Turn(token=TOKEN, request=asked("f"), policy=Policy(keeps=False))
+    kept = Turn(token=TOKEN, request=asked("f"))
     steps = []
     for each in (unkept, kept):
         each.start()

@@ -27,9 +27,9 @@ _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+\-]?\d+)?", re.AS
 _INTEGER = re.compile(r"-?0[xXoObB][0-9a-fA-F]{1,32}")
 _FLOAT = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+\-]?\d+)?", re.ASCII)
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "\n": ""}
-_CODES = {"x": re.compile(r"\\x[0-9a-fA-F]{2}"), "u": re.compile(r"\\u[0-9a-fA-F]{4}"), "U": re.compile(r"\\U[0-9a-fA-F]{8}")}
+_CODES = {kind: re.compile(rf"\\{kind}([0-9a-fA-F]{{{width}}})") for kind, width in (("x", 2), ("u", 4), ("U", 8))}
 _LENGTHS = {"x": 4, "u": 6, "U": 10}
-_SECOND_HALF = re.compile(r"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_SECOND_HALF = re.compile(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
 def python_value(reader: Reader, take: Taker) -> Reading[None]:
@@ -122,18 +122,21 @@ class _Value:
         in_dict = self._stack[-1] == "}"
         if mark == ",":
             fits = self._filled and not self._key
-            self._comma, self._filled, self._key = True, False, in_dict
         elif mark == ":":
             fits = self._filled and self._key
+        else:
+            fits = mark == self._stack[-1] and (not in_dict or self._filled != self._key)
+        if not fits:
+            raise BrokenError("malformed")
+        if mark == ",":
+            self._comma, self._filled, self._key = True, False, in_dict
+        elif mark == ":":
             self._out.append(": ")
             self._filled = self._key = False
         else:
-            fits = mark == self._stack.pop() and self._filled != (self._key and in_dict)
-            fits = fits or (mark in "])}" and not self._filled and not in_dict)
             self._out.append("}" if in_dict else "]")
+            self._stack.pop()
             self._comma, self._filled, self._key = False, True, False
-        if not fits:
-            raise BrokenError("malformed")
 
     def _word(self) -> bool:
         reader = self._reader
@@ -211,13 +214,13 @@ def _escape(text: str, at: int, *, closed: bool) -> tuple[str, int] | None:
         if at + _LENGTHS[kind] > len(text) and not closed:
             return None
         raise BrokenError("invalid_escape")
-    code, end = int(found.group()[2:], 16), found.end()
+    code, end = int(found.group(1), 16), found.end()
     if 0xD800 <= code < 0xDC00:  # a pair, which is JSON's way
-        second = text[end : end + 6]
-        if len(second) < 6 and not closed and "\\u".startswith(second[:2]):
+        second = _SECOND_HALF.match(text, end)
+        if second is not None:
+            return chr(0x10000 + ((code - 0xD800) << 10) + (int(second.group(1), 16) - 0xDC00)), second.end()
+        if end + 6 > len(text) and not closed and "\\u".startswith(text[end : end + 2]):
             return None
-        if _SECOND_HALF.fullmatch(second):
-            return chr(0x10000 + ((code - 0xD800) << 10) + (int(second[2:], 16) - 0xDC00)), end + 6
     return "\ufffd" if 0xD800 <= code < 0xE000 or code > 0x10FFFF else chr(code), end
 
 

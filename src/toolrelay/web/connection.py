@@ -6,8 +6,8 @@
 - When the next request is there already and the connection is lost, it tells that request, not the one that is being answered.
 
 A response's head leaves with the first bytes of its body, in one write. Two extensions of the scope save more:
-scope["toolrelay.piece"] writes to an open response without the detour over ASGI's messages, and scope["toolrelay.leaving"] is a set
-of functions to be called when the client goes, so that no task need wait for that.
+scope["toolrelay.piece"] writes to an open response without the detour over ASGI's messages, and scope["toolrelay.leaving"] is a
+set of functions to be called when the client goes, so that no task need wait for that.
 """
 
 from __future__ import annotations
