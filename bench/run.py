@@ -1,7 +1,7 @@
 """What a gateway costs per request and per chunk, beside nginx and others, in one run: this is `make bench`.
 
   bench/run.py                                 toolrelay and nginx, three interleaved rounds, about four minutes
-  bench/run.py --quick                         one short round, about half a minute
+  bench/run.py --quick                         one short round, under a minute
   bench/run.py --only toolrelay,nginx,burst    some gateways, some scenarios, or both
   bench/run.py --litellm                       also the LiteLLM proxy, in a virtual environment of its own
   bench/run.py 'go=./relay --port {port} --upstream {upstream}'

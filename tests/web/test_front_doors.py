@@ -133,6 +133,27 @@ def test_what_is_refused_never_reaches_the_upstream(gateway: Gateway, stage: Sta
 
 
 @pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("status", [400, 403, 404, 422, 500])
+def test_a_provider_that_quotes_the_key_does_not_give_it_away(
+    gateway: Gateway, stage: Stage, front: Front, status: int, *, stream: bool
+) -> None:
+    stage.play(error(status, f"bad header: Bearer {KEY}", code=KEY))
+    response = gateway.post(front.path, front.ask(stream=stream))
+    assert response.status_code == status
+    assert "bad header" in response.text
+    assert KEY not in response.text
+    assert KEY not in gateway.log()
+
+
+def test_a_provider_that_quotes_the_key_in_its_stream_does_not_give_it_away(gateway: Gateway, stage: Stage, front: Front) -> None:
+    frame = json.dumps({"error": {"message": f"lost the connection of {KEY}", "code": "x"}}).encode()
+    stage.play((BEGUN, chunk(b"data: " + frame + b"\n\n"), CUT))
+    response = gateway.post(front.path, front.ask(stream=True))
+    assert "lost the connection" in response.text
+    assert KEY not in response.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
 def test_a_key_that_the_provider_refuses_is_not_the_clients_fault(
     gateway: Gateway, stage: Stage, front: Front, *, stream: bool
 ) -> None:  # bug 39

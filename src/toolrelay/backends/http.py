@@ -68,6 +68,7 @@ class HttpBackend:
         self._pool = Pool(target.origin, silence=settings.timeout_seconds, context=context)
         self._backoff = backoff
         self._pause = pause
+        self._key = settings.api_key
         self._warned: set[str] = set()
         headers = _headers(settings, wire, target.origin)
         self._heads = {
@@ -79,13 +80,13 @@ class HttpBackend:
         try:
             response = await self._respond(self._encode(request))
         except ToolrelayError as error:
-            yield [AnswerFailed(error)]
+            yield self._told([AnswerFailed(error)])
             return
         try:
             if not self._is_stream(response, asked=request.stream):
                 body = await response.read_all(MAX_ANSWER)
                 response.release()
-                yield self._wire.decode_answer(body)
+                yield self._told(self._wire.decode_answer(body))
                 return
             decoder = self._wire.decoder()
             while data := await response.read():
@@ -95,17 +96,29 @@ class HttpBackend:
                 last = events[-1].__class__
                 if last is AnswerFinished or last is AnswerFailed:
                     response.release(linger=LINGER_SECONDS)
-                    yield events
+                    yield self._told(events)
                     return
                 yield events
             response.release()
-            yield decoder.flush()
+            yield self._told(decoder.flush())
         except ExchangeError as fault:
             yield [AnswerFailed(self._explained(fault))]
         except ToolrelayError as error:
-            yield [AnswerFailed(error)]
+            yield self._told([AnswerFailed(error)])
         finally:
             response.release()
+
+    def _told(self, events: list[StreamEvent]) -> list[StreamEvent]:
+        """The end of an answer. Providers quote what they were sent, the gateway's key among it: no client gets to see that."""
+        last = events[-1] if events else None
+        if isinstance(last, AnswerFailed) and self._key:
+            error = last.error
+            for name in ("message", "type", "code", "param"):
+                said = getattr(error, name)
+                if isinstance(said, str) and self._key in said:
+                    setattr(error, name, said.replace(self._key, "[the gateway's key]"))
+            error.args = (error.message,)
+        return events
 
     async def close(self) -> None:
         await self._pool.close()

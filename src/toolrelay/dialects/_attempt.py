@@ -42,7 +42,9 @@ class Attempt:
             text, self.beyond = text[: self.room], text[self.room :]
         self.room -= len(text)
         self._pieces.append(text)
-        self.reader.feed(text)
+        reader = self.reader
+        reader.text = reader.text[reader.at :] + text if reader.at < len(reader.text) else text
+        reader.at = 0
 
     def strides(self) -> bool:
         """Whether there is a step under way that has taken all the text and wants more."""

@@ -119,7 +119,8 @@ class Value:
             if found is None:
                 end = len(text)
                 break
-            mark, at = found.group(), found.end()
+            at = found.end()
+            mark = text[at - 1]
             if quote:
                 if mark == quote:
                     quote = ""

@@ -19,15 +19,14 @@ def encode_error(error: ToolrelayError) -> bytes:
 def decode_error(status: int, body: bytes) -> BackendError:
     """What a provider's error means to the client.
 
-    A provider's 401 or 403 is about the gateway's key, never about the client's, so it must not look like the client's fault.
-    What a provider says beside a 401 stays here: it tends to quote the key.
+    A provider's 401 is about the gateway's key, never about the client's, so it must not look like the client's fault. What a
+    provider says beside it stays here: it tends to quote the key.
     """
     members = _members(body)
     said = members.get("message")
     message = said if isinstance(said, str) and said else f"The provider answered with status {status}."
-    if status in (401, 403):
-        refused = f"The provider refused the gateway's own key (status {status}); the client's key is not at fault."
-        return BackendError(refused if status == 401 else f"{refused} {_short(message)}", code="upstream_auth")
+    if status == 401:
+        return BackendError("The provider refused the gateway's own key; the client's key is not at fault.", code="upstream_auth")
     kind, code, param = members.get("type"), members.get("code"), members.get("param")
     return BackendError(
         message,
