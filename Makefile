@@ -17,7 +17,7 @@ NPM := PATH="$(abspath $(BIN)):$$PATH" npm --prefix tests/node
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types format golden bench lock setup clean
+.PHONY: help run test check lint types format golden docs bench lock setup clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do printf 'make %-7s %s\n' "$$name" "$$text"; done
@@ -47,6 +47,9 @@ format: $(VENV)/.dev ## let ruff format the code and mend what it can
 
 golden: setup ## write the golden frames anew: look at the difference before you commit it
 	$(PY) tests/golden/regenerate.py $(ARGS)
+
+docs: $(VENV)/.dev ## write the tables of docs/wires.md anew, from the wires' own
+	$(PY) docs/make_tables.py
 
 bench: $(VENV)/.dev ## measure the gateway's cost per request and per chunk
 	$(PY) bench/run.py $(ARGS)

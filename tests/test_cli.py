@@ -147,6 +147,18 @@ def test_check_refuses_a_binding_beyond_loopback_without_keys(run: Run) -> None:
     assert "`toolrelay keys new NAME`" in err
 
 
+@pytest.mark.parametrize("command", [("check", "--offline"), ("serve", "--port", "0")])
+def test_whatever_serve_refuses_check_refuses_and_both_name_the_file(run: Run, command: tuple[str, ...]) -> None:
+    models = "".join(f'[models.{name}]\nprovider = "compatible"\nbase_url = "http://b..cher.example/v1"\n' for name in "ab")
+    configure(models)
+    code, out, err = run(*command)
+    assert (code, out) == (1 if command[0] == "check" else 2, "")
+    assert [line.partition(" is not a valid URL")[0] for line in err.splitlines()[1:]] == [
+        "  toolrelay.toml: models.a.base_url",
+        "  toolrelay.toml: models.b.base_url",
+    ]
+
+
 def test_check_without_a_file_shows_the_demo_model(run: Run) -> None:
     code, out, err = run("check")
     assert (code, err) == (0, "")

@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 from toolrelay import config
 from toolrelay.config import KeySettings, ModelSettings, check_binding, load
 from toolrelay.errors import ConfigurationError
+from toolrelay.wires.base import Wire, discover
 
 ROOT = Path(__file__).parent.parent
 HASH = "4f8e0b7c3a1d5e2f6b9c8d7a0e1f2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c"
@@ -199,10 +200,10 @@ def test_a_key_is_in_no_representation(write: Write) -> None:
     ("text", "where", "expected"),
     [
         ('[models.a]\nprovider = "demo"\napi_key = ["SECRET"]', "models.a.api_key", "expected a string, found a list"),
-        ('[models.a]\nprovider = "demo"\napi_key = "env:SECRET-1"', "models.a.api_key", "expected env:NAME"),
-        ('[models.a]\nprovider = "demo"\napi_key = "SEC RET"', "models.a.api_key", "the key holds blanks"),
+        ('[models.a]\nprovider = "openai"\napi_key = "env:SECRET-1"', "models.a.api_key", "expected env:NAME"),
+        ('[models.a]\nprovider = "openai"\napi_key = "SEC RET"', "models.a.api_key", "the key holds blanks"),
         (
-            '[models.a]\nprovider = "demo"\napi_key = "env:VARIABLE"',
+            '[models.a]\nprovider = "openai"\napi_key = "env:VARIABLE"',
             "models.a.api_key",
             "the environment variable VARIABLE holds blanks",
         ),
@@ -279,8 +280,8 @@ A_URL = "an http:// or https:// URL without query or credentials"
             "models.a.timeout_seconds: expected a number of seconds above 0, a year at most, found NaN",
         ),
         (
-            '[models.a]\nprovider = "demo"\nwire = "chta"',
-            'models.a.wire: expected one of chat, responses, anthropic, gemini, found "chta"; did you mean chat?',
+            '[models.a]\nprovider = "vllm"\nwire = "chta"',
+            'models.a.wire: expected one of chat, responses, found "chta"; did you mean chat?',
         ),
         (
             '[models.a]\nprovider = "OpenAL"',
@@ -462,13 +463,15 @@ def file_with(key: str, value: object) -> tuple[dict[str, Any], str]:
         case "keys":
             return {"keys": [{"name": "me", "sha256": HASH, field: value}]}, f"keys.me.{field}"
         case "models":
-            return {"models": {"a": {"provider": "demo", "base_url": "http://h/v1", field: value}}}, f"models.a.{field}"
+            address = {} if value == "demo" else {"base_url": "http://h/v1"}
+            return {"models": {"a": {"provider": "compatible", **address, field: value}}}, f"models.a.{field}"
         case _:
             return {table: {field: value}}, key
 
 
 def test_every_setting_that_is_not_available_yet_has_a_case_here() -> None:
-    assert set(UNAVAILABLE) == set(config.NOT_YET)
+    assert set(UNAVAILABLE) == {*config.NOT_YET, "models.wire"}
+    assert UNAVAILABLE["models.wire"] == list(config.LATER_WIRES)
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in UNAVAILABLE.items() for value in values])
@@ -487,6 +490,21 @@ def test_a_value_that_works_today_may_be_written_out(key: str, value: object) ->
     config._Reading("f.toml", {}).settings(raw)
 
 
+@pytest.mark.parametrize("wire", discover().values(), ids=discover())
+def test_a_wire_that_is_there_may_be_named_by_its_word(wire: Wire) -> None:
+    raw, _ = file_with("models.wire", wire.word)
+    assert config._Reading("f.toml", {}).settings(raw).models["a"].wire == wire.word
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("base_url", "http://h/v1"), ("wire", "chat"), ("wire", "chta"), ("api_key", "SECRET")]
+)
+def test_the_demo_model_takes_nothing_that_it_would_ignore(write: Write, field: str, value: str) -> None:
+    text = f'[models.a]\nprovider = "demo"\n{field} = '
+    assert problems(write(f'{text}"{value}"'), {}) == [f"toolrelay.toml: models.a.{field}: the demo model has none"]
+    assert list(load(write(f'{text}""'), {}).models) == ["a"]
+
+
 # Who may reach it
 
 
@@ -502,3 +520,10 @@ def test_beyond_loopback_a_key_is_needed_and_the_error_says_how_to_make_one(writ
     with pytest.raises(ConfigurationError, match=r"needs at least one \[\[keys\]\] entry.*`toolrelay keys new NAME`"):
         check_binding(load(None, {}, host=host))
     check_binding(load(write(f'[[keys]]\nname = "a"\nsha256 = "{HASH}"'), {}, host=host))
+
+
+def test_a_binding_that_is_refused_names_the_file(write: Write) -> None:
+    file = write('[server]\nhost = "0.0.0.0"')
+    with pytest.raises(ConfigurationError) as caught:
+        check_binding(load(file, {}))
+    assert str(caught.value).startswith(f"{file}: server.host: 0.0.0.0 is not a loopback address")

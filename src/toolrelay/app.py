@@ -17,7 +17,7 @@ import uvicorn
 from toolrelay import log
 from toolrelay.backends.base import BackendKind
 from toolrelay.backends.base import discover as discover_backends
-from toolrelay.config import ModelSettings, ServerSettings, Settings, check_binding
+from toolrelay.config import ModelSettings, ServerSettings, Settings, check_binding, file_mark
 from toolrelay.errors import ConfigurationError
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.web.asgi import Receive, Scope, Send
@@ -39,8 +39,7 @@ class App:
 
     def __init__(self, settings: Settings) -> None:
         self.metrics = Metrics()
-        kinds = discover_backends()
-        self.models = {name: _open_model(model, kinds) for name, model in settings.models.items()}
+        self.models = open_models(settings)
         self.ready = True
         gate = Gate(settings.limits.concurrent_turns)
         server = settings.server
@@ -57,6 +56,21 @@ class App:
     async def close(self) -> None:
         for model in self.models.values():
             await model.backend.close()
+
+
+def open_models(settings: Settings) -> dict[str, Model]:
+    """Every model, or all that is wrong with them. Nothing is connected yet."""
+    kinds = discover_backends()
+    models: dict[str, Model] = {}
+    problems: list[str] = []
+    for name, model in settings.models.items():
+        try:
+            models[name] = _open_model(model, kinds)
+        except ConfigurationError as error:
+            problems.append(f"{file_mark(settings)}{error.message}")
+    if problems:
+        raise ConfigurationError("\n".join(problems))
+    return models
 
 
 def _open_model(settings: ModelSettings, kinds: Mapping[str, BackendKind]) -> Model:

@@ -115,11 +115,13 @@ def check(
     Prints each model with its provider, wire, base URL and whether a key is set, never the key. A server is tried with a TCP
     connection only: no request is sent. Exit code 1: the configuration is wrong; 2: a server does not answer.
     """
+    from toolrelay.app import open_models
     from toolrelay.config import check_binding, from_environment
 
     try:
         settings = from_environment(config)
         check_binding(settings)
+        open_models(settings)  # as serve does, so that what passes here is not refused there
     except ConfigurationError as error:
         _complain(error)
         raise typer.Exit(WRONG_CONFIGURATION) from None

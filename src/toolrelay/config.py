@@ -17,6 +17,7 @@ from msgspec import Meta, Struct, structs
 
 from toolrelay import _expectations as expect
 from toolrelay.errors import ConfigurationError
+from toolrelay.wires.base import discover as discover_wires
 
 CORS_ORIGINS = ("app://obsidian.md", "capacitor://localhost", "http://localhost")
 DEFAULT_FILE: Final = "toolrelay.toml"
@@ -35,7 +36,6 @@ NOT_YET: Final[dict[str, tuple[object, ...]]] = {
     "keys.toolsets": ((),),
     "keys.requests_per_minute": (0,),
     "models.provider": ("openai", "openrouter", "ollama", "lmstudio", "vllm", "llamacpp", "demo", "compatible"),
-    "models.wire": ("", "chat", "responses"),
     "models.tool_calling": ("auto", "native", "off"),
     "models.toolsets": ((),),
     "models.cutoff": ("burst",),
@@ -51,6 +51,12 @@ NOT_YET: Final[dict[str, tuple[object, ...]]] = {
     "models.max_tool_rounds": (10,),
     "toolsets": (),
 }
+
+# Words for `wire` that the contract has and no wire yet: one that exists brings its word along.
+LATER_WIRES: Final = ("anthropic", "gemini")
+
+# What only a model that is reached over HTTP has.
+_REACHED: Final = ("base_url", "wire", "api_key")
 
 # Values that may hold a secret, or a key pasted where its hash belongs: an error says what sort of value it is, never the value.
 _UNSHOWN: Final = frozenset({"api_key", "sha256", "url", "base_url"})
@@ -106,7 +112,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     provider: _Provider
     model: str = ""
     base_url: expect.BaseUrl = ""
-    wire: Literal["", "chat", "responses", "anthropic", "gemini"] = ""
+    wire: str = ""
     api_key: str = ""
     tool_calling: str = "auto"
     toolsets: tuple[str, ...] = ()
@@ -188,9 +194,14 @@ def check_binding(settings: Settings) -> None:
     host = settings.server.host
     if not (settings.keys or is_loopback(host)):
         raise ConfigurationError(
-            f"server.host: {host} is not a loopback address; binding to it needs at least one [[keys]] entry in the "
-            "configuration file. Make one with `toolrelay keys new NAME`, or bind to 127.0.0.1."
+            f"{file_mark(settings)}server.host: {host} is not a loopback address; binding to it needs at least one [[keys]] "
+            "entry in the configuration file. Make one with `toolrelay keys new NAME`, or bind to 127.0.0.1."
         )
+
+
+def file_mark(settings: Settings) -> str:
+    """What an error begins with that is found only after the file was read."""
+    return f"{settings.config_file}: " if settings.config_file else ""
 
 
 def is_loopback(host: str) -> bool:
@@ -283,9 +294,14 @@ class _Reading:
         where = f"models.{expect.quoted(name)}"
         written = raw.get("api_key")
         key = self.api_key(f"{where}.api_key", written) if isinstance(written, str) else ""
+        if isinstance(word := raw.get("wire"), str) and raw.get("provider") != "demo":
+            self.wire(f"{where}.wire", word)
         model = self.table(raw, ModelSettings, where, "models", name=name)
         if model is None:
             return None
+        if model.provider == "demo":
+            for field in filter(raw.get, _REACHED):
+                self.complain(f"{where}.{field}", "the demo model has none")
         if model.provider == "compatible" and not model.base_url:
             self.complain(f"{where}.base_url", f'missing; provider "compatible" needs {expect.in_words(expect.BaseUrl)}')
         try:
@@ -293,6 +309,19 @@ class _Reading:
         except ValueError:
             self.complain(f"{where}.base_url", f"expected {expect.in_words(expect.BaseUrl)}; its address or port cannot be read")
         return structs.replace(model, model=model.model or name, api_key=key)
+
+    def wire(self, where: str, word: str) -> None:
+        if not word:
+            return
+        words = sorted(wire.word for wire in discover_wires().values())
+        if word in words:
+            return
+        if word in LATER_WIRES:
+            today = ", ".join(map(expect.shown, words))
+            self.complain(where, f"{expect.shown(word)} is not available in this version yet; available today: {today}")
+        else:
+            found = expect.shown(word) + expect.did_you_mean(word, words)
+            self.complain(where, f"expected one of {', '.join(words)}, found {found}")
 
     def api_key(self, where: str, written: str) -> str:
         """The key itself: it must not get into a message."""

@@ -373,6 +373,17 @@ def test_a_limited_answer_is_the_beginning_of_the_whole_one(text: str, limit: in
     assert not isinstance(cut[-2], CallStarted)
 
 
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_that_leaves_no_room_is_refused_in_the_clients_own_words(limit: int) -> None:
+    for field, sampling in (
+        ("max_output_tokens", Sampling(max_output_tokens=limit)),
+        ("max_tokens", Sampling(max_output_tokens=limit, max_tokens_field="max_tokens")),
+    ):
+        (failed,) = think(request("count to 9", sampling=sampling))
+        assert isinstance(failed, AnswerFailed)
+        assert (failed.error.status, failed.error.param) == (400, field)
+
+
 def test_text_ends_before_the_first_stop_sequence() -> None:
     answer = fold(think(request("count to 9", sampling=Sampling(stop=("", "7", " 4")))))
     assert (said(answer), answer.finish) == ("1 2 3", "stop")

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.exchange import decoded, envelope, fold, turned
-from toolrelay.backends._providers import PROVIDERS, WIRES
+from toolrelay.backends._providers import PROVIDERS
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
@@ -25,6 +25,7 @@ from toolrelay.wires.base import Wire, discover
 
 EXCHANGES = Path(__file__).parent / "exchanges"
 ALL = discover()
+FRONTS = {wire.word: wire for wire in ALL.values()}
 
 
 class Back(Struct, frozen=True, kw_only=True):
@@ -33,12 +34,11 @@ class Back(Struct, frozen=True, kw_only=True):
 
 
 BACKS = {
-    **{name: Back(wire=ALL[WIRES[known.wire]], profile=known.profile) for name, known in PROVIDERS.items()},
+    **{name: Back(wire=FRONTS[known.wire], profile=known.profile) for name, known in PROVIDERS.items()},
     "mistral": Back(wire=ALL["openai_chat"], profile=Profile(call_ids="nine")),
     "chat": Back(wire=ALL["openai_chat"], profile=PROVIDERS["openai"].profile),
     "responses": Back(wire=ALL["openai_responses"], profile=PROVIDERS["openai"].profile),
 }
-FRONTS = {short: ALL[name] for short, name in WIRES.items() if name in ALL}
 
 
 class Way(Struct, frozen=True, kw_only=True):

@@ -103,7 +103,7 @@ def test_a_refused_request_is_a_line_that_can_be_found_by_its_id(stage: Stage, w
         answer = gateway.post(front.path, front.ask(temperature="hot"))
         [line] = lines(gateway)
     assert (line["event"], line["wire"], line["status"], line["code"]) == ("refused", wire, 400, "invalid_type")
-    assert f"req_{line['request']}" == answer.headers["x-request-id"]
+    assert f"req_{line['turn']}" == answer.headers["x-request-id"]
 
 
 def history(front: Front) -> dict[str, Any]:

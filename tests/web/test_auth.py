@@ -184,6 +184,7 @@ def test_without_keys_a_foreign_name_for_this_machine_is_refused(gateway: Gatewa
     for reply in (
         ask(gateway, "GET", "/v1/models", *lines),
         ask(gateway, "GET", "/", *lines),
+        ask(gateway, "GET", "/metrics", *lines),
         ask(gateway, "POST", front.path, *lines, body=front.ask()),
     ):
         assert problem(reply) == (403, "permission_error", "foreign_host")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shlex
+from hashlib import sha256
 from html.parser import HTMLParser
 
 import pytest
@@ -110,3 +113,38 @@ def test_the_welcome_page_cannot_be_made_to_say_something_else(gateway: Gateway)
     with Visitor(gateway.port) as visitor:
         reply = visitor.get("/?<script>", 'host: localhost:80"><script>alert(1)</script>').reply()
     assert b"<script>" not in reply.body
+
+
+def example(gateway: Gateway, **headers: str) -> tuple[list[str], str]:
+    """The words of the page's command as a shell would read them, and all of the page's text."""
+    text = _Page(gateway.get("/", **headers).text).text
+    command = text[text.index("curl ") :].partition("\n\n")[0].replace("\\\n", " ")
+    return shlex.split(command), text
+
+
+def test_the_welcome_pages_example_holds_whatever_a_model_is_called() -> None:
+    name = 'it\'s "$(touch x)" `y` \\ <é>'
+    with running(f'[models.{json.dumps(name)}]\nprovider = "demo"\n') as gateway:
+        words, _ = example(gateway)
+    assert words[0] == "curl"
+    assert f"http://127.0.0.1:{gateway.port}/v1/chat/completions" in words
+    assert json.loads(words[words.index("-d") + 1])["model"] == name
+    assert not [word for word in words if word.lower().startswith("authorization")]
+
+
+def test_the_welcome_page_shows_a_key_what_it_may_use_and_how() -> None:
+    keys = "".join(
+        f'[[keys]]\nname = "{name}"\nsha256 = "{sha256(name.encode()).hexdigest()}"\nmodels = ["{models}"]\n'
+        for name, models in (("some", "mine-*"), ("none", "nothing"))
+    )
+    models = "".join(f'[models.{name}]\nprovider = "demo"\n' for name in ("hidden", "mine-1"))
+    with running(keys + models) as gateway:
+        words, text = example(gateway, authorization="Bearer some")
+        bare = gateway.get("/", authorization="Bearer none")
+    assert "hidden" not in text
+    assert json.loads(words[words.index("-d") + 1])["model"] == "mine-1"
+    [authorization] = [word for word in words if word.lower().startswith("authorization: bearer ")]
+    assert "some" not in authorization, "a page does not repeat the key"
+    assert bare.status_code == 200
+    assert "hidden" not in bare.text
+    assert "curl" not in bare.text, "there is nothing to try"

@@ -81,6 +81,17 @@ def test_head_of_a_door_is_a_405_without_a_body(gateway: Gateway, front: Front) 
     assert ask(gateway, "HEAD", front.path).status == 405
 
 
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/"), ("GET", "/healthz"), ("GET", "/nowhere"), ("PUT", "/v1/models"), ("OPTIONS", "/v1/models")]
+)
+def test_every_answer_has_an_id_of_its_own(gateway: Gateway, method: str, path: str) -> None:
+    replies = [ask(gateway, method, path) for _ in range(2)]
+    first, second = (reply.headers["x-request-id"] for reply in replies)
+    assert first.startswith("req_")
+    assert first != second
+    assert "access-control-allow-methods" not in replies[0].headers, "an id is no leave for an origin"
+
+
 # Pages from elsewhere
 
 

@@ -71,7 +71,8 @@ def _asks_too_much(request: Request) -> bool:
     contents = [
         item.content if isinstance(item, Message) else item.output for item in request.items if isinstance(item, Message | Result)
     ]
-    return (request.sampling.n or 1) > 1 or any(isinstance(part, OpaquePart) for content in contents for part in content)
+    opaque = any(isinstance(part, OpaquePart) for content in contents for part in content)
+    return (request.sampling.n or 1) > 1 or bool(request.sampling.stop) or opaque
 
 
 def _with_known_formats(body: Json) -> Json:

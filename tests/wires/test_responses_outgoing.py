@@ -148,7 +148,6 @@ def test_chat_settings_find_their_words() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("stop", ("a",)),
         ("seed", 0),
         ("presence_penalty", 0.0),
         ("frequency_penalty", 1.0),
@@ -176,6 +175,8 @@ _RAW: JsonObject = {"type": "strange"}
     ("fields", "what", "param"),
     [
         ({"sampling": Sampling(n=2)}, "n", "n"),
+        ({"sampling": Sampling(stop=("a",))}, "stop", "stop"),
+        ({"sampling": Sampling(stop="a")}, "stop", "stop"),
         ({"tools": (OpaqueTool(wire="openai_chat", raw=_RAW),)}, "a provider's own tools", "tools"),
         ({"items": (OpaqueItem(wire="gemini", raw=_RAW),)}, "a provider's own items", "messages"),
         (
@@ -195,6 +196,13 @@ def test_what_would_change_the_meaning_is_refused(fields: dict[str, Any], what: 
 
 def test_one_answer_may_be_asked_for_by_number() -> None:
     assert WIRE.encode_request(_with(CHAT, sampling=Sampling(n=1)), Profile()).dropped == ()
+
+
+@pytest.mark.parametrize("stop", [(), ""])
+def test_no_stop_at_all_may_be_spelt_out(stop: tuple[str, ...] | str) -> None:
+    outgoing = WIRE.encode_request(_with(CHAT, sampling=Sampling(stop=stop)), Profile())
+    assert outgoing.dropped == ()
+    assert "stop" not in json.loads(outgoing.body)
 
 
 def test_call_ids_are_shortened_where_the_provider_insists() -> None:

@@ -334,6 +334,8 @@ def test_null_and_empty_settings_say_nothing() -> None:
         ({"model": 3}, "model"),
         ({"input": ""}, "input"),
         ({"input": []}, "input"),
+        ({"stream_options": 7}, "stream_options"),
+        ({"stream_options": ["include_obfuscation"]}, "stream_options"),
         ({"input": None}, "input"),
         ({"input": 3}, "input"),
         ({"input": ["a"]}, "input[0]"),
@@ -397,3 +399,14 @@ def test_an_output_whose_call_is_nowhere_is_refused() -> None:
     assert error.param == "input[3].call_id"
     assert "c9" in error.message
     assert refusal(input=[{**output, "call_id": "c1"}, CALL]).param == "input[0].call_id"
+
+
+def test_an_empty_list_of_items_is_told_from_no_input() -> None:
+    with pytest.raises(ClientError, match="at least one item") as caught:
+        decode(input=[])
+    assert caught.value.code == "empty_array"
+
+
+def test_stream_options_are_the_providers_business() -> None:
+    options = {"include_obfuscation": False}
+    assert written(decode(stream=True, stream_options=options))["stream_options"] == options

@@ -153,6 +153,8 @@ def test_allowed_tools_with_a_providers_own_tool_are_the_providers_to_understand
         ({"type": "function", "function": {}}, "tool_choice.function.name"),
         ({"type": "function", "function": {"name": None}}, "tool_choice.function.name"),
         ({"type": "allowed_tools"}, "tool_choice.tools"),
+        ({"type": "allowed_tools", "mode": "auto", "tools": []}, "tool_choice.tools"),
+        ({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}, "tool_choice.allowed_tools.tools"),
         ({"type": "allowed_tools", "allowed_tools": {"mode": "never", "tools": []}}, "tool_choice.allowed_tools.mode"),
         (
             {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function"}]}},

@@ -25,6 +25,7 @@ from toolrelay.backends._demo_clues import Clues, each_place, excerpt, name_word
 from toolrelay.backends._demo_hearing import Wish, best_match, wishes
 from toolrelay.backends._demo_schema import written
 from toolrelay.core.events import (
+    AnswerFailed,
     AnswerFinished,
     AnswerStarted,
     ArgumentsDelta,
@@ -40,6 +41,7 @@ from toolrelay.core.events import (
 from toolrelay.core.json import Json
 from toolrelay.core.messages import Audio, Call, Content, File, Image, Message, Part, Reasoning, Result, plain_text
 from toolrelay.core.request import Request, Tool
+from toolrelay.errors import ClientError, invalid
 
 NAME = "toolrelay-demo"
 WHO = "I am the demo model of Toolrelay: a small script, not a language model."
@@ -77,12 +79,15 @@ class _Heard(Struct, frozen=True, kw_only=True):
 
 def think(request: Request) -> list[StreamEvent]:
     """The answer, whole."""
+    most = request.sampling.max_output_tokens
+    if most is not None and most < 1:
+        return [AnswerFailed(_no_room(request))]
     heard = _hear(request)
     calls = _planned(request, heard)
     text = "" if calls else _until_stop(_said(request, heard), request.sampling.stop)
     thought = _thought(request, heard, calls)
     choices = min(max(request.sampling.n or 1, 1), _MOST_CHOICES)
-    limit = min(_MOST_PIECES // choices, request.sampling.max_output_tokens or _MOST_PIECES)
+    limit = min(_MOST_PIECES // choices, _MOST_PIECES if most is None else most)
     events: list[StreamEvent] = [AnswerStarted(model=NAME)]
     finish: Finish = "stop"
     for choice in range(choices):
@@ -94,6 +99,11 @@ def think(request: Request) -> list[StreamEvent]:
             events.append(ChoiceFinished(choice, finish))
     events.append(AnswerFinished(finish=finish, usage=_usage(request, events)))
     return events
+
+
+def _no_room(request: Request) -> ClientError:
+    field = request.sampling.max_tokens_field or "max_output_tokens"
+    return invalid(f"{field!r} must be at least 1.", field, code="integer_below_min_value")
 
 
 def _hear(request: Request) -> _Heard:

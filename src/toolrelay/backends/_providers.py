@@ -8,7 +8,10 @@ from toolrelay.core.profiles import Profile
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """`base_url` and `wire` are what a model's table may leave out. A base URL is used as it is: the wire's path follows it."""
+    """`base_url` and `wire`, a wire's word, are what a model's table may leave out.
+
+    A base URL is used as it is: the wire's path follows it.
+    """
 
     base_url: str = ""
     wire: str = "chat"
@@ -29,6 +32,3 @@ PROVIDERS = {
     "llamacpp": Provider(base_url="http://127.0.0.1:8080/v1", profile=_LOCAL),
     "compatible": Provider(),
 }
-
-# The configuration's word for a wire, and the wire's own name.
-WIRES = {"chat": "openai_chat", "responses": "openai_responses", "anthropic": "anthropic_messages", "gemini": "gemini"}

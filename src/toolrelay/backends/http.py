@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from toolrelay import __version__, log
 from toolrelay.backends._http_client import Origin, Pool
 from toolrelay.backends._http_connection import ExchangeError, Response
-from toolrelay.backends._providers import PROVIDERS, WIRES
+from toolrelay.backends._providers import PROVIDERS
 from toolrelay.backends.base import Backend, BackendKind
 from toolrelay.config import ModelSettings
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
@@ -257,10 +257,10 @@ def _headers(settings: ModelSettings, wire: Wire, origin: Origin) -> str:
 
 def open_backend(settings: ModelSettings) -> Backend:
     provider = PROVIDERS[settings.provider]
-    name = WIRES[settings.wire or provider.wire]
-    wire = discover_wires().get(name)
+    word = settings.wire or provider.wire
+    wire = next((wire for wire in discover_wires().values() if wire.word == word), None)
     if wire is None:
-        raise ConfigurationError(f"models.{settings.name}.wire: the wire {name!r} is not available.")
+        raise ConfigurationError(f"models.{settings.name}.wire: the wire {word!r} is not available.")
     return HttpBackend(settings, wire, provider.profile)
 
 

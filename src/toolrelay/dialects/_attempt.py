@@ -42,9 +42,7 @@ class Attempt:
             text, self.beyond = text[: self.room], text[self.room :]
         self.room -= len(text)
         self._pieces.append(text)
-        reader = self.reader
-        reader.text = reader.text[reader.at :] + text if reader.at < len(reader.text) else text
-        reader.at = 0
+        self.reader.feed(text)
 
     def strides(self) -> bool:
         """Whether there is a step under way that has taken all the text and wants more."""
@@ -83,6 +81,9 @@ class Attempt:
         self.reading = _skipping(self.reader, closers)
         self._step = None
 
+    def read_all(self) -> None:
+        self.reader.at = len(self.reader.text)
+
     @property
     def _unread(self) -> int:
         return len(self.reader.text) - self.reader.at
@@ -111,3 +112,5 @@ class Attempt:
 
 def _skipping(reader: Reader, closers: tuple[str, ...]) -> Reading[None]:
     yield from reader.until(*closers, take=lambda _text: None)
+    while (yield from reader.closing(*closers)):
+        pass

@@ -11,7 +11,7 @@ from toolrelay.dialects.base import Speaker
 NAME = re.compile(r"[\w.\-]+")
 NAMES = ("name", "tool_name", "function_name", "tool")
 ARGUMENTS = ("arguments", "parameters", "args", "input", "kwargs")
-_OTHERS = ("type", "function", "id", "tool_call_id", "call_id", "index")
+_KNOWN = {*NAMES, *ARGUMENTS, "type", "function", "id", "tool_call_id", "call_id", "index"}
 
 
 def json_call(reader: Reader, speaker: Speaker, *, known_keys: bool = False) -> Reading[None]:
@@ -57,6 +57,7 @@ def _members(reader: Reader, call: _Call) -> Reading[None]:
         return
     while True:
         key = yield from reader.short_string()
+        call.check(key)
         yield from reader.blanks()
         yield from reader.literal(":")
         yield from reader.blanks()
@@ -87,6 +88,10 @@ class _Call:
         self._nested = False
         self._skipped = False
 
+    def check(self, key: str) -> None:
+        if self._known_keys and key not in _KNOWN:
+            raise NotACallError
+
     def member(self, key: str, reader: Reader) -> Reading[None]:
         first = yield from reader.peek()
         if key in NAMES and first == '"' and not self._name:
@@ -97,15 +102,12 @@ class _Call:
                 yield from reader.string(argue)
             elif first == "n":
                 yield from reader.literal("null")
-                argue("{}")
             else:
                 yield from reader.value(argue)
             self._argued = True
         elif key == "function" and first == "{" and not self._nested:  # OpenAI's own nesting
             self._nested = True
             yield from _members(reader, self)
-        elif self._known_keys and key not in _OTHERS:
-            raise NotACallError
         else:
             yield from reader.value(_ignore)
             self._skipped = True
@@ -127,8 +129,6 @@ class _Call:
         if not self._name:
             # What was read may be long: to look at it again as text would make reading it cost its square.
             raise BrokenError("no_name") if self._argued or self._skipped else NotACallError
-        if not self._argued:
-            self._speaker.argue("{}")
         self._speaker.finish()
 
 

@@ -51,7 +51,7 @@ def python_call(reader: Reader, speaker: Speaker, *, offered_only: bool = False)
         yield from reader.blanks()
         if (yield from reader.literal(",", ")")) == ")":
             break
-    speaker.argue("{}" if first else "}")
+    speaker.argue("" if first else "}")
     speaker.finish()
 
 

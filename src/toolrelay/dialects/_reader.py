@@ -39,6 +39,10 @@ class Reader:
         self.at = at
         self.closed = False
 
+    def feed(self, text: str) -> None:
+        self.text = self.text[self.at :] + text if self.at < len(self.text) else text
+        self.at = 0
+
     def peek(self) -> Reading[str]:
         """The next character, which stays; "" at the end."""
         while self.at >= len(self.text):

@@ -84,6 +84,7 @@ class Scanner:
         self._begun = False
         self._calls = 0
         self._open_call: int | None = None
+        self._argued = False
         self._attempt: Attempt | None = None
         self._watch = self._watching()
         self._set_search()
@@ -168,6 +169,7 @@ class Scanner:
     def start(self, name: str) -> None:
         self._commit()
         self._begin()
+        self._argued = False
         self._open_call = self._calls
         self._calls += 1
         self._out.append(CallStarted(self._open_call, name))
@@ -177,6 +179,9 @@ class Scanner:
 
     def finish(self) -> None:
         self._give_arguments()
+        if not self._argued:
+            self._said.append("{}")
+            self._give_arguments()
         if self._open_call is not None:
             self._out.append(CallFinished(self._open_call))
             self._open_call = None
@@ -204,6 +209,7 @@ class Scanner:
         text = "".join(self._said)
         self._said.clear()
         if text and self._open_call is not None:
+            self._argued = self._argued or not text.isspace()
             self._out.append(ArgumentsDelta(self._open_call, text))
 
     # Text
@@ -325,7 +331,10 @@ class Scanner:
                 if attempt.rule:
                     return self._give_up(attempt, attempt.rule)
                 if isinstance(error, CutError):
-                    return self._give_back(attempt) if attempt.is_bare() else self._give_up(attempt, "cut")
+                    if attempt.is_bare():
+                        return self._give_back(attempt)
+                    attempt.read_all()
+                    return self._give_up(attempt, "cut")
                 if isinstance(error, NotACallError) and not attempt.committed:
                     return self._give_back(attempt)
                 rule = error.rule if isinstance(error, BrokenError) else "malformed"

@@ -88,7 +88,7 @@ def tagged_call(reader: Reader, speaker: Speaker, form: TagForm, name: str) -> R
         speaker.argue(("{" if first else ", ") + quoted(key) + ": ")
         first = False
         yield from _value(reader, speaker, form, key, types)
-    speaker.argue("{}" if first else "}")
+    speaker.argue("" if first else "}")
     speaker.finish()
 
 

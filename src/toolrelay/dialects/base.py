@@ -40,7 +40,9 @@ class Speaker(Protocol):
         """More of the arguments of the call that was started last."""
         ...
 
-    def finish(self) -> None: ...
+    def finish(self) -> None:
+        """The call is whole. If nothing was said of its arguments, it has none."""
+        ...
 
     def say(self, text: str) -> None:
         """Text after all."""

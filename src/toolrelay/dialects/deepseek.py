@@ -43,8 +43,6 @@ def _call(reader: Reader, speaker: Speaker) -> Reading[None]:
     yield from reader.blanks()
     if (yield from reader.peek()) in ("{", "[", '"'):
         yield from reader.value(speaker.argue)
-    else:
-        speaker.argue("{}")
     if fenced:
         yield from reader.closing("```")
     yield from reader.blanks()

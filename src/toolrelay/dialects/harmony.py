@@ -49,9 +49,7 @@ def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
 def _call(reader: Reader, speaker: Speaker, name: str) -> Reading[None]:
     speaker.start(name)
     yield from reader.blanks()
-    if (yield from reader.peek()) == "<":
-        speaker.argue("{}")
-    else:
+    if (yield from reader.peek()) != "<":
         yield from reader.value(speaker.argue)
     yield from reader.blanks()
     if (yield from reader.peek()):  # servers take the last mark away

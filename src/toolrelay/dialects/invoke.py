@@ -80,9 +80,9 @@ def _dialect(
     def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
         if opener != block.invoke:
             yield from reader.blanks()
-            yield from reader.option(block.before or block.invoke)
             if block.before:
-                yield from reader.literal(block.invoke)
+                yield from reader.option(block.before)
+            yield from reader.literal(block.invoke)
         while True:
             called = (yield from reader.word(">", of=_NAME_AND_MORE)).partition('"')[0]
             if NAME.fullmatch(called) is None:

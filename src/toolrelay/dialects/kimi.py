@@ -35,9 +35,7 @@ def _k2(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
             raise NotACallError
         speaker.start(found.group(1))
         yield from reader.blanks()
-        if (yield from reader.peek()) == "<":
-            speaker.argue("{}")
-        else:
+        if (yield from reader.peek()) != "<":
             yield from reader.value(speaker.argue)
         yield from reader.blanks()
         yield from reader.literal(_CALL_END)

@@ -81,20 +81,24 @@ def _tool(tool: Tool) -> str:
     properties = parameters.get("properties")
     lines = ["\n<function>", f"<name>{tool.name}</name>"]
     if tool.description is not None:
-        lines.append(f"<description>{tool.description.strip()}</description>")
+        lines.append(_field("description", tool.description))
     lines.append("<parameters>")
     for name, schema in properties.items() if isinstance(properties, dict) else ():
         fields: JsonObject = schema if isinstance(schema, dict) else {}
-        lines += ["<parameter>", f"<name>{name}</name>"]
+        lines += ["<parameter>", _field("name", name)]
         lines += [_field(key, fields[key]) for key in ("type", "description") if key in fields]
         lines += [_field(key, value) for key, value in fields.items() if key not in ("name", "type", "description")]
         lines.append("</parameter>")
     lines += [_field(key, value) for key, value in parameters.items() if key not in ("type", "properties")]
-    return "\n".join([*lines, "</parameters>", "</function>"])
+    return "\n".join(line for line in (*lines, "</parameters>", "</function>") if line)
 
 
 def _field(key: str, value: Json) -> str:
-    return f"<{key}>{value.strip() if isinstance(value, str) else json_line(value)}</{key}>"
+    """What could leave its tag is written as JSON, on one line."""
+    text = value.strip() if isinstance(value, str) else json_line(value)
+    if "<" in text or "\n" in text:
+        text = json_line(value).replace("<", "\\u003c")
+    return f"<{key}>{text}</{key}>" if NAME.fullmatch(key) else ""
 
 
 def _dialect(name: str, tag: str, form: TagForm) -> Dialect:

@@ -46,7 +46,8 @@ def _only_parameter(reader: Reader, speaker: Speaker, name: str) -> Reading[None
         reader.unread("\n")
     text = "".join(line).strip()
     speaker.start(name)
-    speaker.argue(f"{{{quoted(names[0])}: {quoted(text)}}}" if names else "{}")
+    if names:
+        speaker.argue(f"{{{quoted(names[0])}: {quoted(text)}}}")
 
 
 def render_calls(calls: Sequence[Call]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
@@ -14,6 +15,8 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 Piece: TypeAlias = Callable[[bytes], Awaitable[None] | None]  # what it returns is to be waited for: the client reads too slowly
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+SILENCE_SECONDS = 60.0  # how long a body that is under way may pause
 
 JSON = (b"content-type", b"application/json")
 EVENT_STREAM: Headers = [
@@ -46,6 +49,18 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     declared = header(scope, b"content-length")
     if declared is not None and declared.isdigit() and int(declared) > limit:
         raise too_large
+    try:
+        async with asyncio.timeout(SILENCE_SECONDS) as silence:
+            return await _read_pieces(receive, limit, too_large, silence)
+    except TimeoutError:
+        raise ClientError(
+            f"The rest of the request body did not come: {SILENCE_SECONDS:g} seconds passed without a byte of it.",
+            status=408,
+            code="request_timeout",
+        ) from None
+
+
+async def _read_pieces(receive: Receive, limit: int, too_large: ClientError, silence: asyncio.Timeout) -> bytes:
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -59,6 +74,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         pieces.append(piece)
         if not message.get("more_body", False):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        silence.reschedule(asyncio.get_running_loop().time() + SILENCE_SECONDS)
 
 
 async def respond(send: Send, status: int, headers: Headers, body: bytes) -> None:

@@ -6,7 +6,6 @@ bytes → wire.decode_request → the model's backend and rules → a turn → a
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,7 +16,6 @@ from toolrelay import log
 from toolrelay.backends.base import Backend
 from toolrelay.config import ModelSettings, ServerSettings
 from toolrelay.core.events import AnswerFailed, StreamEvent
-from toolrelay.core.identity import token
 from toolrelay.core.plan import with_results_cut, without_tools
 from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
@@ -75,8 +73,8 @@ class FrontDoor:
 
     async def __call__(self, exchange: Exchange) -> None:
         started = time.monotonic()
-        turn_token = token(secrets.token_bytes(10))
-        exchange.headers.append((b"x-request-id", b"req_" + turn_token.encode()))
+        turn_token = exchange.token
+        exchange.scope["toolrelay.discard"] = self._max_body
         try:
             request, model = await self._accept(exchange)
             self._gate.enter()
@@ -86,7 +84,7 @@ class FrontDoor:
             await self._refuse(exchange, _shutting_down())
             return
         except ToolrelayError as error:
-            log.info("refused", request=turn_token, wire=self._wire.name, status=error.status, code=error.code)
+            log.info("refused", turn=turn_token, wire=self._wire.name, status=error.status, code=error.code)
             await self._refuse(exchange, error)
             return
         self._metrics.open += 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from html import escape
 
 from toolrelay import __version__
@@ -45,6 +48,8 @@ def pages(
         await respond(exchange.send, 200 if ready else 503, [*exchange.headers, JSON], body)
 
     async def expose_metrics(exchange: Exchange) -> None:
+        with suppress(ClientError):  # no key is needed; but without keys a stranger's page is refused, by a PolicyError
+            exchange.identify()
         await respond(exchange.send, 200, [*exchange.headers, _PLAIN], metrics.exposition())
 
     async def no_stored_response(exchange: Exchange) -> None:
@@ -56,8 +61,10 @@ def pages(
         )
 
     async def welcome(exchange: Exchange) -> None:
-        exchange.identify()
-        body = _welcome(header(exchange.scope, b"host") or "127.0.0.1:8787", list(models))
+        identity = exchange.identify()
+        visible = [name for name in models if identity.may_use(name)]
+        host = header(exchange.scope, b"host") or "127.0.0.1:8787"
+        body = _welcome(host, visible, with_key=identity.name is not None)
         await respond(exchange.send, 200, [*exchange.headers, _HTML], body.encode())
 
     return {
@@ -73,12 +80,19 @@ def pages(
     }
 
 
-def _welcome(host: str, models: list[str]) -> str:
-    model = models[0]
-    example = (
-        f"curl http://{host}/v1/chat/completions -H 'content-type: application/json' \\\n"
-        f'  -d \'{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello"}}]}}\''
-    )
+def _example(host: str, model: str, *, with_key: bool) -> str:
+    """A command for a shell. Both names are others' choice: the host's is the client's, the model's may hold anything."""
+    body = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
+    lines = [f"curl {shlex.quote(f'http://{host}/v1/chat/completions')}", "-H 'content-type: application/json'"]
+    if with_key:
+        lines.append("-H 'authorization: Bearer YOUR_KEY'")
+    return " \\\n  ".join([*lines, f"-d {shlex.quote(json.dumps(body))}"])
+
+
+def _welcome(host: str, models: Sequence[str], *, with_key: bool) -> str:
+    example = ""
+    if models:
+        example = f"<h2>Try it</h2>\n<pre>{escape(_example(host, models[0], with_key=with_key))}</pre>\n"
     names = "".join(f"<li><code>{escape(name)}</code></li>" for name in models)
     return f"""<!doctype html>
 <html lang="en">
@@ -95,7 +109,5 @@ def _welcome(host: str, models: list[str]) -> str:
 <p>The gateway is running. Point any client of the OpenAI API at <code>http://{escape(host)}/v1</code>.</p>
 <h2>Models</h2>
 <ul>{names}</ul>
-<h2>Try it</h2>
-<pre>{escape(example)}</pre>
-<p><a href="/v1/models">models</a> · <a href="/healthz">health</a> · <a href="/metrics">metrics</a></p>
+{example}<p><a href="/v1/models">models</a> · <a href="/healthz">health</a> · <a href="/metrics">metrics</a></p>
 """

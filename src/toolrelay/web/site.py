@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from math import ceil
 from typing import TypeAlias
 
 from toolrelay import log
+from toolrelay.core.identity import token
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
 from toolrelay.web.asgi import JSON, Headers, Receive, Scope, Send, header, read_body, respond
 from toolrelay.web.auth import Gatekeeper, Identity
@@ -16,16 +18,20 @@ Page: TypeAlias = Callable[["Exchange"], Awaitable[None]]
 
 
 class Exchange:
-    """One request and the way to answer it. `headers` go with whatever is answered; `rest` is what follows a page's path."""
+    """One request and the way to answer it. `headers` go with whatever is answered; `rest` is what follows a page's path.
 
-    __slots__ = ("_gatekeeper", "_identity", "headers", "receive", "rest", "scope", "send")
+    `token` names the request in the log and, as x-request-id, in the answer.
+    """
+
+    __slots__ = ("_gatekeeper", "_identity", "headers", "receive", "rest", "scope", "send", "token")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, gatekeeper: Gatekeeper, rest: str = "") -> None:
         self.scope = scope
         self.receive = receive
         self.send = send
         self.rest = rest
-        self.headers: Headers = []
+        self.token = token(secrets.token_bytes(10))
+        self.headers: Headers = [(b"x-request-id", b"req_" + self.token.encode())]
         self._gatekeeper = gatekeeper
         self._identity: Identity | None = None
 
@@ -54,11 +60,11 @@ class Site:
         path, rest = self._locate(scope["path"])
         exchange = Exchange(scope, receive, send, self._gatekeeper, rest)
         origin = header(scope, b"origin")
-        if origin is not None:
-            exchange.headers += self._cors(origin)
+        shared = [] if origin is None else self._cors(origin)
+        exchange.headers += shared
         method = scope["method"]
         if method == "OPTIONS" and path in self._paths:
-            await self._preflight(exchange, path)
+            await self._preflight(exchange, path, allowed=bool(shared))
             return
         page = self._pages.get(("GET" if method == "HEAD" else method, path))
         if page is None:
@@ -69,7 +75,7 @@ class Site:
         except ToolrelayError as error:
             await respond_error(exchange, error)
         except Exception:  # noqa: BLE001 -- whatever it is, the client gets an answer and the log the reason
-            log.exception("internal_error", path=scope["path"])
+            log.exception("internal_error", turn=exchange.token, path=scope["path"])
             await respond_error(exchange, InternalError("Something went wrong in the gateway. Its log says more."))
 
     def _locate(self, path: str) -> tuple[str, str]:
@@ -107,11 +113,11 @@ class Site:
             (b"vary", b"origin"),
         ]
 
-    async def _preflight(self, exchange: Exchange, path: str) -> None:
+    async def _preflight(self, exchange: Exchange, path: str, *, allowed: bool) -> None:
         """A foreign origin is told nothing: its browser takes that for a no."""
         methods = self._methods(path)
         headers = [*exchange.headers, _allow(methods)]
-        if exchange.headers:
+        if allowed:
             asked = header(exchange.scope, b"access-control-request-headers") or "authorization, content-type"
             headers += [
                 (b"access-control-allow-methods", ", ".join(methods).encode()),
@@ -136,4 +142,6 @@ async def respond_error(
         headers.append((b"retry-after", str(max(1, ceil(error.retry_after))).encode()))
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if error.status == 408 and isinstance(error, ClientError):  # what comes late would be in the way of the next request
+        headers.append((b"connection", b"close"))
     await respond(exchange.send, error.status, headers, encode(error))

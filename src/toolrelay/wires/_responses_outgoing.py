@@ -33,7 +33,6 @@ from toolrelay.wires.base import Outgoing
 
 # What Responses cannot say of a request that came over another wire, and what then happens (decision 13).
 CANNOT_SAY: dict[str, Literal["dropped", "refused"]] = {
-    "stop": "dropped",
     "seed": "dropped",
     "presence_penalty": "dropped",
     "frequency_penalty": "dropped",
@@ -41,6 +40,7 @@ CANNOT_SAY: dict[str, Literal["dropped", "refused"]] = {
     "name": "dropped",
     "summaries of reasoning without the reasoning": "dropped",
     "n": "refused",
+    "stop": "refused",
     "a provider's own tools": "refused",
     "a provider's own items": "refused",
     "content parts of unknown type": "refused",
@@ -260,7 +260,9 @@ class _Writer:
         sampling = self.request.sampling
         if sampling.n is not None and sampling.n > 1:
             self._cannot_say("n", "n", f"n = {sampling.n}")
-        for name in ("stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias"):
+        if sampling.stop:
+            self._cannot_say("stop", "stop")
+        for name in ("seed", "presence_penalty", "frequency_penalty", "logit_bias"):
             if getattr(sampling, name) is not None:
                 self._cannot_say(name, name)
         if self.request.reasoning is not None:

@@ -54,6 +54,7 @@ class _Body(Struct):
     reasoning: dict[str, Any] | None = None
     include: list[str] | None = None
     stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
     metadata: dict[str, str] | None = None
     store: bool | None = None
     user: str | None = None
@@ -66,7 +67,8 @@ class _Body(Struct):
     background: bool | None = None
 
 
-_KNOWN = frozenset(_Body.__struct_fields__)
+# Only the shape of `stream_options` is looked at: its members are the provider's.
+_KNOWN = frozenset(_Body.__struct_fields__) - {"stream_options"}
 
 
 def decode_request(body: bytes) -> Request:
@@ -77,6 +79,8 @@ def decode_request(body: bytes) -> Request:
     _refuse_state(fields)
     if not fields.model:
         raise invalid("'model' is missing.", "model", code="missing_required_parameter")
+    if fields.input == []:
+        raise invalid("'input' must hold at least one item.", "input", code="empty_array")
     if not fields.input:
         raise invalid("'input' must be the user's words or a list of items.", "input", code="missing_required_parameter")
     extra: dict[str, Json] = {key: member for key, member in value.items() if key not in _KNOWN}
@@ -161,8 +165,6 @@ def _decode_reasoning(raw: dict[str, Any], *, encrypted: bool) -> ReasoningWish 
 def _decode_choice(raw: str | dict[str, Any]) -> ToolChoice:
     if isinstance(raw, dict) and raw.get("type") == "allowed_tools":
         tools = raw.get("tools")
-        if tools == []:
-            raise invalid("allowed_tools must name at least one tool.", "tool_choice.tools", code="empty_array")
         if isinstance(tools, list) and not all(_is_own(tool) for tool in tools):
             return ToolChoice(raw=raw)
     return decode_tool_choice(raw)

@@ -105,6 +105,8 @@ def _decode_choice_object(raw: dict[str, Any], param: str) -> ToolChoice:
         case "allowed_tools":
             members, param = _members(raw, "allowed_tools", param)
             allowed = convert(members, _Allowed, param)
+            if not allowed.tools:
+                raise invalid("allowed_tools must name at least one tool.", f"{param}.tools", code="empty_array")
             if any(tool.get("type") not in ("function", "custom") for tool in allowed.tools):
                 return ToolChoice(raw=raw)
             names = tuple(

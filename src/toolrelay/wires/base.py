@@ -56,7 +56,10 @@ class Outgoing(Struct, frozen=True, kw_only=True):
 
 
 class Wire(Struct, frozen=True, kw_only=True):
+    """`word` is what a model's `wire` says in the configuration file."""
+
     name: str
+    word: str
 
     # The server half. `path` is below /v1.
     path: str

@@ -11,6 +11,7 @@ from toolrelay.wires.base import Wire, bearer
 
 WIRE = Wire(
     name=NAME,
+    word="chat",
     path="/chat/completions",
     decode_request=decode_request,
     encoder=ChatEncoder,

@@ -13,6 +13,7 @@ from toolrelay.wires.base import Wire, bearer
 
 WIRE = Wire(
     name=NAME,
+    word="responses",
     path="/responses",
     decode_request=decode_request,
     encoder=ResponsesEncoder,

@@ -1,0 +1,51 @@
+"""Calls as GLM 4.5 to 4.7 print them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, calls_of, hear, tool
+from toolrelay.dialects.base import Outcome
+
+WEATHER = tool("get_weather", {"city": {"type": "string"}, "days": {"type": "integer"}})
+LINES = """<tool_call>get_weather
+<arg_key>city</arg_key>
+<arg_value>北京</arg_value>
+<arg_key>days</arg_key>
+<arg_value>3</arg_value>
+</tool_call>"""
+MADE = call("get_weather", {"city": "北京", "days": 3})
+
+
+@pytest.mark.parametrize("name", ["glm45", "glm47"])
+@pytest.mark.parametrize("text", [LINES, LINES.replace("\n", ""), LINES.replace("\n", " "), LINES.replace("\n", "\n\n")])
+def test_line_breaks_do_not_matter(name: str, text: str) -> None:
+    assert calls_of(hear(name, text, [WEATHER])) == [("get_weather", {"city": "北京", "days": 3})]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<tool_call>now</tool_call>", [Heard("now", "{}")]),
+        ("<tool_call>now\n</tool_call>.", [Heard("now", "{}"), Text(".")]),
+        ("<tool_call>a</tool_call><tool_call>b</tool_call>", [Heard("a", "{}"), Heard("b", "{}")]),
+        ("<tool_call> is a tag", [Text("<tool_call> is a tag")]),
+        ("<tool_call></tool_call>", [Text("<tool_call></tool_call>")]),
+        ("<tool_call>get_wea", [Broken("cut", "<tool_call>get_wea")]),
+        ("<tool_call>f<arg_key>k</arg_key><arg_value>v</arg_", [Heard("f", '{"k": ', "cut")]),
+        ('<tool_call>{"name": "f"}</tool_call>', [Text('<tool_call>{"name": "f"}</tool_call>')]),
+    ],
+)
+def test_real_outputs(text: str, expected: list[object]) -> None:
+    assert hear("glm45", text) == expected
+
+
+def test_a_closing_tag_in_a_value_does_not_end_it() -> None:  # bug 17
+    value = "</arg_value> and </tool_call> and <arg_key>"
+    assert calls_of(hear("glm47", LINES.replace("北京", value), [WEATHER])) == [("get_weather", {"city": value, "days": 3})]
+
+
+def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:
+    assert DIALECTS["glm45"].render_calls([MADE]) == LINES
+    assert DIALECTS["glm47"].render_calls([MADE]) == LINES.replace("\n", "")
+    assert DIALECTS["glm45"].render_outcomes([Outcome(call=MADE, text="x")]) == "<tool_response>\nx\n</tool_response>"

@@ -1,0 +1,93 @@
+"""Calls in `<invoke>` tags: Claude's XML, MiniMax M2, DeepSeek V3.2 and V4, Step 3."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, calls_of, hear, tool
+from toolrelay.dialects.base import Outcome
+
+WEATHER = tool("get_weather", {"city": {"type": "string"}, "days": {"type": "integer"}, "tags": {"type": "array"}})
+CLAUDE = """<function_calls>
+<invoke name="get_weather">
+<parameter name="city">San Francisco</parameter>
+<parameter name="days">3</parameter>
+</invoke>
+</function_calls>"""
+MINIMAX = CLAUDE.replace("function_calls", "minimax:tool_call")
+DSML = """<｜DSML｜function_calls>
+<｜DSML｜invoke name="get_weather">
+<｜DSML｜parameter name="city" string="true">San Francisco</｜DSML｜parameter>
+<｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter>
+</｜DSML｜invoke>
+</｜DSML｜function_calls>"""
+STEP = """<｜tool_calls_begin｜>
+<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="get_weather">
+<steptml:parameter name="city">San Francisco</steptml:parameter>
+<steptml:parameter name="days">3</steptml:parameter>
+</steptml:invoke><｜tool_call_end｜>
+<｜tool_calls_end｜>"""
+FORMS = {
+    "invoke_xml": CLAUDE,
+    "minimax_m2": MINIMAX,
+    "deepseek_v32": DSML,
+    "deepseek_v4": DSML.replace("function_calls", "tool_calls"),
+    "step3": STEP,
+}
+MADE = call("get_weather", {"city": "San Francisco", "days": 3})
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_each_model_has_its_form(name: str) -> None:
+    found = hear(name, f"Looking.\n{FORMS[name]}\nDone.", [WEATHER])
+    assert found == [Text("Looking.\n"), Heard("get_weather", '{"city": "San Francisco", "days": 3}'), Text("\nDone.")]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_calls_stand_in_the_history_as_models_print_them(name: str) -> None:
+    assert DIALECTS[name].render_calls([MADE]) == FORMS[name]
+
+
+@pytest.mark.parametrize("name", sorted(set(FORMS) - {"deepseek_v32", "deepseek_v4"}))
+def test_one_models_form_is_anothers_text(name: str) -> None:
+    assert hear(name, DSML, [WEATHER]) == [Text(DSML)]
+
+
+def test_several_calls_in_one_block() -> None:
+    text = CLAUDE.replace("</invoke>\n", '</invoke>\n<invoke name="now">\n</invoke>\n')
+    assert [name for name, _ in calls_of(hear("invoke_xml", text, [WEATHER]))] == ["get_weather", "now"]
+
+
+def test_the_outer_tag_may_be_missing() -> None:
+    assert hear("invoke_xml", '<invoke name="now"></invoke>!') == [Heard("now", "{}"), Text("!")]
+
+
+def test_deepseek_says_itself_what_is_a_string() -> None:
+    """What it says goes before what the schema says, also for tools that are not known."""
+    parameter = '<｜DSML｜parameter name="{}" string="{}">{}</｜DSML｜parameter>'
+    inner = parameter.format("a", "true", "12") + parameter.format("b", "false", "12") + parameter.format("c", "false", '["x"]')
+    text = f'<｜DSML｜function_calls><｜DSML｜invoke name="f">{inner}</｜DSML｜invoke></｜DSML｜function_calls>'
+    assert calls_of(hear("deepseek_v32", text)) == [("f", {"a": "12", "b": 12, "c": ["x"]})]
+
+
+def test_closing_tags_in_values_do_not_end_them() -> None:  # bug 17
+    value = "a </parameter> b </invoke> <invoke name="
+    text = CLAUDE.replace("San Francisco", value)
+    assert calls_of(hear("invoke_xml", text, [WEATHER])) == [("get_weather", {"city": value, "days": 3})]
+
+
+def test_a_call_cut_short_is_not_a_call() -> None:  # bug 5
+    assert hear("invoke_xml", CLAUDE[: CLAUDE.index("Francisco")], [WEATHER]) == [Heard("get_weather", '{"city": "San ', "cut")]
+    assert hear("invoke_xml", CLAUDE[:30], [WEATHER]) == [Broken("cut", CLAUDE[:30])]
+
+
+def test_html_that_looks_like_it_is_text() -> None:  # bug 15
+    for text in ("<function_calls> are listed below", '<invoke name="a b">x', "<function_calls>\n<table>"):
+        assert hear("invoke_xml", text) == [Text(text)]
+
+
+def test_results_stand_in_the_history_as_the_templates_have_them() -> None:
+    outcome = Outcome(call=MADE, text="Fog")
+    assert DIALECTS["minimax_m2"].render_outcomes([outcome]) == "<response>Fog</response>"
+    assert DIALECTS["deepseek_v32"].render_outcomes([outcome]) == "<function_results>\n<result>Fog</result>\n</function_results>"
+    assert "<tool_name>get_weather</tool_name>\n<stdout>Fog</stdout>" in DIALECTS["invoke_xml"].render_outcomes([outcome])

@@ -1,0 +1,87 @@
+"""Calls as Llama 3 prints them: JSON with a tag, or JSON alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, hear, tool
+from toolrelay.core.events import TextDelta
+from toolrelay.dialects._scanner import Scanner
+from toolrelay.dialects.base import Outcome
+
+WEATHER = tool("get_weather", {"city": {"type": "string"}})
+PARIS = '{"name": "get_weather", "parameters": {"city": "Paris"}}'
+PARIS_CALL = Heard("get_weather", '{"city": "Paris"}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PARIS,
+        f"\n\n{PARIS}\n",
+        f"<|python_tag|>{PARIS}",
+        f"<|python_tag|>{PARIS}<|eom_id|>",
+        '{"type": "function", "name": "get_weather", "parameters": {"city": "Paris"}}',
+        '{"function": {"name": "get_weather", "parameters": {"city": "Paris"}}}',
+        f"[{PARIS}]",
+        '{"parameters": {"city": "Paris"}, "name": "get_weather"}',
+    ],
+)
+def test_one_call(text: str) -> None:
+    assert [one for one in hear("llama3_json", text, [WEATHER]) if one != Text("\n\n")] == [PARIS_CALL]
+
+
+@pytest.mark.parametrize(
+    "text", [f"{PARIS}; {PARIS}", f"<|python_tag|>{PARIS};{PARIS}", f"{PARIS}\n{PARIS}", f"[{PARIS}, {PARIS}]"]
+)
+def test_two_calls(text: str) -> None:
+    assert hear("llama3_json", text, [WEATHER]) == [PARIS_CALL, PARIS_CALL]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{PARIS} is how one calls it.",
+        f"Here: {PARIS}",
+        '{"name": "Ada", "parameters": {"born": 1815}}',
+        '{"city": "Paris", "name": "get_weather"}',
+        "[1, 2, 3]",
+        "{not json}",
+        "[1] First note.",
+        '{"name": "get_weather"',
+        "{",
+        "[",
+        f"```json\n{PARIS}\n```",
+    ],
+)
+def test_json_that_is_not_the_whole_answer_or_names_no_offered_tool_is_text(text: str) -> None:  # bug 15
+    found = hear("llama3_json", text, [WEATHER])
+    assert found in ([Text(text)], [Broken("cut", text)])
+    assert found == [Text(text)] or text == '{"name": "get_weather"'
+
+
+def test_json_that_cannot_be_a_call_is_not_held_back() -> None:  # bug 14
+    scanner = Scanner(DIALECTS["llama3_json"], {"get_weather": WEATHER})
+    assert scanner.feed('{"summary": ') == [TextDelta("{"), TextDelta('"summary": ')]
+    assert scanner.feed("12") == [TextDelta("12")]
+
+
+def test_an_unknown_name_is_noticed_at_once() -> None:
+    scanner = Scanner(DIALECTS["llama3_json"], {"get_weather": WEATHER})
+    assert scanner.feed('{"name": "Ada"') == [TextDelta("{"), TextDelta('"name": "Ada"')]
+
+
+def test_a_bare_call_cut_short_is_not_a_call() -> None:  # bug 5
+    assert hear("llama3_json", PARIS[:-10], [WEATHER]) == [Broken("cut", PARIS[:-10])]
+
+
+def test_xlam_prints_a_list() -> None:
+    text = '[{"name": "get_weather", "arguments": {"city": "Paris"}}, {"name": "get_weather", "arguments": {}}]'
+    assert hear("xlam", text, [WEATHER]) == [PARIS_CALL, Heard("get_weather", "{}")]
+
+
+def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:
+    made = call("get_weather", {"city": "Paris"})
+    assert DIALECTS["llama3_json"].render_calls([made]) == PARIS
+    assert DIALECTS["llama3_json"].render_outcomes([Outcome(call=made, text='"sunny"')]) == '{"output": "\\"sunny\\""}'
+    assert DIALECTS["xlam"].render_calls([made]) == '[{"name": "get_weather", "arguments": {"city": "Paris"}}]'

@@ -1,0 +1,100 @@
+"""JSON calls after a mark, as many models print them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, hear
+from toolrelay.dialects.base import Outcome
+
+ARGUMENTS = '{"city": "Paris"}'
+OBJECT = f'{{"name": "get_weather", "arguments": {ARGUMENTS}}}'
+PARIS = Heard("get_weather", ARGUMENTS)
+NOW = Heard("now", "{}")
+MADE = [call("get_weather", ARGUMENTS), call("now")]
+
+OUTPUTS = {
+    "granite": [
+        f'<|tool_call|>[{OBJECT}, {{"name": "now", "arguments": {{}}}}]',
+        f'<|tool_call|> [{OBJECT},\n{{"name": "now"}}]',
+        f'<tool_call>[{OBJECT}, {{"name": "now"}}]</tool_call>',
+    ],
+    "granite_20b_fc": [f'<function_call> {OBJECT}<function_call> {{"name": "now", "arguments": {{}}}}'],
+    "phi4_mini": [
+        f'functools[{OBJECT}, {{"name": "now", "arguments": {{}}}}]',
+        f'<|tool_call|>[{{"type": "function", "function": {OBJECT}}}, {{"name": "now"}}]<|/tool_call|>',
+    ],
+    "cohere": [
+        """<|START_ACTION|>[
+    {"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}},
+    {"tool_call_id": "1", "tool_name": "now", "parameters": {}}
+]<|END_ACTION|>"""
+    ],
+    "jamba": [f'<tool_calls>[\n    {OBJECT},\n    {{"name": "now", "arguments": {{}}}}\n]</tool_calls>'],
+    "hunyuan": [f'<tool_calls>[{OBJECT}, {{"name": "now", "arguments": {{}}}}]</tool_calls>'],
+    "minimax_m1": [f'<tool_calls>\n{OBJECT}\n{{"name": "now", "arguments": {{}}}}\n</tool_calls>'],
+    "internlm": [
+        "".join(f"<|action_start|><|plugin|>\n{one}<|action_end|>" for one in (OBJECT, '{"name": "now", "arguments": {}}'))
+    ],
+    "gigachat3": [
+        f'<|function_call|>{OBJECT}<|function_call|>{{"name": "now", "arguments": {{}}}}',
+        f'<|message_sep|>\n\nfunction call<|role_sep|>\n{OBJECT}<|message_sep|>\n\nfunction call<|role_sep|>\n{{"name": "now"}}',
+    ],
+    "apertus": [f'<|tools_prefix|>[{{"get_weather": {ARGUMENTS}}}, {{"now": {{}}}}]<|tools_suffix|>'],
+}
+EACH = [(name, text) for name, texts in OUTPUTS.items() for text in texts]
+
+
+@pytest.mark.parametrize(("name", "text"), EACH)
+def test_each_model_has_its_mark(name: str, text: str) -> None:
+    assert hear(name, f"Sure.\n{text}") == [Text("Sure.\n"), PARIS, NOW]
+
+
+@pytest.mark.parametrize("name", sorted(OUTPUTS))
+def test_calls_stand_in_the_history_as_models_print_them(name: str) -> None:
+    written = DIALECTS[name].render_calls(MADE)
+    assert written.replace("\n", "") in [text.replace("\n", "") for text in OUTPUTS[name]]
+
+
+@pytest.mark.parametrize(("name", "text"), EACH)
+def test_a_call_cut_short_is_not_a_call(name: str, text: str) -> None:  # bug 5
+    found = hear(name, text[: text.index("Paris")])
+    assert found == [Heard("get_weather", '{"city": "', "cut")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("granite", "<|tool_call|> comes first"),
+        ("phi4_mini", "from functools import reduce; functools[0]"),
+        ("jamba", "<tool_calls>are listed</tool_calls>"),
+        ("internlm", "<|action_start|> alone"),
+        ("apertus", '<|tools_prefix|>[{"two words": {}}]<|tools_suffix|>'),
+        ("apertus", "<|tools_prefix|>[1]<|tools_suffix|>"),
+        ("hunyuan", "<tool_calls>[]</tool_calls>"),
+    ],
+)
+def test_a_mark_before_anything_else_is_text(name: str, text: str) -> None:  # bug 15
+    assert hear(name, text) == [Text(text)]
+
+
+def test_a_mark_with_half_a_call_is_a_call_cut_short() -> None:
+    assert hear("granite", '<|tool_call|>[{"na') == [Broken("cut", '<|tool_call|>[{"na')]
+
+
+def test_command_r_puts_its_text_between_marks_that_go_away() -> None:
+    assert hear("cohere", "<|START_RESPONSE|>It is sunny.<|END_RESPONSE|>") == [Text("It is sunny.")]
+
+
+def test_results_stand_in_the_history_as_the_templates_have_them() -> None:
+    outcomes = [Outcome(call=MADE[0], text='"sun"'), Outcome(call=MADE[1], text="noon")]
+    assert DIALECTS["cohere"].render_outcomes(outcomes[:1]) == (
+        '<|START_TOOL_RESULT|>[\n    {\n        "tool_call_id": "0",\n        "results": {\n            "0": "\\"sun\\""\n'
+        '        },\n        "is_error": null\n    }\n]<|END_TOOL_RESULT|>'
+    )
+    assert (
+        DIALECTS["hunyuan"].render_outcomes(outcomes)
+        == '<tool_response>"sun"</tool_response>\n<tool_response>noon</tool_response>'
+    )
+    assert DIALECTS["apertus"].render_outcomes(outcomes) == '["sun", noon]'
+    assert DIALECTS["granite_20b_fc"].render_outcomes(outcomes[1:]) == "<function_response> noon"

@@ -1,0 +1,64 @@
+"""Calls as Obsidian Copilot's XML has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dialects.hearing import DIALECTS, Heard, Text, call, calls_of, hear, tool
+from toolrelay.dialects.base import Outcome
+
+SEARCH = tool(
+    "localSearch",
+    {
+        "query": {"type": "string"},
+        "salientTerms": {"type": "array", "items": {"type": "string"}},
+        "limit": {"type": "integer"},
+        "timeRange": {"type": "object"},
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected"),
+    [
+        ("<query>notes</query>", {"query": "notes"}),
+        ('<query>a</query>\n<salientTerms>["x", "y"]</salientTerms>', {"query": "a", "salientTerms": ["x", "y"]}),
+        ("<salientTerms><item>x</item><item>a & b</item></salientTerms>", {"salientTerms": ["x", "a & b"]}),
+        ("<timeRange><start>1</start><end>2</end></timeRange>", {"timeRange": {"start": "1", "end": "2"}}),
+        ("<limit>5</limit>", {"limit": 5}),
+        ("<query>if a &lt; b && c > d</query>", {"query": "if a &lt; b && c > d"}),
+        ("<query>\n# Title\n\ntext\n</query>", {"query": "\n# Title\n\ntext\n"}),
+        ("", {}),
+    ],
+)
+def test_real_outputs(inner: str, expected: object) -> None:
+    text = f"<use_tool>\n<name>localSearch</name>\n{inner}\n</use_tool>"
+    assert calls_of(hear("use_tool", text, [SEARCH])) == [("localSearch", expected)]
+
+
+def test_several_blocks_with_text_around_them() -> None:
+    one = "<use_tool>\n<name>getCurrentTime</name>\n</use_tool>"
+    assert hear("use_tool", f"First.\n{one}\nthen {one} end") == [
+        Text("First.\n"),
+        Heard("getCurrentTime", "{}"),
+        Text("\nthen "),
+        Heard("getCurrentTime", "{}"),
+        Text(" end"),
+    ]
+
+
+def test_other_tags_inside_a_value_are_part_of_it() -> None:  # bug 17
+    text = "<use_tool><name>localSearch</name><query>a <b>c</b> </use_tool> d</query></use_tool>"
+    assert calls_of(hear("use_tool", text, [SEARCH])) == [("localSearch", {"query": "a <b>c</b> </use_tool> d"})]
+
+
+def test_a_block_without_a_name_is_text() -> None:
+    assert hear("use_tool", "<use_tool>please</use_tool>") == [Text("<use_tool>please</use_tool>")]
+
+
+def test_calls_and_results_stand_in_the_history_as_the_client_writes_them() -> None:
+    made = call("localSearch", {"query": "a < b", "salientTerms": ["x"]})
+    assert DIALECTS["use_tool"].render_calls([made]) == (
+        '<use_tool>\n<name>localSearch</name>\n<query>a < b</query>\n<salientTerms>["x"]</salientTerms>\n</use_tool>'
+    )
+    assert DIALECTS["use_tool"].render_outcomes([Outcome(call=made, text="3 notes")]) == "Tool 'localSearch' result: 3 notes"
