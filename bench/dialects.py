@@ -71,7 +71,7 @@ SCENARIOS = (
     Scenario(name="escapes", target=1000, text=lambda dialect, size: _call(dialect, _text("a line\\n<b>", size))),
     Scenario(name="structure", target=1000, text=lambda dialect, size: _call(dialect, _rows('{"k": 12, "v": "x"}, ', size))),
     Scenario(name="calls", target=10_000, text=lambda dialect, size: _repeated(_call(dialect, "{}") + "\n", size)),
-    Scenario(name="prefixes", target=10_000, text=lambda dialect, size: _repeated(_opener(dialect)[:-1], size)),
+    Scenario(name="prefixes", target=10_000, text=lambda dialect, size: _repeated(_opener(dialect)[:-1] or "x", size)),
     Scenario(name="openers", target=10_000, text=lambda dialect, size: _repeated(_opener(dialect), size)),
     Scenario(name="junk", target=10_000, text=lambda dialect, size: _repeated(_opener(dialect) + "x\n", size)),
     Scenario(name="half calls", target=10_000, text=lambda dialect, size: _repeated(_opener(dialect) + '{"name":"', size)),

@@ -49,7 +49,8 @@ PARIS = Heard("get_weather", '{"city":"Paris"}')
         ),
         pytest.param(
             "<|channel|>commentary<|message|>**Plan**: look.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
-            "<|constrain|>json<|message|>{}<|call|><|start|>assistant<|channel|>commentary to=functions.g json<|message|><|call|>",
+            "<|constrain|>json<|message|>{}<|call|>"
+            "<|start|>assistant<|channel|>commentary to=functions.g json<|message|><|call|>",
             [Text("**Plan**: look."), Heard("f", "{}"), Heard("g", "{}")],
             id="a preamble and two calls",
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Literal
 
 import pytest
@@ -50,7 +50,10 @@ class Client:
         self.waits = asyncio.Event()
         self.breaks: Exception | None = None
 
-    async def send(self, events: list[StreamEvent]) -> None:
+    def put(self, events: list[StreamEvent]) -> Awaitable[None]:
+        return self._keep(events)
+
+    async def _keep(self, events: list[StreamEvent]) -> None:
         if self.breaks is not None:
             raise self.breaks
         if not self.reading.is_set():

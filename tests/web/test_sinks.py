@@ -14,6 +14,7 @@ from tests.stage import BEGUN, FRONTS, REST, WIRES, Front, Stage, configuration,
 from tests.upstream import CUT, Gate
 from tests.visitor import Visitor
 from toolrelay import log
+from toolrelay.backends.base import taken
 from toolrelay.backends.demo import DemoBackend
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.messages import Message
@@ -168,7 +169,7 @@ def test_a_comment_that_is_due_when_the_stream_ends_is_not_written(name: str) ->
     async def story() -> None:
         ear = Ear()
         sink = stream_sink(name, ear, 1000)
-        await sink.send(FINISHED)
+        await taken(sink.put, FINISHED)
         sink._written -= 2000
         sink._tick()  # the comment is due, and has not had its turn
         await sink.close()
@@ -210,9 +211,9 @@ def test_no_comment_is_written_while_the_client_does_not_read(name: str) -> None
     async def story() -> None:
         ear = Ear()
         sink = stream_sink(name, ear, 1000)
-        await sink.send(FINISHED[:2])
+        await taken(sink.put, FINISHED[:2])
         ear.listening.clear()
-        sending = asyncio.ensure_future(sink.send([TextDelta(" there")]))
+        sending = asyncio.ensure_future(taken(sink.put, [TextDelta(" there")]))
         await asyncio.sleep(0)
         for _ in range(3):
             sink._written -= 2000
@@ -231,7 +232,7 @@ def test_no_comment_is_written_while_the_client_does_not_read(name: str) -> None
 def test_an_answer_that_fails_before_a_word_can_still_be_an_http_error(name: str, before: list[StreamEvent]) -> None:  # bug 39
     async def story(sink: AnswerSink) -> None:
         with pytest.raises(BackendError, match="gone"):
-            await sink.send(before + FAILED)
+            await taken(sink.put, before + FAILED)
         assert not await sink.fail(BackendError("gone"))
 
     async def both() -> None:
@@ -281,7 +282,7 @@ def test_a_whole_answer_that_has_begun_is_not_begun_again(name: str) -> None:
         ear = Ear()
         ear.listening.clear()
         sink = WholeSink(discover()[name], _envelope(name), ear, [])
-        await sink.send(FINISHED)
+        await taken(sink.put, FINISHED)
         closing = asyncio.ensure_future(sink.close())
         await asyncio.sleep(0)
         closing.cancel()

@@ -14,7 +14,8 @@ upstream down and memory stays flat.
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar, Protocol, cast
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, Protocol, TypeAlias, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
@@ -61,6 +62,9 @@ class OversizedError(ExchangeError):
         super().__init__(f"sent an answer of more than {limit} bytes")
 
 
+Consumer: TypeAlias = Callable[[bytes], Awaitable[None] | None]
+
+
 class Owner(Protocol):
     """Whose connection it is. `silence` is how many seconds an upstream may keep us waiting; 0: for ever."""
 
@@ -100,6 +104,24 @@ class Response:
                 raise connection.error
             await connection.wait()
 
+    async def pour(self, consume: Consumer) -> None:
+        """Hands the body over as it arrives, in the loop's own callback: nobody is woken for it.
+
+        What `consume` returns is waited for before it gets more; what it raises is raised here.
+        """
+        connection = self._connection
+        while True:
+            if connection.pieces:
+                full = consume(connection.take())
+                if full is not None:
+                    await full
+            elif connection.complete:
+                return
+            elif connection.error is not None:
+                raise connection.error
+            else:
+                await connection.wait_while(consume)
+
     async def read_all(self, limit: int) -> bytes:
         pieces: list[bytes] = []
         size = 0
@@ -125,7 +147,8 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._state = _NEW
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[Awaitable[None] | None] | None = None
+        self._consume: Consumer | None = None
         self._waiting_since = 0.0
         self._watch: asyncio.TimerHandle | None = None
         self._linger: asyncio.TimerHandle | None = None
@@ -171,10 +194,33 @@ class Connection(asyncio.Protocol):
         self._response = response = Response(self)
         return response
 
-    def wait(self) -> asyncio.Future[None]:
+    def wait(self) -> asyncio.Future[Awaitable[None] | None]:
+        """Its result is what a consumer wants waited for, if there is one."""
         self._waiter = waiter = self._loop.create_future()
         self._waiting_since = self._loop.time()
         return waiter
+
+    async def wait_while(self, consume: Consumer) -> None:
+        """Waits for the end, a fault, or something that `consume` wants waited for; what arrives until then is consumed."""
+        self._consume = consume
+        try:
+            full = await self.wait()
+        finally:
+            self._consume = None
+        if full is not None:
+            await full
+
+    def _pour(self, consume: Consumer) -> None:
+        self._waiting_since = self._loop.time()
+        try:
+            full = consume(self.take())
+        except Exception as error:  # noqa: BLE001 -- it is the consumer's, who waits for it
+            waiter, self._waiter = self._waiter, None
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(error)
+            return
+        if full is not None or self.complete:
+            self._wake(full)
 
     def take(self) -> bytes:
         data = b"".join(self.pieces)
@@ -222,12 +268,12 @@ class Connection(asyncio.Protocol):
             self._paused = False
             self._transport.resume_reading()
 
-    def _wake(self) -> None:
+    def _wake(self, full: Awaitable[None] | None = None) -> None:
         waiter = self._waiter
         if waiter is not None:
             self._waiter = None
             if not waiter.done():
-                waiter.set_result(None)
+                waiter.set_result(full)
 
     # What the event loop says
 
@@ -256,7 +302,10 @@ class Connection(asyncio.Protocol):
         self._fruitless = 0
         self._buffered += len(data)
         if self._waiter is not None:
-            self._wake()
+            if self._consume is not None and self.pieces:
+                self._pour(self._consume)
+            else:
+                self._wake()
         elif self._buffered > HIGH_WATER and not self._paused:
             self._paused = True
             self._transport.pause_reading()

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import AsyncGenerator, Callable
-from typing import Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
 from toolrelay.config import ModelSettings
 from toolrelay.core.events import StreamEvent
 from toolrelay.core.request import Request
+
+Take: TypeAlias = Callable[[list[StreamEvent]], Awaitable[None] | None]
+"""Takes a batch of events. What it returns is to be waited for before it gets more."""
+
+
+async def taken(take: Take, batch: list[StreamEvent]) -> None:
+    full = take(batch)
+    if full is not None:
+        await full
 
 
 class Backend(Protocol):
@@ -24,6 +33,10 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+Relay: TypeAlias = Callable[[Request, Take], Awaitable[None]]
+"""What a backend may have beside `stream`, as `relay`: the same answer, each batch taken where it arrives, which wakes nobody."""
 
 
 class BackendKind(Struct, frozen=True, kw_only=True):

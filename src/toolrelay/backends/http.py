@@ -18,7 +18,7 @@ from toolrelay import __version__, log
 from toolrelay.backends._http_client import Origin, Pool
 from toolrelay.backends._http_connection import ExchangeError, Response
 from toolrelay.backends._providers import PROVIDERS
-from toolrelay.backends.base import Backend, BackendKind
+from toolrelay.backends.base import Backend, BackendKind, Take, taken
 from toolrelay.config import ModelSettings
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.profiles import Profile
@@ -107,6 +107,51 @@ class HttpBackend:
             yield self._told([AnswerFailed(error)])
         finally:
             response.release()
+
+    async def relay(self, request: Request, take: Take) -> None:
+        """As `stream`, and what arrives is taken where it arrives, without waking anyone."""
+        if not request.stream:
+            async for batch in self.stream(request):
+                await taken(take, batch)
+            return
+        try:
+            response = await self._respond(self._encode(request))
+        except ToolrelayError as error:
+            await taken(take, self._told([AnswerFailed(error)]))
+            return
+        try:
+            if self._is_stream(response, asked=True):
+                last = await self._pour(response, take)
+            else:
+                last = self._wire.decode_answer(await response.read_all(MAX_ANSWER))
+        except ExchangeError as fault:
+            last = [AnswerFailed(self._explained(fault))]
+        except ToolrelayError as error:
+            last = [AnswerFailed(error)]
+        finally:
+            response.release()
+        await taken(take, self._told(last))
+
+    async def _pour(self, response: Response, take: Take) -> list[StreamEvent]:
+        """All but the last batch are taken as they come; the last is returned."""
+        decoder = self._wire.decoder()
+
+        def consume(data: bytes) -> Awaitable[None] | None:
+            events = decoder.feed(data)
+            if not events:
+                return None
+            last = events[-1].__class__
+            if last is AnswerFinished or last is AnswerFailed:
+                response.release(linger=LINGER_SECONDS)
+                raise _EndedError(events)
+            return take(events)
+
+        try:
+            await response.pour(consume)
+        except _EndedError as ended:
+            return ended.events
+        response.release()
+        return decoder.flush()
 
     def _told(self, events: list[StreamEvent]) -> list[StreamEvent]:
         """The end of an answer. Providers quote what they were sent, the gateway's key among it: no client gets to see that."""
@@ -198,6 +243,14 @@ class HttpBackend:
 
     def _failed(self, what: str, *, status: int | None = None, code: str | None = None) -> BackendError:
         return BackendError(f"The model's server at {self._pool.origin.address} {what}.", status=status, code=code)
+
+
+class _EndedError(Exception):
+    """The answer has come to its end, with these events."""
+
+    def __init__(self, events: list[StreamEvent]) -> None:
+        super().__init__()
+        self.events = events
 
 
 @lru_cache(maxsize=256)

@@ -169,6 +169,7 @@ class Scanner:
     def start(self, name: str) -> None:
         self._commit()
         self._begin()
+        self._line_is_blank = False
         self._argued = False
         self._open_call = self._calls
         self._calls += 1

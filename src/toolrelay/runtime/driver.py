@@ -1,16 +1,17 @@
 """Does what a turn commands: asks the model, hands its events to the turn, and what the turn emits to the client.
 
-There is one loop. A client that reads slowly holds up `Sink.send`, which holds up the reading of the model's stream, so that
+There is one loop. A client that reads slowly holds up `Sink.put`, which holds up the reading of the model's stream, so that
 memory stays flat. Cancelling the loop closes the model's stream, which lets the backend go.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Awaitable, Iterator
 from contextlib import aclosing
 from typing import Protocol
 
-from toolrelay.backends.base import Backend
+from toolrelay.backends.base import Backend, Relay, taken
 from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, End, Notice, Record, RunTool
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.request import Request
@@ -21,7 +22,9 @@ from toolrelay.errors import InternalError
 class Sink(Protocol):
     """Where a turn's events go."""
 
-    async def send(self, events: list[StreamEvent]) -> None: ...
+    def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
+        """What is returned is to be waited for: the client reads too slowly, or the response must be begun first."""
+        ...
 
 
 class Observer(Protocol):
@@ -34,37 +37,70 @@ class Observer(Protocol):
 
 async def drive(turn: Turn, backend: Backend, sink: Sink, observer: Observer) -> None:
     """Takes the turn to its end."""
+    hand = _Hand(turn, sink, observer)
     waiting: deque[Command] = deque(turn.start())
     while waiting:
         match waiting.popleft():
             case CallModel(request):
-                waiting.extend(await _call_model(request, turn, backend, sink, observer))
-            case Record() as command:
-                observer.record(command)
-            case Emit(events):
-                await sink.send(events)
-            case Notice() as command:
-                observer.notice(command)
+                waiting.extend(await _call_model(request, hand, backend))
             case RunTool() | AskPerson():
                 raise InternalError("A gateway tool was called, but no gateway tool is offered.")
             case End():
                 return
+            case command:
+                full = hand.do(iter([command]))
+                if full is not None:
+                    await full
 
 
-async def _call_model(request: Request, turn: Turn, backend: Backend, sink: Sink, observer: Observer) -> list[Command]:
+async def _call_model(request: Request, hand: _Hand, backend: Backend) -> list[Command]:
     """What the turn wants while the model speaks is done at once; what it wants afterwards is returned."""
-    async with aclosing(backend.stream(request)) as batches:
-        async for batch in batches:
-            later: list[Command] = []
-            for command in turn.handle(batch):
-                if type(command) is Emit:  # several times cheaper than a `match`, and this is the busiest place
-                    await sink.send(command.events)
-                elif type(command) is Record:
-                    observer.record(command)
-                elif type(command) is Notice:
-                    observer.notice(command)
-                else:
-                    later.append(command)
-            if later:
-                return later
-    return turn.handle([AnswerFailed(InternalError("The backend ended its answer without an end."))])
+    hand.later = []
+    relay: Relay | None = getattr(backend, "relay", None)
+    if relay is not None:
+        await relay(request, hand.take)
+    else:
+        async with aclosing(backend.stream(request)) as batches:
+            async for batch in batches:
+                await taken(hand.take, batch)
+                if hand.later:
+                    break
+    if not hand.later:
+        await taken(hand.take, [AnswerFailed(InternalError("The backend ended its answer without an end."))])
+    return hand.later
+
+
+class _Hand:
+    """Does what can be done at once. `later` are the commands that cannot."""
+
+    __slots__ = ("_observer", "_sink", "_turn", "later")
+
+    def __init__(self, turn: Turn, sink: Sink, observer: Observer) -> None:
+        self._turn = turn
+        self._sink = sink
+        self._observer = observer
+        self.later: list[Command] = []
+
+    def take(self, batch: list[StreamEvent]) -> Awaitable[None] | None:
+        """What the model said, handed to the turn."""
+        return self.do(iter(self._turn.handle(batch)))
+
+    def do(self, commands: Iterator[Command]) -> Awaitable[None] | None:
+        for command in commands:
+            if type(command) is Emit:  # several times cheaper than a `match`, and this is the busiest place
+                full = self._sink.put(command.events)
+                if full is not None:
+                    return self._go_on(full, commands)
+            elif type(command) is Record:
+                self._observer.record(command)
+            elif type(command) is Notice:
+                self._observer.notice(command)
+            else:
+                self.later.append(command)
+        return None
+
+    async def _go_on(self, full: Awaitable[None], commands: Iterator[Command]) -> None:
+        await full
+        rest = self.do(commands)
+        if rest is not None:
+            await rest

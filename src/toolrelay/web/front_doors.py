@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -170,18 +170,18 @@ class FrontDoor:
 class _Timed:
     """Tells the log when the model first spoke."""
 
-    __slots__ = ("_account", "_sink", "send")
+    __slots__ = ("_account", "_sink", "put")
 
     def __init__(self, sink: AnswerSink, account: TurnLog) -> None:
         self._sink = sink
         self._account = account
-        self.send = self._first
+        self.put = self._first
 
-    async def _first(self, events: list[StreamEvent]) -> None:
+    def _first(self, events: list[StreamEvent]) -> Awaitable[None] | None:
         if not isinstance(events[0], AnswerFailed):
             self._account.spoke(time.monotonic())
-        self.send = self._sink.send
-        await self._sink.send(events)
+        self.put = self._sink.put
+        return self._sink.put(events)
 
 
 class _Watch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Protocol
 
 from toolrelay.core.assembly import Assembly
@@ -13,7 +14,7 @@ from toolrelay.wires.base import KEEP_ALIVE, Encoder, Envelope, Wire
 
 
 class AnswerSink(Protocol):
-    async def send(self, events: list[StreamEvent]) -> None:
+    def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
         """Raises the error of an answer that failed before anything was written."""
         ...
 
@@ -53,17 +54,22 @@ class StreamSink:
         self._timer = self._loop.call_later(keepalive, self._tick) if keepalive > 0 else None
         self._comment: asyncio.Task[None] | None = None
 
+    def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
+        if not self._open or self._piece is None or self._comment is not None:
+            return self.send(events)
+        frames = self._encoder.encode(events)
+        self._written = self._loop.time()
+        full = self._piece(frames) if frames else None
+        return None if full is None else self._wait(full)
+
+    async def _wait(self, full: Awaitable[None]) -> None:
+        self._busy = True
+        await full
+        self._busy = False
+
     async def send(self, events: list[StreamEvent]) -> None:
         if self._comment is not None:
             await self._comment
-        if self._open and self._piece is not None:
-            frames = self._encoder.encode(events)
-            self._written = self._loop.time()
-            if frames and (full := self._piece(frames)) is not None:
-                self._busy = True
-                await full
-                self._busy = False
-            return
         if not self._open:
             for event in events:
                 if isinstance(event, AnswerFailed):
@@ -138,12 +144,13 @@ class WholeSink:
         self._send = send
         self._headers = headers
 
-    async def send(self, events: list[StreamEvent]) -> None:
+    def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
         add = self._assembly.add
         for event in events:
             add(event)
         if self._assembly.error is not None:
             raise self._assembly.error
+        return None
 
     async def close(self) -> None:
         body = self._wire.encode_answer(self._assembly.answer(), self._envelope)

@@ -1,0 +1,149 @@
+"""Python literals and calls: read, never evaluated."""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.dialects.hearing import Heard, Text, call, calls_of, hear, tool
+from toolrelay.dialects._python_value import python_json
+from toolrelay.dialects._writing import JSON_WORDS, python_call
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1),
+        ("-1.5", -1.5),
+        ("+3", 3),
+        ("1_000", 1000),
+        ("0x1f", 31),
+        ("1.", 1.0),
+        (".5", 0.5),
+        ("1e3", 1000.0),
+        ("True", True),
+        ("false", False),
+        ("None", None),
+        ("'a'", "a"),
+        ('"a"', "a"),
+        ("''", ""),
+        ("'it\\'s'", "it's"),
+        ("'''a\n'b' \"c\"'''", "a\n'b' \"c\""),
+        ('"""a"""', "a"),
+        ("'a' \"b\"\n'c'", "abc"),
+        ("'\\n\\t\\\\\\x41\\u00e9\\U0001F600\\ud83d\\ude00'", "\n\t\\Aé😀😀"),
+        ("'\\ud83d'", "\ufffd"),
+        ("'\\q'", "\\q"),
+        ("'a\\\nb'", "ab"),
+        ("[1, 'a', [True,],]", [1, "a", [True]]),
+        ("(1, 2)", [1, 2]),
+        ("()", []),
+        ("{'a': {'b': None}, \"c\": [],}", {"a": {"b": None}, "c": []}),
+        ("{1: 2, a: 3}", {"1": 2, "a": 3}),
+        ('{"a": true, "b": null}', {"a": True, "b": None}),
+        ("[ ]", []),
+    ],
+)
+def test_literals(text: str, value: object) -> None:
+    written = python_json(text)
+    assert written is not None
+    assert json.loads(written) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "f()",
+        "a",
+        "1 2",
+        "[1 2]",
+        "[,]",
+        "[1",
+        "{1}",
+        "{'a':}",
+        "{'a' 1}",
+        "[1}",
+        "'a",
+        "'\\x4'",
+        "1e999e",
+        "__import__('os')",
+        "{'a': 1 'b': 2}",
+        "1 if x else 2",
+        "[1]]",
+        "nan",
+        "lambda: 1",
+        "b'x'",
+    ],
+)
+def test_anything_else_is_no_literal(text: str) -> None:
+    assert python_json(text) is None
+
+
+_literals: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(_literals)
+def test_what_python_writes_is_read_as_python_would(value: Any) -> None:
+    written = python_json(repr(value))
+    assert written is not None
+    assert json.loads(written) == ast.literal_eval(repr(value))
+
+
+@given(_literals, st.sampled_from("'\""))
+def test_what_is_written_is_python(value: Any, quote: str) -> None:
+    made = call("f", {"k": value})
+    assert ast.literal_eval(python_call(made, quote).removeprefix("f(k=").removesuffix(")")) == value
+    assert python_json(python_call(made, quote, JSON_WORDS).removeprefix("f(k=").removesuffix(")")) is not None
+
+
+KNOWN = [tool("f", {"a": {"type": "integer"}, "b": {"type": "string"}})]
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected"),
+    [
+        ("f(1, b='x')", [("f", {"a": 1, "b": "x"})]),
+        ("f(a = 1 , b = 'x' ,)", [("f", {"a": 1, "b": "x"})]),
+        ("f(\n  a=1,\n  b='x'\n)", [("f", {"a": 1, "b": "x"})]),
+        ("f(True)", [("f", {"a": True})]),
+        ("f(), f(); f()\nf()", [("f", {})] * 4),
+        ("mod.f(a=1)", [("mod.f", {"a": 1})]),
+    ],
+)
+def test_calls(inner: str, expected: object) -> None:
+    assert calls_of(hear("olmo3", f"<function_calls>{inner}</function_calls>", KNOWN)) == expected
+
+
+@pytest.mark.parametrize(
+    ("inner", "heard"),
+    [
+        ("f(1, 2, 3)", Heard("f", '{"a": 1, "b": 2', "positional_argument")),
+        ("f(a=1 b=2)", Heard("f", '{"a": 1', "malformed")),
+        ("f(x.y)", Heard("f", "", "malformed")),
+        ("f(a=g())", Heard("f", '{"a": ', "malformed")),
+        ("f(*x)", Heard("f", '{"a": ', "malformed")),
+    ],
+)
+def test_calls_that_are_not_plain_break(inner: str, heard: Heard) -> None:
+    assert hear("olmo3", f"<function_calls>{inner}</function_calls>!", KNOWN) == [heard, Text("!")]
+
+
+def test_arguments_that_are_no_object_are_written_as_one() -> None:
+    assert python_call(call("f", "not json"), "'") == "f(arguments='not json')"
+    assert python_call(call("f", "[1]"), "'") == "f(arguments='[1]')"

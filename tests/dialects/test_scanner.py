@@ -1,0 +1,229 @@
+"""How calls are found in text: fences, reasoning, places, limits, halves of characters."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, events, folded, hear
+from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, ReasoningDelta, TextDelta
+from toolrelay.core.messages import Call
+from toolrelay.dialects import _attempt
+from toolrelay.dialects._reader import Reader, Reading
+from toolrelay.dialects._scanner import CallBroken, Quoting, Scanner
+from toolrelay.dialects.base import Dialect, Opener, Place, Speaker
+
+CALL = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+MADE = Heard("f", "{}")
+THINKS = Quoting(reasoning=("<think>", "</think>"))
+
+
+def quoted(text: str) -> list[object]:
+    return list(hear("hermes", text))
+
+
+# Fences
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```\n{CALL}\n```",
+        f"~~~\n{CALL}\n~~~",
+        f"```xml\n{CALL}\n```\n",
+        f"  ```\n{CALL}\n  ```",
+        f"````\n```\n{CALL}\n```\n````",
+        f"```\n{CALL}\n~~~\n{CALL}\n```",
+        f"```\n```json\n{CALL}\n```",
+        f"```{CALL}```",
+        f"```\n{CALL}",
+        f"a\n```\n{CALL}\n``\n{CALL}\n```",
+    ],
+)
+def test_a_call_in_a_fence_is_text(text: str) -> None:  # bug 15
+    assert quoted(text) == [Text(text)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("```\ncode\n```\n", ""),
+        ("```\ncode\n```  \n", ""),
+        ("```\ncode\n`````\n", ""),
+        ("text ``` text\n", ""),
+        ("``\n", ""),
+        ("```inline``` ", ""),
+        ("`", "`"),
+        ("~~strike~~ ", ""),
+        ("```\n```\n", "\n```\n"),
+    ],
+)
+def test_a_call_beside_a_fence_is_a_call(before: str, after: str) -> None:
+    assert quoted(before + CALL + after) == [Text(before), MADE, *([Text(after)] if after else [])]
+
+
+def test_a_fence_ends_only_with_its_line() -> None:
+    text = f"```\ncode\n``` not yet\n{CALL}\n```\n"
+    assert quoted(text + CALL) == [Text(text), MADE]
+
+
+# Reasoning
+
+
+def test_reasoning_tags_are_not_part_of_what_is_said() -> None:
+    assert hear("hermes", f"a<think>b</think>c{CALL}<think>d</think>", quoting=THINKS) == [
+        Text("a"),
+        Thought("b"),
+        Text("c"),
+        MADE,
+        Thought("d"),
+    ]
+
+
+def test_reasoning_that_is_never_closed_is_reasoning_to_the_end() -> None:  # bug 16
+    assert hear("hermes", f"<think>b {CALL}", quoting=THINKS) == [Thought(f"b {CALL}")]
+
+
+def test_a_tag_in_a_fence_is_text_and_a_fence_in_reasoning_does_not_hide_its_end() -> None:
+    assert hear("hermes", "```\n<think>\n```\n", quoting=THINKS) == [Text("```\n<think>\n```\n")]
+    assert hear("hermes", f"<think>```\n</think>{CALL}", quoting=THINKS) == [Thought("```\n"), MADE]
+
+
+def test_an_answer_may_begin_in_reasoning() -> None:
+    quoting = Quoting(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
+    assert hear("hermes", f"b</think>{CALL}", quoting=quoting) == [Thought("b"), MADE]
+    scanner = Scanner(DIALECTS["hermes"], {}, quoting)
+    assert scanner.feed("b") == [ReasoningDelta("b")]
+
+
+def test_without_reasoning_tags_they_are_text() -> None:
+    assert hear("hermes", "<think>b</think>") == [Text("<think>b</think>")]
+
+
+# Places
+
+
+def _marked(place: Place) -> Dialect:
+    def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
+        name = yield from reader.word(";")
+        speaker.start(name)
+        speaker.finish()
+
+    return Dialect(
+        name="marked",
+        openers=(Opener("CALL ", place),),
+        grammar=grammar,
+        render_calls=lambda calls: "".join(f"CALL {call.name};" for call in calls),
+        render_outcomes=lambda outcomes: "".join(outcome.text for outcome in outcomes),
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "expected"),
+    [
+        ("anywhere", "x CALL f; y", [Text("x "), MADE, Text(" y")]),
+        ("line", "x CALL f;\n CALL f;", [Text("x CALL f;\n "), MADE]),
+        ("line", "CALL f;CALL f;", [MADE, Text("CALL f;")]),
+        ("start", "\n CALL f;\nCALL f;", [Text("\n "), MADE, Text("\nCALL f;")]),
+        ("start", "x\nCALL f;", [Text("x\nCALL f;")]),
+    ],
+)
+def test_an_opener_counts_in_its_place(place: Place, text: str, expected: list[object]) -> None:
+    assert hear(_marked(place), text) == expected
+
+
+def test_what_counts_at_the_start_also_counts_after_reasoning() -> None:
+    assert hear(_marked("start"), "<think>b</think>\nCALL f;", quoting=THINKS) == [Thought("b"), Text("\n"), MADE]
+
+
+# What a grammar may say
+
+
+def test_a_grammar_may_say_text_and_thoughts() -> None:
+    def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
+        yield from reader.until(".", take=speaker.think)
+        speaker.say("said")
+
+    dialect = Dialect(
+        name="speaking",
+        openers=(Opener("@"),),
+        grammar=grammar,
+        render_calls=lambda _calls: "",
+        render_outcomes=lambda _outcomes: "",
+    )
+    assert hear(dialect, "a@b.c") == [Text("a"), Thought("b"), Text("saidc")]
+    assert hear(dialect, "a@b") == [Text("a"), Thought("b"), Broken("cut", "@b")]
+
+
+def test_arguments_of_one_chunk_go_out_in_one_piece() -> None:
+    found = Scanner(DIALECTS["qwen3_coder"], {}).feed(
+        "<tool_call><function=f><parameter=a>1</parameter><parameter=b>2</parameter></function>"
+    )
+    assert found == [CallStarted(0, "f"), ArgumentsDelta(0, '{"a": 1, "b": 2}'), CallFinished(0)]
+
+
+def test_a_call_without_arguments_has_empty_ones() -> None:  # bug 22
+    assert hear(_marked("anywhere"), "CALL f;") == [Heard("f", "{}")]
+
+
+# Limits
+
+
+def test_what_is_held_is_limited_to_the_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_attempt, "HELD_LIMIT", 50)
+    text = '<tool_call>{"arguments": {"text": "' + "x" * 100 + '"}, "name": "f"}</tool_call>'
+    broken = Broken("held_too_long", text[: len("<tool_call>") + 50])
+    for size in (1, 3, 50, 1000):
+        found = folded(events(DIALECTS["hermes"], [text[at : at + size] for at in range(0, len(text), size)]))
+        assert found == [broken, Text(text[len("<tool_call>") + 50 :])]
+
+
+def test_a_call_that_is_given_out_may_be_longer_but_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_attempt, "HELD_LIMIT", 50)
+    monkeypatch.setattr(_attempt, "CALL_LIMIT", 200)
+    head = '{"name": "f", "arguments": {"text": "'
+    for size in (1, 7, 1000):
+        text = f"<tool_call>{head}" + "x" * 300
+        found = folded(events(DIALECTS["hermes"], [text[at : at + size] for at in range(0, len(text), size)]))
+        assert found == [Heard("f", '{"text": "' + "x" * (200 - len(head)), "too_long"), Text("x" * (100 + len(head)))]
+
+
+def test_a_call_within_the_limit_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_attempt, "HELD_LIMIT", 60)
+    text = '<tool_call>{"arguments": {"text": "' + "x" * 10 + '"}, "name": "f"}</tool_call>'
+    assert hear("hermes", text) == [Heard("f", '{"text": "' + "x" * 10 + '"}')]
+
+
+def test_a_megabyte_of_arguments_in_one_chunk() -> None:  # bug 25
+    arguments = '{"text": "' + "x" * 1_100_000 + '"}'
+    found = folded(events(DIALECTS["hermes"], [f'<tool_call>{{"name": "f", "arguments": {arguments}}}</tool_call>']))
+    assert found == [Heard("f", arguments)]
+
+
+# What was printed
+
+
+def test_a_broken_call_carries_what_was_printed_of_it_and_nothing_of_the_calls_before_it() -> None:
+    found = events(DIALECTS["hermes"], list(f'{CALL}<tool_call>[{{"name": "g"}}, {{"name": "h", "arguments": {{<'))
+    [broken] = [event for event in found if isinstance(event, CallBroken)]
+    assert (broken.rule, broken.index) == ("invalid_json", 2)
+    assert broken.text == ', {"name": "h", "arguments": {<'
+
+
+def test_half_characters_are_made_whole_or_replaced() -> None:  # bug 24
+    scanner = Scanner(DIALECTS["hermes"], {})
+    assert scanner.feed("a\ud83d") == [TextDelta("a")]
+    assert scanner.feed("\ude00") == [TextDelta("😀")]
+    assert scanner.feed("\ud83dx\ude00") == [TextDelta("\ufffdx\ufffd")]
+    assert scanner.feed("\ud83d") == []
+    assert scanner.flush() == [TextDelta("\ufffd")]
+
+
+def test_nothing_is_said_of_nothing() -> None:
+    scanner = Scanner(DIALECTS["hermes"], {})
+    assert scanner.feed("") == []
+    assert scanner.flush() == []
+
+
+def test_calls_of_a_history_are_read_back_with_their_ids_forgotten() -> None:
+    written = DIALECTS["hermes"].render_calls([Call(id="call_1", name="f", arguments="{}")])
+    assert hear("hermes", written) == [MADE]
