@@ -16,7 +16,7 @@ from math import isfinite
 from toolrelay.dialects._faults import BrokenError, CutError, ReadingError
 from toolrelay.dialects._reader import Reader, Reading, read_whole
 from toolrelay.dialects._schema import escaped, quoted
-from toolrelay.dialects._steps import Taker, marks, whole_marks
+from toolrelay.dialects._steps import Taker, mark_in
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _WORD = re.compile(r"[\w.+\-]*")
@@ -182,22 +182,21 @@ class _Value:
 
     def _in_string(self) -> bool:
         reader = self._reader
-        markers = ("\\", self._quote)
-        found = (whole_marks if reader.closed else marks)(markers).search(reader.text, reader.at)
-        end = len(reader.text) if found is None else found.start()
+        found = mark_in(reader.text, reader.at, ("\\", self._quote), closed=reader.closed)
+        end = len(reader.text) if found is None else found[0]
         if end > reader.at:
             self._out.append(escaped(reader.text[reader.at : end]))
             reader.at = end
-        if found is None or found.lastindex is not None:
+        if found is None or not found[2]:
             return False
-        if found.group() == "\\":
+        if reader.text[end] == "\\":
             escape = _escape(reader.text, end, closed=reader.closed)
             if escape is None:
                 return False
             self._out.append(escaped(escape[0]))
             reader.at = escape[1]
         else:
-            reader.at = found.end()
+            reader.at = found[1]
             self._quote, self._ended = "", True
         return True
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
 from toolrelay.dialects._faults import CutError, NotACallError
-from toolrelay.dialects._steps import Search, Step, String, Taker, Value, marks, meaning, whole_marks
+from toolrelay.dialects._steps import Mark, Search, Step, String, Taker, Value, mark_at, mark_in, meaning
 
 T = TypeVar("T")
 Reading: TypeAlias = Generator[Step | None, None, T]
@@ -62,14 +62,13 @@ class Reader:
     def option(self, *literals: str) -> Reading[str]:
         """The literal that comes next, or "" if none does."""
         while True:
-            found = (whole_marks if self.closed else marks)(literals).match(self.text, self.at)
-            if self.closed or (self.at < len(self.text) and (found is None or found.lastindex is None)):
-                break
+            found = mark_at(self.text, self.at, literals, closed=self.closed)
+            if found is None:
+                return ""
+            if found[2]:
+                self.at = found[1]
+                return self.text[found[0] : found[1]]
             yield None
-        if found is None:
-            return ""
-        self.at = found.end()
-        return found.group()
 
     def literal(self, *literals: str) -> Reading[str]:
         """The literal that must come next."""
@@ -84,22 +83,22 @@ class Reader:
         found = yield from self._after_blanks(literals)
         if found is None:
             return ""
-        self.at = found.end()
-        return found.group()
+        self.at = found[1]
+        return self.text[found[0] : found[1]]
 
     def ahead(self, *literals: str) -> Reading[bool]:
         """Whether, after blanks, one of the literals comes next. Nothing is passed."""
         found = yield from self._after_blanks(literals)
         return found is not None
 
-    def _after_blanks(self, literals: tuple[str, ...]) -> Reading[re.Match[str] | None]:
+    def _after_blanks(self, literals: tuple[str, ...]) -> Reading[Mark | None]:
         while True:
             blank = _BLANK.match(self.text, self.at, self.at + BLANK_LIMIT + 1)
             at = blank.end() if blank else self.at
             if at - self.at > BLANK_LIMIT:
                 return None
-            found = (whole_marks if self.closed else marks)(literals).match(self.text, at)
-            if self.closed or (at < len(self.text) and (found is None or found.lastindex is None)):
+            found = mark_at(self.text, at, literals, closed=self.closed)
+            if found is None or found[2]:
                 return found
             yield None
 
@@ -132,16 +131,14 @@ class Reader:
 
         `of` is what it may be made of; anything else is noticed as soon as it comes.
         """
-        longest = max(map(len, markers))
         while True:
-            reach = self.at + limit + longest
-            found = (whole_marks if self.closed else marks)(markers).search(self.text, self.at, reach)
-            end = len(self.text) if found is None else found.start()
+            found = mark_in(self.text, self.at, markers, closed=self.closed)
+            end = len(self.text) if found is None else found[0]
             if end - self.at > limit or (of is not None and of.fullmatch(self.text, self.at, end) is None):
                 raise NotACallError
-            if found is not None and found.lastindex is None:
+            if found is not None and found[2]:
                 word = self.text[self.at : end]
-                self.at = found.end()
+                self.at = found[1]
                 return word
             if self.closed:
                 raise CutError

@@ -18,23 +18,54 @@ Taker: TypeAlias = Callable[[str], None]
 SCALAR_LIMIT = 256
 
 
-@lru_cache(maxsize=512)
-def marks(markers: tuple[str, ...]) -> re.Pattern[str]:
-    """Finds the first of the markers, or, with `lastindex` set, the beginning of one at the text's end.
+Mark: TypeAlias = tuple[int, int, bool]
+"""Where a marker begins and ends, and whether it is all there: if not, it may be one when more text comes."""
 
-    Where two markers begin at the same place, the longer one is found.
-    """
+
+def mark_in(text: str, at: int, markers: tuple[str, ...], *, closed: bool) -> Mark | None:
+    """The first of the markers from that place on. Of two that begin at the same place it is the longer one."""
+    if len(markers) > 1:
+        found = (_whole_marks if closed else _marks)(markers).search(text, at)
+        return None if found is None else (found.start(), found.end(), found.lastindex is None)
+    marker = markers[0]
+    start = text.find(marker, at)
+    if start >= 0:
+        return start, start + len(marker), True
+    if not closed:
+        start = text.find(marker[0], max(at, len(text) - len(marker) + 1))
+        while start >= 0:
+            if marker.startswith(text[start:]):
+                return start, len(text), False
+            start = text.find(marker[0], start + 1)
+    return None
+
+
+def mark_at(text: str, at: int, markers: tuple[str, ...], *, closed: bool) -> Mark | None:
+    """The marker that stands at that place. At the text's end any of them may."""
+    if at >= len(text):
+        return None if closed else (at, at, False)
+    if len(markers) > 1:
+        found = (_whole_marks if closed else _marks)(markers).match(text, at)
+        return None if found is None else (at, found.end(), found.lastindex is None)
+    marker = markers[0]
+    if text.startswith(marker, at):
+        return at, at + len(marker), True
+    return (at, len(text), False) if not closed and marker.startswith(text[at : at + len(marker)]) else None
+
+
+@lru_cache(maxsize=512)
+def _marks(markers: tuple[str, ...]) -> re.Pattern[str]:
+    """Finds markers, or, with `lastindex` set, the beginning of one at the text's end."""
     return re.compile(marks_pattern(markers))
+
+
+@lru_cache(maxsize=512)
+def _whole_marks(markers: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, sorted(markers, key=len, reverse=True))))
 
 
 def marks_pattern(markers: tuple[str, ...]) -> str:
     return "|".join(re.escape(marker) + _beginning(marker) for marker in sorted(markers, key=len, reverse=True))
-
-
-@lru_cache(maxsize=512)
-def whole_marks(markers: tuple[str, ...]) -> re.Pattern[str]:
-    """Finds the first of the markers, when no more text comes."""
-    return re.compile("|".join(map(re.escape, sorted(markers, key=len, reverse=True))))
 
 
 def _beginning(marker: str) -> str:
@@ -48,12 +79,13 @@ def _beginning(marker: str) -> str:
 
 
 class Search:
-    __slots__ = ("_left", "_markers", "_marks", "_or_end", "_reader", "_take", "found")
+    """For the first of the markers; what comes before it is handed over."""
+
+    __slots__ = ("_left", "_markers", "_or_end", "_reader", "_take", "found")
 
     def __init__(self, reader: Reader, markers: tuple[str, ...], take: Taker, limit: int | None, *, or_end: bool) -> None:
         self._reader = reader
         self._markers = markers
-        self._marks = marks(markers)
         self._take = take
         self._left = limit
         self._or_end = or_end
@@ -62,8 +94,8 @@ class Search:
     def step(self) -> bool:
         reader = self._reader
         text, at = reader.text, reader.at
-        found = (self._marks if not reader.closed else whole_marks(self._markers)).search(text, at)
-        end = len(text) if found is None else found.start()
+        found = mark_in(text, at, self._markers, closed=reader.closed)
+        end = len(text) if found is None else found[0]
         if end > at:
             if self._left is not None:
                 if end - at > self._left:
@@ -72,9 +104,9 @@ class Search:
                 self._left -= end - at
             reader.at = end
             self._take(text[at:end] if at or end < len(text) else text)
-        if found is not None and found.lastindex is None:
-            reader.at = found.end()
-            self.found = found.group()
+        if found is not None and found[2]:
+            reader.at = found[1]
+            self.found = text[found[0] : found[1]]
             return True
         if reader.closed:
             if self._or_end:

@@ -1,0 +1,130 @@
+"""Answers taken where they arrive: the same events as in a stream, and nothing more while somebody must be waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from tests.backends.plain_wire import DONE, REQUEST, STREAMED, backend_for, told
+from tests.upstream import CUT, LAST_CHUNK, RESET, Gate, Script, Upstream, chunk, reply, seen, stream, stream_head
+from toolrelay.backends.base import taken
+from toolrelay.backends.http import HttpBackend
+from toolrelay.core.events import AnswerFailed, StreamEvent, TextDelta
+from toolrelay.core.request import Request
+
+
+async def relayed(backend: HttpBackend, request: Request) -> list[StreamEvent]:
+    events: list[StreamEvent] = []
+
+    def take(batch: list[StreamEvent]) -> Awaitable[None] | None:
+        events.extend(batch)
+        return None
+
+    await backend.relay(request, take)
+    return events
+
+
+def shown(events: list[StreamEvent]) -> list[object]:
+    return [(type(event.error), event.error.message) if isinstance(event, AnswerFailed) else event for event in events]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        stream(b"a\n", b"b\nc\n", b"[DONE]\n"),
+        stream(b"a", b"\n[DO", b"NE]\n"),
+        stream(b"a\nb\n[DONE]\n"),
+        (stream_head() + chunk(b"a\n"), CUT),
+        (stream_head() + chunk(b"a\n"), RESET),
+        stream(b"a\n"),
+        reply(b"whole"),
+        reply(b"no", 400),
+        reply(b"<html>", content_type="text/html"),
+    ],
+    ids=["lines", "torn", "at once", "cut", "reset", "without its end", "not a stream", "refused", "a web page"],
+)
+@pytest.mark.parametrize("request_", [STREAMED, REQUEST], ids=["streaming", "whole"])
+def test_what_is_relayed_is_what_is_streamed(script: Script, request_: Request) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with backend_for(upstream) as (backend, _):
+            streamed = await told(backend, request_)
+            assert shown(await relayed(backend, request_)) == shown(streamed)
+
+    with Upstream(script, script) as upstream:
+        asyncio.run(main(upstream))
+
+
+def test_nothing_more_is_taken_while_the_last_batch_is_waited_for() -> None:
+    first, second = Gate(), Gate()
+
+    async def main(upstream: Upstream) -> None:
+        heard, room = asyncio.Event(), asyncio.Event()
+        events: list[StreamEvent] = []
+
+        def take(batch: list[StreamEvent]) -> Awaitable[None] | None:
+            events.extend(batch)
+            heard.set()
+            return None if room.is_set() else wait()
+
+        async def wait() -> None:
+            await room.wait()
+
+        async with backend_for(upstream) as (backend, _):
+            relaying = asyncio.ensure_future(backend.relay(STREAMED, take))
+            await heard.wait()
+            first.open()
+            await seen(second.reached)
+            assert events == [TextDelta("a")]
+            room.set()
+            second.open()
+            await relaying
+            assert events == [TextDelta("a"), TextDelta("b"), DONE]
+
+    with Upstream((stream_head() + chunk(b"a\n"), first, chunk(b"b\n"), second, chunk(b"[DONE]\n") + LAST_CHUNK)) as upstream:
+        asyncio.run(main(upstream))
+
+
+@pytest.mark.parametrize("at", ["a", "b"])
+def test_what_the_taker_raises_is_raised_and_lets_the_upstream_go(at: str) -> None:
+    gate = Gate()
+
+    async def main(upstream: Upstream) -> None:
+        def take(batch: list[StreamEvent]) -> Awaitable[None] | None:
+            gate.open()
+            if TextDelta(at) in batch:
+                raise ValueError(at)
+            return None
+
+        async with backend_for(upstream) as (backend, _):
+            with pytest.raises(ValueError, match=at):
+                await backend.relay(STREAMED, take)
+            await seen(upstream.links[0].left)
+
+    with Upstream((stream_head() + chunk(b"a\n"), gate, chunk(b"b\n"), Gate())) as upstream:
+        asyncio.run(main(upstream))
+
+
+def test_a_cancelled_relay_lets_the_upstream_go() -> None:
+    async def main(upstream: Upstream) -> None:
+        heard = asyncio.Event()
+
+        def take(batch: list[StreamEvent]) -> Awaitable[None] | None:
+            heard.set()
+            return None
+
+        async with backend_for(upstream) as (backend, _):
+            relaying = asyncio.ensure_future(backend.relay(STREAMED, take))
+            await heard.wait()
+            relaying.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await relaying
+            await seen(upstream.links[0].left)
+
+    with Upstream((stream_head() + chunk(b"a\n"), Gate())) as upstream:
+        asyncio.run(main(upstream))
+
+
+def test_a_batch_that_need_not_be_waited_for_is_taken_at_once() -> None:
+    asyncio.run(taken(lambda _: None, []))
