@@ -5,7 +5,7 @@
   bench/dialects.py --dialects glm45,react     other dialects
   bench/dialects.py --sglang                   also SGLang's detectors on the same text, in a virtual environment of their own
 
-The figure is the best of several runs in CPU time: on a busy machine the others are the other processes' cost. In brackets is what
+The figure is the best of several runs in CPU time: on a busy machine the others are other processes' cost. In brackets is what
 a delta costs in a text four times as long, in relation: 1 is linear.
 """
 
