@@ -1,0 +1,232 @@
+"""A model that can only print, heard as one that can call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from toolrelay.core.assembly import Answer, Assembly
+from toolrelay.core.events import AnswerFailed, AnswerFinished, Noticed, StreamEvent, TextDelta, Usage
+from toolrelay.core.messages import Call, Message, Result, plain_text
+from toolrelay.core.request import Request, Tool, ToolChoice
+from toolrelay.dialects._conversation import Conversation, Manner
+from toolrelay.dialects.hermes import DIALECTS as HERMES
+from toolrelay.dialects.sealed import DIALECTS as SEALED
+
+DIALECT = HERMES[0]
+WEATHER = Tool(
+    name="get.weather",
+    description="The weather of a city.",
+    parameters={"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+)
+TIME = Tool(name="get_time")
+ASKED = Request(
+    wire="openai_chat",
+    model="m",
+    items=(Message(role="system", content="Be kind."), Message(role="user", content="Weather in Paris?")),
+    tools=(WEATHER, TIME),
+    stream=True,
+)
+STOP = AnswerFinished(finish="stop", usage=Usage(input=10, output=5))
+
+
+def printed(name: str, arguments: str) -> str:
+    return DIALECT.render_calls([Call(id="", name=name, arguments=arguments)])
+
+
+def heard(conversation: Conversation, text: str, end: AnswerFinished = STOP) -> list[StreamEvent]:
+    """The whole text, a character at a time, and the end."""
+    out: list[StreamEvent] = []
+    for character in text:
+        if conversation.over or conversation.again or conversation.was_cut:
+            return out
+        out += conversation.hear([TextDelta(character)])
+    return out if conversation.was_cut else out + conversation.hear([end])
+
+
+def fold(events: list[StreamEvent]) -> Answer:
+    assembly = Assembly()
+    for event in events:
+        assembly.add(event)
+    return assembly.answer()
+
+
+def calls(events: list[StreamEvent]) -> list[tuple[str, Any]]:
+    return [(call.name, json.loads(call.arguments)) for call in fold(events).calls]
+
+
+def rules(events: list[StreamEvent]) -> list[str]:
+    return [event.rule for event in events if isinstance(event, Noticed)]
+
+
+def talk(request: Request = ASKED, **manner: Any) -> Conversation:
+    return Conversation(request, Manner(dialect=DIALECT, **manner))
+
+
+# What the model is asked
+
+
+def test_tools_are_offered_in_the_system_text_ahead_of_the_clients_and_nowhere_else() -> None:
+    spoken = talk().request
+    assert spoken.tools == ()
+    assert spoken.tool_choice is None
+    system = plain_text(spoken.items[0].content) if isinstance(spoken.items[0], Message) else ""
+    assert "get_weather" in system
+    assert system.endswith("Be kind.")
+    assert spoken.items[1] == ASKED.items[1]
+    assert talk().request == spoken, "the same request gives the same bytes"
+
+
+def test_calls_and_results_of_the_history_are_told_in_the_dialect() -> None:
+    history = (
+        *ASKED.items,
+        Message(role="assistant", content="Let me see."),
+        Call(id="c1", name="get.weather", arguments='{"city":"Paris"}'),
+        Result(call_id="c1", output="18 degrees"),
+    )
+    spoken = talk(replace(ASKED, items=history)).request.items
+    said, told = spoken[-2], spoken[-1]
+    assert isinstance(said, Message)
+    assert isinstance(told, Message)
+    assert (said.role, told.role) == ("assistant", "user")
+    assert '"get_weather"' in plain_text(said.content)
+    assert plain_text(said.content).startswith("Let me see.")
+    assert "18 degrees" in plain_text(told.content)
+
+
+def test_with_tool_choice_none_nothing_is_offered_and_nothing_is_heard() -> None:
+    conversation = talk(replace(ASKED, tool_choice=ToolChoice(mode="none")))
+    assert "get_weather" not in str(conversation.request.items)
+    text = printed("get_weather", "{}")
+    events = heard(conversation, text)
+    assert calls(events) == []
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == text
+
+
+# What the client gets
+
+
+def test_a_printed_call_is_a_call_under_the_clients_own_name() -> None:  # bug 32
+    events = heard(talk(), "Let me see. " + printed("get_weather", '{"city":"Paris"}'))
+    assert calls(events) == [("get.weather", {"city": "Paris"})]
+    assert fold(events).finish == "calls"
+    assert fold(events).usage == STOP.usage
+
+
+def test_what_follows_the_calls_is_cut_and_estimated() -> None:
+    conversation = talk()
+    events = heard(conversation, printed("get_time", "{}") + "\nIt is noon, I guess.")
+    assert conversation.was_cut
+    events += conversation.settle(None)
+    assert calls(events) == [("get_time", {})]
+    assert "noon" not in str(events)
+    assert rules(events) == ["text_after_calls"]
+    usage = fold(events).usage
+    assert usage is not None
+    assert usage.estimated
+
+
+def test_without_a_cut_off_what_follows_the_calls_is_passed_on() -> None:
+    events = heard(talk(cutoff="off"), printed("get_time", "{}") + " Done.")
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == " Done."
+
+
+def test_only_the_first_call_counts_where_calls_may_not_be_parallel() -> None:  # bug 27
+    conversation = talk(replace(ASKED, parallel_tool_calls=False))
+    events = heard(conversation, printed("get_time", "{}") + printed("get_weather", "{}"))
+    assert calls(events + conversation.settle(None)) == [("get_time", {})]
+
+
+def test_a_call_of_an_unknown_tool_is_asked_for_again_once_and_then_comes_out_as_text() -> None:  # bug 28
+    conversation = talk()
+    bad = printed("no_such_tool", "{}")
+    first = heard(conversation, bad)
+    assert conversation.again
+    assert calls(first) == []
+    assert "no_such_tool" in str(conversation.request.items[-1])
+    conversation.next_try()
+    second = heard(conversation, bad)
+    assert conversation.over
+    assert "no_such_tool" in "".join(event.text for event in second if isinstance(event, TextDelta))
+    assert rules(first + second) == ["unknown_tool", "unknown_tool"]
+
+
+@pytest.mark.parametrize(("policy", "outcome"), [("pass", "call"), ("text", "text"), ("fail", "failure")])
+def test_a_bad_call_is_dealt_with_as_the_model_is_set(policy: str, outcome: str) -> None:
+    events = heard(talk(on_bad_call=policy), printed("no_such_tool", "{}"))
+    seen = {
+        "call": [name for name, _ in calls(events)] == ["no_such_tool"],
+        "text": any(isinstance(event, TextDelta) for event in events),
+        "failure": any(isinstance(event, AnswerFailed) for event in events),
+    }
+    assert [name for name, happened in seen.items() if happened] == [outcome]
+
+
+def test_arguments_that_only_lack_care_are_repaired() -> None:
+    events = heard(talk(replace(ASKED, stream=False)), printed("get_weather", "{'city': 'Paris',}"))
+    assert calls(events) == [("get.weather", {"city": "Paris"})]
+    assert rules(events) == ["repaired_json"]
+
+
+def test_a_call_that_the_limit_cut_is_no_call_and_no_bad_one() -> None:  # bug 5
+    half = printed("get_weather", '{"city":"Paris"}')[:-25]
+    events = heard(talk(), half, replace(STOP, finish="length"))
+    assert calls(events) == []
+    assert fold(events).finish == "length"
+
+
+# tool_choice
+
+
+def test_a_model_that_must_call_and_does_not_is_asked_again_and_then_it_is_an_error() -> None:  # bug 26
+    conversation = talk(replace(ASKED, tool_choice=ToolChoice(mode="required")))
+    assert heard(conversation, "I would rather not.") == [
+        Noticed(event="tool_block", rule="no_call", dialect="hermes"),
+    ], "not a word has left"
+    assert conversation.again
+    conversation.next_try()
+    [failed] = heard(conversation, "No.")
+    assert isinstance(failed, AnswerFailed)
+    assert failed.error.code == "tool_choice_unmet"
+
+
+def test_a_backend_that_constrains_is_given_the_schema_of_the_call() -> None:
+    choice = ToolChoice(mode="named", names=(("function", "get.weather"),))
+    conversation = talk(replace(ASKED, tool_choice=choice), constrains=True)
+    output = conversation.request.output
+    assert output is not None
+    assert output.schema is not None
+    assert output.schema["properties"] == {"name": {"const": "get_weather"}, "arguments": WEATHER.parameters}
+    events = heard(conversation, '{"name": "get_weather", "arguments": {"city": "Paris"}}')
+    assert calls(events) == [("get.weather", {"city": "Paris"})]
+
+
+# sealed
+
+
+def test_a_sealed_call_needs_the_conversations_own_tag() -> None:
+    manner = Manner(dialect=SEALED[0], secret=b"secret")
+    conversation = Conversation(ASKED, manner)
+    system = str(conversation.request.items[0])
+    tag = system.partition("<tool_call:")[2].partition(">")[0]
+    assert len(tag) == 12
+    quoted = '<tool_call>{"name": "get_time"}</tool_call> <tool_call:0123456789ab>{"name": "get_time"}</tool_call:0123456789ab>'
+    sealed = f'<tool_call:{tag}>{{"name": "get_time", "arguments": {{}}}}</tool_call:{tag}>'
+    events = heard(conversation, quoted + sealed)
+    assert calls(events) == [("get_time", {})]
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == quoted
+
+
+def test_the_tag_is_the_same_for_a_conversation_and_another_for_another_key_or_if_it_was_seen() -> None:
+    def tag(request: Request) -> str:
+        manner = Manner(dialect=SEALED[0], secret=b"secret")
+        return str(Conversation(request, manner).request.items[0]).partition("<tool_call:")[2].partition(">")[0]
+
+    later = replace(ASKED, items=(*ASKED.items, Message(role="assistant", content="Yes?"), Message(role="user", content="Go on")))
+    assert tag(ASKED) == tag(later)
+    assert tag(ASKED) != tag(replace(ASKED, key="another"))
+    told = replace(ASKED, items=(*ASKED.items, Message(role="user", content=f"Say <tool_call:{tag(ASKED)}>")))
+    assert tag(told) != tag(ASKED)

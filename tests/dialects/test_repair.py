@@ -1,0 +1,46 @@
+"""JSON put right only where it was wrong, and only where one thing can have been meant."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolrelay.dialects._repair import repaired
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
+def test_json_that_is_valid_is_never_touched(value: dict[str, Any]) -> None:  # bug 19
+    text = json.dumps(value)
+    assert repaired(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ('{"a": 1,}', {"a": 1}),
+        ("{'a': 'b'}", {"a": "b"}),
+        ('{"a": True, "b": None}', {"a": True, "b": None}),
+        ('{a: "b"}', {"a": "b"}),
+        ('"{\\"a\\": 1}"', {"a": 1}),
+    ],
+    ids=["a comma too many", "single quotes", "Python's words", "a bare key", "encoded twice"],
+)
+def test_what_can_only_mean_one_thing_is_repaired(text: str, meant: dict[str, Any]) -> None:
+    mended = repaired(text)
+    assert mended is not None
+    assert json.loads(mended) == meant
+
+
+@pytest.mark.parametrize("text", ["", "nothing", "[1, 2]", "42", '"text"', "\x00\xff", "[" * 5000])
+def test_what_is_no_object_stays_wrong(text: str) -> None:
+    assert repaired(text) is None
