@@ -10,8 +10,12 @@ a delta costs in a text four times as long, in relation: 1 is linear.
 """
 
 import argparse
+import json
+import os
+import subprocess
 import sys
 import time
+import venv
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +109,41 @@ def whole_megabyte(dialect: Dialect) -> float:
     return cost(dialect, text) * (len(text) / 4) / 1e9
 
 
+_DETECTORS = {
+    "hermes": ("qwen25_detector", "Qwen25Detector"),
+    "qwen3_coder": ("qwen3_coder_detector", "Qwen3CoderDetector"),
+    "deepseek_v31": ("deepseekv31_detector", "DeepSeekV31Detector"),
+    "llama3_json": ("llama32_detector", "Llama32Detector"),
+}
+_THEIR_SIZES = (2_000, 8_000)
+_THEIR_PARTS = ("sglang", "msgspec", "numpy", "orjson", "partial-json-parser", "pydantic")
+
+
+def compare_with_sglang() -> None:
+    """Their texts are short: what some of them do for each delta grows with all that came before."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "toolrelay-bench" / "sglang"
+    python = cache / "bin" / "python"
+    if not python.exists():
+        print(f"installing SGLang's Python code into {cache}", file=sys.stderr)
+        venv.create(cache, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *_THEIR_PARTS[1:]], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", _THEIR_PARTS[0]], check=True)
+    known = discover()
+    program = Path(__file__).with_name("sglang_detectors.py")
+    print(f"\n{'ns per delta':<14}{'characters':>12}{'dialect':>16}{'SGLang':>14}{'ours':>10}")
+    with subprocess.Popen([python, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for scenario in SCENARIOS:
+            for name, (module, kind) in _DETECTORS.items() if scenario.name in ("plain", "string", "structure") else ():
+                for size in _THEIR_SIZES:
+                    text = scenario.text(known[name], size)
+                    asked = {"module": module, "class": kind, "tool": _TOOL.name, "parameters": _TOOL.parameters, "text": text}
+                    print(json.dumps(asked), file=process.stdin, flush=True)
+                    theirs = float(process.stdout.readline() if process.stdout else "nan")
+                    print(
+                        f"{scenario.name:<14}{size:>12,}{name:>16}{theirs:>14,.0f}{cost(known[name], text):>10,.0f}", flush=True
+                    )
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="NAME,…", help=", ".join(scenario.name for scenario in SCENARIOS))
@@ -130,6 +169,8 @@ def main() -> None:
         print(f"{scenario.name:<14}{scenario.target:>8,}" + "".join(cells), flush=True)
     if not arguments.only:
         print(f"{'1 MB, s':<14}{1:>8}" + "".join(f"{whole_megabyte(known[name]):>18.2f}" for name in names))
+    if arguments.sglang:
+        compare_with_sglang()
 
 
 if __name__ == "__main__":

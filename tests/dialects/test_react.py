@@ -22,9 +22,9 @@ PARIS = Heard("get_weather", '{"city": "Paris"}')
         ),
         ('Action:   get_weather  \n\nAction Input:{"city": "Paris"}', [PARIS]),
         ('Action: `get_weather`\nAction Input: ```json\n{"city": "Paris"}\n```', [PARIS]),
-        ("Action: get_weather\nAction Input: Paris", [PARIS]),
+        ("Action: get_weather\nAction Input: Paris\n", [PARIS, Text("\n")]),
         ("Action: get_weather\nAction Input: Paris \nObservation:", [PARIS, Text("\nObservation:")]),
-        ("Action: now\nAction Input: none", [Heard("now", "{}")]),
+        ("Action: now\nAction Input: none\nOb", [Heard("now", "{}"), Text("\nOb")]),
     ],
 )
 def test_real_outputs(text: str, expected: list[object]) -> None:
@@ -49,7 +49,8 @@ def test_other_lines_are_text(text: str) -> None:  # bug 15
 
 def test_a_call_cut_short_is_not_a_call() -> None:  # bug 5
     assert hear("react", 'Action: get_weather\nAction Input: {"ci', [WEATHER]) == [Heard("get_weather", '{"ci', "cut")]
-    assert hear("react", "Action: get_weather\nAction", [WEATHER]) == [Broken("cut", "Action: get_weather\nAction")]
+    for text in ("Action: get_weather\nAction", "Action: get_weather\nAction Input: ", "Action: get_weather\nAction Input: Par"):
+        assert hear("react", text, [WEATHER]) == [Broken("cut", text)]
 
 
 def test_the_model_is_stopped_before_it_makes_up_a_result() -> None:

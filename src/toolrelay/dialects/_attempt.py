@@ -44,8 +44,26 @@ class Attempt:
         self._pieces.append(text)
         self.reader.feed(text)
 
-    def strides(self) -> bool:
-        """Whether there is a step under way that has taken all the text and wants more."""
+    def stride(self, text: str) -> bool:
+        """More text. True: a step was under way, has taken all of it and wants more. Within a call it is nearly always so."""
+        step = self._step
+        if step is None or self.beyond or len(text) >= self.room:
+            self.feed(text)
+            return False
+        self.room -= len(text)
+        self._pieces.append(text)
+        reader = self.reader
+        reader.text = text if reader.at == len(reader.text) else reader.text[reader.at :] + text
+        reader.at = 0
+        try:
+            if not step():
+                return True
+        except ReadingError as error:
+            self._error = error
+        self._step = None
+        return False
+
+    def _strides(self) -> bool:
         if self._step is None:
             return False
         try:
@@ -58,7 +76,7 @@ class Attempt:
 
     def go_on(self) -> None:
         """Reads on, until more must come. StopIteration: all was read."""
-        if self.strides():
+        if self._strides():
             return
         error, self._error = self._error, None
         self._step = next(self.reading) if error is None else self.reading.throw(error)

@@ -27,6 +27,8 @@ def json_call(reader: Reader, speaker: Speaker, *, known_keys: bool = False) -> 
 def json_calls(reader: Reader, speaker: Speaker, *, known_keys: bool = False) -> Reading[None]:
     """One call, several one after the other, or a list of them."""
     yield from reader.blanks()
+    if (yield from reader.peek()) not in ("{", "[", ""):
+        raise NotACallError
     if not (yield from reader.option("[")):
         yield from json_call(reader, speaker, known_keys=known_keys)
         while (yield from reader.ahead("{", ",{", ", {", ",\n{")):

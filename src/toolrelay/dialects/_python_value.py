@@ -16,7 +16,7 @@ from math import isfinite
 from toolrelay.dialects._faults import BrokenError, CutError, ReadingError
 from toolrelay.dialects._reader import Reader, Reading, read_whole
 from toolrelay.dialects._schema import escaped, quoted
-from toolrelay.dialects._steps import Taker, mark_in
+from toolrelay.dialects._steps import Taker, marks_pattern
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _WORD = re.compile(r"[\w.+\-]*")
@@ -29,6 +29,7 @@ _FLOAT = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+\-]?\d+)?", re.ASCII)
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "\n": ""}
 _CODES = {kind: re.compile(rf"\\{kind}([0-9a-fA-F]{{{width}}})") for kind, width in (("x", 2), ("u", 4), ("U", 8))}
 _LENGTHS = {"x": 4, "u": 6, "U": 10}
+_STRING_ENDS = {quote: re.compile(marks_pattern(("\\", quote))) for quote in ("'", '"', "'''", '"""')}
 _SECOND_HALF = re.compile(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
@@ -182,21 +183,26 @@ class _Value:
 
     def _in_string(self) -> bool:
         reader = self._reader
-        found = mark_in(reader.text, reader.at, ("\\", self._quote), closed=reader.closed)
-        end = len(reader.text) if found is None else found[0]
+        found = _STRING_ENDS[self._quote].search(reader.text, reader.at)
+        end = len(reader.text) if found is None else found.start()
         if end > reader.at:
             self._out.append(escaped(reader.text[reader.at : end]))
             reader.at = end
-        if found is None or not found[2]:
+        if found is None:
             return False
-        if reader.text[end] == "\\":
+        if found.lastindex is not None:  # a part of the end, or what it would be made of
+            if reader.closed:
+                self._out.append(escaped(found.group()))
+                reader.at = found.end()
+            return False
+        if found.group() == "\\":
             escape = _escape(reader.text, end, closed=reader.closed)
             if escape is None:
                 return False
             self._out.append(escaped(escape[0]))
             reader.at = escape[1]
         else:
-            reader.at = found[1]
+            reader.at = found.end()
             self._quote, self._ended = "", True
         return True
 

@@ -131,8 +131,9 @@ class Reader:
 
         `of` is what it may be made of; anything else is noticed as soon as it comes.
         """
+        longest = max(map(len, markers))
         while True:
-            found = mark_in(self.text, self.at, markers, closed=self.closed)
+            found = mark_in(self.text, self.at, markers, closed=self.closed, reach=self.at + limit + longest)
             end = len(self.text) if found is None else found[0]
             if end - self.at > limit or (of is not None and of.fullmatch(self.text, self.at, end) is None):
                 raise NotACallError

@@ -76,6 +76,7 @@ class Scanner:
         self._quoting = quoting or Quoting()
         self._out: list[ScannerEvent] = []
         self._said: list[str] = []
+        self.argue = self._said.append  # what a grammar says of arguments: one piece for each chunk is made of it
         self._held = ""
         self._half = ""
         self._thinking = self._quoting.begins_in_reasoning
@@ -83,7 +84,7 @@ class Scanner:
         self._line_is_blank = True
         self._begun = False
         self._calls = 0
-        self._open_call: int | None = None
+        self._open_call = _NONE
         self._argued = False
         self._attempt: Attempt | None = None
         self._watch = self._watching()
@@ -96,22 +97,21 @@ class Scanner:
         self._out = out
         if not text.isascii() or self._half:
             text = self._whole(text)
-        attempt = self._attempt
-        if attempt is not None:
-            attempt.feed(text)
-            if attempt.strides() and attempt.room > 0:  # nearly every delta of a call
-                self._give_arguments()
+        if self._attempt is not None:
+            if self._attempt.stride(text):
+                said = self._said
+                if len(said) == 1 and said[0] and self._argued:  # nearly every delta of a call
+                    out.append(ArgumentsDelta(self._open_call, said.pop()))
+                else:
+                    self._give_arguments()
             else:
                 self._settle()
         elif self._search(text) is not None:
             self._accept(text)
         elif text:  # nearly every delta
-            if self._thinking:
-                out.append(ReasoningDelta(text))
-            else:
-                if self._line_is_blank or "\n" in text:
-                    self._look(text)
-                out.append(TextDelta(text))
+            if self._line_is_blank or "\n" in text:
+                self._look(text)
+            out.append(ReasoningDelta(text) if self._thinking else TextDelta(text))
         return out
 
     def flush(self) -> list[ScannerEvent]:
@@ -175,17 +175,14 @@ class Scanner:
         self._calls += 1
         self._out.append(CallStarted(self._open_call, name))
 
-    def argue(self, text: str) -> None:
-        self._said.append(text)
-
     def finish(self) -> None:
         self._give_arguments()
         if not self._argued:
             self._said.append("{}")
             self._give_arguments()
-        if self._open_call is not None:
+        if self._open_call != _NONE:
             self._out.append(CallFinished(self._open_call))
-            self._open_call = None
+            self._open_call = _NONE
         if self._attempt is not None:
             self._attempt.begin_anew()
 
@@ -207,9 +204,10 @@ class Scanner:
 
     def _give_arguments(self) -> None:
         """What was said of the arguments goes out in one piece for each chunk."""
-        text = "".join(self._said)
-        self._said.clear()
-        if text and self._open_call is not None:
+        said = self._said
+        text = said[0] if len(said) == 1 else "".join(said)
+        said.clear()
+        if text and self._open_call != _NONE:
             self._argued = self._argued or not text.isspace()
             self._out.append(ArgumentsDelta(self._open_call, text))
 
@@ -221,14 +219,14 @@ class Scanner:
 
     def _look(self, text: str) -> None:
         """Keeps in mind where a line and the answer begin."""
-        if self._thinking or not text:
+        if not text:
             return
         if "\n" in text:
             tail = text[text.rfind("\n") + 1 :]
             self._line_is_blank = not tail or tail.isspace()
         elif self._line_is_blank:
             self._line_is_blank = text.isspace()
-        if not self._begun and not text.isspace():
+        if not self._begun and not self._thinking and not text.isspace():
             self._begin()
 
     def _begin(self) -> None:
@@ -271,6 +269,7 @@ class Scanner:
             elif mark == self._watch.tag:
                 self._emit(text[done:at])
                 self._thinking = not self._thinking
+                self._line_is_blank = True
                 self._watch = self._watching()
                 done = looked = at = at + len(mark)
             elif self._opens(mark):
@@ -365,8 +364,9 @@ class Scanner:
 
     def _give_up(self, attempt: Attempt, rule: str) -> tuple[str, int]:
         self._give_arguments()
-        self._out.append(CallBroken(rule=rule, text=attempt.printed(), index=self._open_call))
-        self._open_call = None
+        index = None if self._open_call == _NONE else self._open_call
+        self._out.append(CallBroken(rule=rule, text=attempt.printed(), index=index))
+        self._open_call = _NONE
         self._begin()
         return self._leave(attempt)
 
@@ -375,5 +375,6 @@ def _anything(_text: str) -> object:
     return True
 
 
+_NONE = -1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PIECE = 64 * 1024  # a whole answer in one chunk is read in pieces, so that a place in it is never far from its piece's end

@@ -22,16 +22,20 @@ Mark: TypeAlias = tuple[int, int, bool]
 """Where a marker begins and ends, and whether it is all there: if not, it may be one when more text comes."""
 
 
-def mark_in(text: str, at: int, markers: tuple[str, ...], *, closed: bool) -> Mark | None:
-    """The first of the markers from that place on. Of two that begin at the same place it is the longer one."""
+def mark_in(text: str, at: int, markers: tuple[str, ...], *, closed: bool, reach: int | None = None) -> Mark | None:
+    """The first of the markers from that place on. Of two that begin at the same place it is the longer one.
+
+    `reach`: further than that it need not be looked for.
+    """
+    end = len(text) if reach is None else min(reach, len(text))
     if len(markers) > 1:
-        found = (_whole_marks if closed else _marks)(markers).search(text, at)
+        found = (_whole_marks if closed else _marks)(markers).search(text, at, end)
         return None if found is None else (found.start(), found.end(), found.lastindex is None)
     marker = markers[0]
-    start = text.find(marker, at)
+    start = text.find(marker, at, end)
     if start >= 0:
         return start, start + len(marker), True
-    if not closed:
+    if not closed and end == len(text):
         start = text.find(marker[0], max(at, len(text) - len(marker) + 1))
         while start >= 0:
             if marker.startswith(text[start:]):
@@ -81,11 +85,12 @@ def _beginning(marker: str) -> str:
 class Search:
     """For the first of the markers; what comes before it is handed over."""
 
-    __slots__ = ("_left", "_markers", "_or_end", "_reader", "_take", "found")
+    __slots__ = ("_first", "_left", "_markers", "_or_end", "_reader", "_take", "found")
 
     def __init__(self, reader: Reader, markers: tuple[str, ...], take: Taker, limit: int | None, *, or_end: bool) -> None:
         self._reader = reader
         self._markers = markers
+        self._first = markers[0][0] if len(markers) == 1 else ""
         self._take = take
         self._left = limit
         self._or_end = or_end
@@ -94,7 +99,10 @@ class Search:
     def step(self) -> bool:
         reader = self._reader
         text, at = reader.text, reader.at
-        found = mark_in(text, at, self._markers, closed=reader.closed)
+        if self._first and at < len(text) and not reader.closed and text.find(self._first, at) < 0:  # nearly every delta
+            found = None
+        else:
+            found = mark_in(text, at, self._markers, closed=reader.closed)
         end = len(text) if found is None else found[0]
         if end > at:
             if self._left is not None:
@@ -118,6 +126,7 @@ class Search:
 _IN_STRING = re.compile(r'["\\\x00-\x1f]')
 _IN_QUOTES = re.compile(r"['\\\x00-\x1f]")
 _IN_VALUE = re.compile(r"""["'{}\[\]<>`|｜]""")
+_MARKS = re.compile(r"""["'{}\[\]<>`|｜\\\x00-\x1f]""")
 _SCALAR = re.compile(r"""[^\s,:"'{}\[\]<>`|｜]*""")
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{4}")
 _SECOND_HALF = re.compile(r"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
@@ -138,12 +147,45 @@ class Value:
 
     def step(self) -> bool:
         reader = self._reader
+        text = reader.text
+        if reader.at or not text or reader.closed or not (self._passes_string(text) or self._passes(text)):
+            return self._read_closely()
+        reader.at = len(text)
+        self._take(text)
+        return False
+
+    def _passes_string(self, text: str) -> bool:
+        """Whether all of the text is the inside of a string, as of most deltas within one."""
+        return self._quote == '"' and '"' not in text and "\\" not in text and text.isprintable()
+
+    def _passes(self, text: str) -> bool:
+        """Whether the value goes on after all of the text, with nothing in it to be mended, as it does after most deltas."""
+        depth, quote = self._depth, self._quote
+        if not depth:
+            return False
+        for mark in _MARKS.findall(text):
+            if quote:
+                if mark == quote:
+                    quote = ""
+                elif mark == "\\" or mark < " ":
+                    return False
+            elif mark in "{[":
+                depth += 1
+            elif mark in "}]":
+                depth -= 1
+                if not depth:
+                    return False
+            elif mark in "\"'":
+                quote = mark
+            elif mark >= " " and mark != "\\":
+                return False
+        self._depth, self._quote = depth, quote
+        return True
+
+    def _read_closely(self) -> bool:
+        reader = self._reader
         text, start = reader.text, reader.at
         at, depth, quote = start, self._depth, self._quote
-        if quote == '"' and not reader.closed and _IN_STRING.search(text, start) is None:  # nearly every delta
-            reader.at = len(text)
-            self._take(text[start:] if start else text)
-            return False
         if not depth and not quote and text[start] not in "\"'{[":
             return self._scalar()
         while True:

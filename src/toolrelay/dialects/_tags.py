@@ -126,15 +126,18 @@ class _Spoken:
         speaker.argue('"')
 
     def take(self, text: str) -> None:
-        if self._trims:
-            if not self._begun:
-                self._begun = True
-                text = text.removeprefix("\n")
-            if self._waiting:
-                text, self._waiting = self._waiting + text, ""
-            if text.endswith("\n"):
-                text, self._waiting = text[:-1], "\n"
+        if self._trims and (self._waiting or not self._begun or text[-1] == "\n"):
+            text = self._trimmed(text)
         self._argue(escaped(text))
+
+    def _trimmed(self, text: str) -> str:
+        if not self._begun:
+            self._begun = True
+            text = text.removeprefix("\n")
+        text, self._waiting = self._waiting + text, ""
+        if text.endswith("\n"):
+            text, self._waiting = text[:-1], "\n"
+        return text
 
     def end(self) -> None:
         self._argue('"')

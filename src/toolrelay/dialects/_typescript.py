@@ -29,7 +29,8 @@ def _members(schema: JsonObject, depth: int) -> str:
         fields: JsonObject = member if isinstance(member, dict) else {}
         optional = "" if isinstance(required, list) and name in required else "?"
         default = f" // default: {json_line(fields['default'])}" if "default" in fields else ""
-        lines.append(f"{_comment(fields.get('description'))}{name}{optional}: {_type(fields, depth)},{default}\n")
+        key = name if name.isidentifier() else json_line(name)
+        lines.append(f"{_comment(fields.get('description'))}{key}{optional}: {_type(fields, depth)},{default}\n")
     return "{\n" + "".join(lines) + "}"
 
 

@@ -125,8 +125,8 @@ class _Marks(msgspec.Struct, frozen=True, kw_only=True):
 
     def _written(self, value: Json) -> str:
         match value:
-            case str():
-                return self.string + value + self.string
+            case str():  # the mark that ends strings cannot stand in one
+                return self.string + value.replace(self.string, "") + self.string
             case None | bool():
                 return JSON_WORDS[value]
             case list():

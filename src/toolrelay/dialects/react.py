@@ -42,12 +42,11 @@ def _only_parameter(reader: Reader, speaker: Speaker, name: str) -> Reading[None
     if len(names) > 1:
         raise NotACallError
     line: list[str] = []
-    if (yield from reader.until("\n", take=line.append, limit=4096, or_end=True)):
-        reader.unread("\n")
-    text = "".join(line).strip()
+    yield from reader.until("\n", take=line.append, limit=4096)  # at the stream's end it may have been cut
+    reader.unread("\n")
     speaker.start(name)
     if names:
-        speaker.argue(f"{{{quoted(names[0])}: {quoted(text)}}}")
+        speaker.argue(f"{{{quoted(names[0])}: {quoted(''.join(line).strip())}}}")
 
 
 def render_calls(calls: Sequence[Call]) -> str:
