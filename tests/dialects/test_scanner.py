@@ -151,7 +151,7 @@ def test_a_grammar_may_say_text_and_thoughts() -> None:
         render_outcomes=lambda _outcomes: "",
     )
     assert hear(dialect, "a@b.c") == [Text("a"), Thought("b"), Text("saidc")]
-    assert hear(dialect, "a@b") == [Text("a"), Thought("b"), Broken("cut", "@b")]
+    assert hear(dialect, "a@b") == [Text("a"), Thought("b"), Broken("cut", "")]
 
 
 def test_arguments_of_one_chunk_go_out_in_one_piece() -> None:
@@ -166,6 +166,20 @@ def test_a_call_without_arguments_has_empty_ones() -> None:  # bug 22
 
 
 # Limits
+
+
+def test_text_that_a_grammar_says_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_attempt, "HELD_LIMIT", 50)
+    monkeypatch.setattr(_attempt, "CALL_LIMIT", 60)
+    assert hear("harmony", "<|channel|>final<|message|>" + "x" * 500 + "<|return|>") == [Text("x" * 500)]
+
+
+def test_a_broken_call_takes_with_it_only_so_much_of_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_attempt, "HELD_LIMIT", 50)
+    text = '<tool_call>{"name": "f", "arguments": {' + "<" + "x" * 200
+    for size in (1, 7, 1000):
+        found = folded(events(DIALECTS["hermes"], [text[at : at + size] for at in range(0, len(text), size)]))
+        assert found == [Heard("f", "{", "invalid_json"), Text("x" * 151)]
 
 
 def test_what_is_held_is_limited_to_the_character(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ class Attempt:
             self.room += CALL_LIMIT - HELD_LIMIT
 
     def begin_anew(self) -> None:
-        """A call is whole: what is printed from here on belongs to the next one."""
+        """A call is whole, or something else was said: what is printed from here on belongs to what follows."""
         self.opener = ""
         self._pieces = [self.reader.text]
         self._start = self.reader.at
@@ -95,6 +95,12 @@ class Attempt:
 
     def skip(self, rule: str, closers: tuple[str, ...]) -> None:
         self.rule = rule
+        excess = self._unread - HELD_LIMIT
+        if excess > 0:  # it was given more, as a call that was being given out
+            text = self.reader.text
+            self.beyond = text[-excess:] + self.beyond
+            self.reader.text = text[:-excess]
+            self._pieces = ["".join(self._pieces)[:-excess]]
         self.room = HELD_LIMIT - self._unread
         self.reading = _skipping(self.reader, closers)
         self._step = None

@@ -187,14 +187,20 @@ class Scanner:
             self._attempt.begin_anew()
 
     def say(self, text: str) -> None:
-        self._commit()
+        self._pass_over()
         self._look(text)
         self._emit(text)
 
     def think(self, text: str) -> None:
-        self._commit()
+        self._pass_over()
         if text:
             self._out.append(ReasoningDelta(text))
+
+    def _pass_over(self) -> None:
+        """What was read has been said: it is no part of a call."""
+        self._commit()
+        if self._attempt is not None:
+            self._attempt.begin_anew()
 
     def _commit(self) -> None:
         """Something is given out: what was read cannot come out as text any more."""
