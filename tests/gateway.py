@@ -49,6 +49,7 @@ class Gateway:
         return self.process.wait(timeout=60)
 
 
+_ROOT = Path(__file__).resolve().parent.parent
 _PROGRAM = """
 import sys
 from toolrelay.config import from_environment
@@ -80,7 +81,7 @@ def running(
                 stderr=log,
                 text=True,
                 cwd=work,
-                env={**_clean_environ(), **(environ or {})},
+                env={**_clean_environ(), "PYTHONPATH": str(_ROOT), **(environ or {})},
             )
         try:
             yield Gateway(process, _await_ready(process, log_path), log_path)

@@ -331,7 +331,7 @@ def test_all_mistakes_of_a_file_are_told_together(write: Write) -> None:
         [models.fast]
         provider = "openai"
         api_key = "env:MISSING"
-        cutoff = "first"
+        approval = "return"
         timeout_second = 1
         [toolsets.vault]
         kind = "vault"
@@ -341,7 +341,7 @@ def test_all_mistakes_of_a_file_are_told_together(write: Write) -> None:
         "server.hots",
         "keys.a.sha256",
         "models.fast.api_key",
-        "models.fast.cutoff",
+        "models.fast.approval",
         "models.fast.timeout_second",
         "toolsets.vault",
     ]
@@ -437,10 +437,7 @@ UNAVAILABLE: dict[str, list[Any]] = {
     "keys.requests_per_minute": [60],
     "models.provider": ["anthropic", "gemini", "codex", "local"],
     "models.wire": ["anthropic", "gemini"],
-    "models.tool_calling": ["hermes", "sealed"],
     "models.toolsets": [["vault"]],
-    "models.cutoff": ["off", "first"],
-    "models.on_bad_call": ["retry", "text", "fail"],
     "models.approval": ["return"],
     "models.client_style": ["use_tool"],
     "models.use_tool_order": ["as_is"],
@@ -488,6 +485,18 @@ def test_a_setting_that_would_be_ignored_is_refused(key: str, value: object) -> 
 def test_a_value_that_works_today_may_be_written_out(key: str, value: object) -> None:
     raw, _ = file_with(key, value)
     config._Reading("f.toml", {}).settings(raw)
+
+
+@pytest.mark.parametrize("name", ["auto", "native", "off", "sealed", "hermes", "qwen3_coder"])
+def test_tools_may_be_called_natively_or_in_any_dialect(name: str) -> None:
+    raw, _ = file_with("models.tool_calling", name)
+    assert config._Reading("f.toml", {}).settings(raw).models["a"].tool_calling == name
+
+
+def test_a_dialect_that_does_not_exist_is_refused_with_the_nearest_name() -> None:
+    raw, place = file_with("models.tool_calling", "hermse")
+    with pytest.raises(ConfigurationError, match=rf'{place}: expected auto, .*found "hermse"; did you mean "?hermes'):
+        config._Reading("f.toml", {}).settings(raw)
 
 
 @pytest.mark.parametrize("wire", discover().values(), ids=discover())

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from toolrelay import _expectations as expect
+from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.errors import ConfigurationError
 from toolrelay.wires.base import discover as discover_wires
 
@@ -36,10 +37,7 @@ NOT_YET: Final[dict[str, tuple[object, ...]]] = {
     "keys.toolsets": ((),),
     "keys.requests_per_minute": (0,),
     "models.provider": ("openai", "openrouter", "ollama", "lmstudio", "vllm", "llamacpp", "demo", "compatible"),
-    "models.tool_calling": ("auto", "native", "off"),
     "models.toolsets": ((),),
-    "models.cutoff": ("burst",),
-    "models.on_bad_call": ("", "pass"),
     "models.approval": ("hold",),
     "models.client_style": ("openai",),
     "models.use_tool_order": ("tools_first",),
@@ -299,6 +297,7 @@ class _Reading:
         model = self.table(raw, ModelSettings, where, "models", name=name)
         if model is None:
             return None
+        self.tool_calling(f"{where}.tool_calling", model.tool_calling)
         if model.provider == "demo":
             for field in filter(raw.get, _REACHED):
                 self.complain(f"{where}.{field}", "the demo model has none")
@@ -322,6 +321,14 @@ class _Reading:
         else:
             found = expect.shown(word) + expect.did_you_mean(word, words)
             self.complain(where, f"expected one of {', '.join(words)}, found {found}")
+
+    def tool_calling(self, where: str, word: str) -> None:
+        if word in ("auto", "native", "off"):
+            return
+        words = sorted(discover_dialects())
+        if word not in words:
+            found = expect.shown(word) + expect.did_you_mean(word, ["auto", "native", "off", *words])
+            self.complain(where, f"expected auto, native, off or a dialect ({', '.join(words)}), found {found}")
 
     def api_key(self, where: str, written: str) -> str:
         """The key itself: it must not get into a message."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -434,7 +435,7 @@ async def collect(backend: DemoBackend, asked: Request) -> list[list[StreamEvent
 
 def test_it_is_found_as_the_provider_demo() -> None:
     assert discover()["demo"] is BACKEND
-    backend = BACKEND.open(ModelSettings(provider="demo"))
+    backend = BACKEND.open(ModelSettings(provider="demo"), Path("nowhere"))
     assert isinstance(backend, DemoBackend)
     asyncio.run(backend.close())
 

@@ -315,12 +315,17 @@ def test_cancelling_between_two_tries_makes_no_further_one() -> None:
 # From the configuration
 
 
+def opened(settings: ModelSettings) -> HttpBackend:
+    backend = BACKEND.open(settings, Path("nowhere"))
+    assert isinstance(backend, HttpBackend)
+    return backend
+
+
 def test_every_provider_opens_without_more_than_its_name() -> None:
     for provider, known in PROVIDERS.items():
-        backend = BACKEND.open(
-            ModelSettings(name="m", provider=provider, base_url="" if known.base_url else "http://localhost:1/v1")
-        )
-        assert isinstance(backend, HttpBackend)
+        settings = ModelSettings(name="m", provider=provider, base_url="" if known.base_url else "http://localhost:1/v1")
+        opened(settings)
+        assert BACKEND.profile(settings) == known.profile
         assert discover()[provider] is BACKEND
 
 
@@ -341,20 +346,20 @@ def test_every_provider_opens_without_more_than_its_name() -> None:
 )
 def test_a_base_url_that_cannot_be_used_is_named(url: str, said: str) -> None:
     with pytest.raises(ConfigurationError) as error:
-        BACKEND.open(ModelSettings(name="m", provider="compatible", base_url=url))
+        opened(ModelSettings(name="m", provider="compatible", base_url=url))
     assert error.value.message.startswith(said)
     assert "secret" not in error.value.message
 
 
 def test_a_key_that_would_break_the_head_is_refused_and_not_repeated() -> None:
     with pytest.raises(ConfigurationError, match=r"models\.m\.api_key") as error:
-        BACKEND.open(ModelSettings(name="m", provider="openai", api_key="sk-secret\r\nx: y"))
+        opened(ModelSettings(name="m", provider="openai", api_key="sk-secret\r\nx: y"))
     assert "secret" not in str(error.value)
 
 
 def test_a_wire_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"models\.m\.wire: the wire 'gemini' is not available"):
-        BACKEND.open(ModelSettings(name="m", provider="compatible", base_url="http://localhost/v1", wire="gemini"))
+        opened(ModelSettings(name="m", provider="compatible", base_url="http://localhost/v1", wire="gemini"))
 
 
 @pytest.mark.parametrize(
@@ -366,8 +371,7 @@ def test_a_wire_that_is_not_there_is_named() -> None:
     ],
 )
 def test_hosts_of_every_kind_are_understood(url: str, host: str, authority: str) -> None:
-    backend = BACKEND.open(ModelSettings(name="m", provider="compatible", base_url=url))
-    assert isinstance(backend, HttpBackend)
+    backend = opened(ModelSettings(name="m", provider="compatible", base_url=url))
     assert (backend._pool.origin.host, backend._pool.origin.authority) == (host, authority)
     assert f"\r\nhost: {authority}\r\n".encode() in backend._heads[True]
 
@@ -375,7 +379,7 @@ def test_hosts_of_every_kind_are_understood(url: str, host: str, authority: str)
 def test_a_real_wire_streams_through_it() -> None:
     async def main(upstream: Upstream) -> list[StreamEvent]:
         settings = ModelSettings(name="m", provider="compatible", base_url=f"{upstream.url}/v1", api_key=KEY)
-        backend = BACKEND.open(settings)
+        backend = opened(settings)
         try:
             return [event async for batch in backend.stream(replace(STREAMED, wire="openai_chat")) for event in batch]
         finally:

@@ -12,7 +12,8 @@ from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import AnswerFailed, AnswerFinished, Noticed, StreamEvent, TextDelta, Usage
 from toolrelay.core.messages import Call, Message, Result, plain_text
 from toolrelay.core.request import Request, Tool, ToolChoice
-from toolrelay.dialects._conversation import Conversation, Manner
+from toolrelay.dialects._conversation import Conversation
+from toolrelay.dialects._manner import Manner
 from toolrelay.dialects.hermes import DIALECTS as HERMES
 from toolrelay.dialects.sealed import DIALECTS as SEALED
 
@@ -120,7 +121,7 @@ def test_what_follows_the_calls_is_cut_and_estimated() -> None:
     conversation = talk()
     events = heard(conversation, printed("get_time", "{}") + "\nIt is noon, I guess.")
     assert conversation.was_cut
-    events += conversation.settle(None)
+    events += conversation.settle()
     assert calls(events) == [("get_time", {})]
     assert "noon" not in str(events)
     assert rules(events) == ["text_after_calls"]
@@ -137,7 +138,7 @@ def test_without_a_cut_off_what_follows_the_calls_is_passed_on() -> None:
 def test_only_the_first_call_counts_where_calls_may_not_be_parallel() -> None:  # bug 27
     conversation = talk(replace(ASKED, parallel_tool_calls=False))
     events = heard(conversation, printed("get_time", "{}") + printed("get_weather", "{}"))
-    assert calls(events + conversation.settle(None)) == [("get_time", {})]
+    assert calls(events + conversation.settle()) == [("get_time", {})]
 
 
 def test_a_call_of_an_unknown_tool_is_asked_for_again_once_and_then_comes_out_as_text() -> None:  # bug 28
@@ -208,7 +209,7 @@ def test_a_backend_that_constrains_is_given_the_schema_of_the_call() -> None:
 
 
 def test_a_sealed_call_needs_the_conversations_own_tag() -> None:
-    manner = Manner(dialect=SEALED[0], secret=b"secret")
+    manner = Manner(dialect=SEALED[0], secret=lambda: b"secret")
     conversation = Conversation(ASKED, manner)
     system = str(conversation.request.items[0])
     tag = system.partition("<tool_call:")[2].partition(">")[0]
@@ -222,7 +223,7 @@ def test_a_sealed_call_needs_the_conversations_own_tag() -> None:
 
 def test_the_tag_is_the_same_for_a_conversation_and_another_for_another_key_or_if_it_was_seen() -> None:
     def tag(request: Request) -> str:
-        manner = Manner(dialect=SEALED[0], secret=b"secret")
+        manner = Manner(dialect=SEALED[0], secret=lambda: b"secret")
         return str(Conversation(request, manner).request.items[0]).partition("<tool_call:")[2].partition(">")[0]
 
     later = replace(ASKED, items=(*ASKED.items, Message(role="assistant", content="Yes?"), Message(role="user", content="Go on")))

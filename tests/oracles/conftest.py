@@ -1,4 +1,4 @@
-"""Two real gateways: one with the demo model, and one that relays to it over each wire."""
+"""Real gateways: one with the demo model, and one that relays to it over each wire, and to models that can only print."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import printing
 from tests.gateway import Gateway, behind, running
 
 
@@ -17,13 +18,13 @@ def demo() -> Iterator[Gateway]:
 
 @pytest.fixture(scope="session")
 def relay(demo: Gateway) -> Iterator[Gateway]:
-    """Its models `chat` and `responses` are the demo model, reached over those wires."""
-    with running(behind(demo.url)) as gateway:
+    """Its models `chat` and `responses` are the demo model, reached over those wires; the others print calls in a dialect."""
+    with running(program=printing.PROGRAM) as printers, running(behind(demo.url) + printing.before(printers)) as gateway:
         yield gateway
 
 
-@pytest.fixture(params=["chat", "responses"])
+@pytest.fixture(params=["chat", "responses", *printing.DIALECTS])
 def model(request: pytest.FixtureRequest) -> str:
-    """The wire between the relay and its upstream."""
+    """The relay's model: native, behind either wire, or text-only, in one of the dialects."""
     name: str = request.param
     return name

@@ -18,15 +18,18 @@ class Provider(Struct, frozen=True, kw_only=True):
     profile: Profile = Profile()
 
 
-_LOCAL = Profile(max_tokens_field="max_tokens")
+_LOCAL = Profile(max_tokens_field="max_tokens", constrains=True)
 
 PROVIDERS = {
     "openai": Provider(
         base_url="https://api.openai.com/v1",
-        profile=Profile(developer_role=True, max_tokens_field="max_completion_tokens"),
+        profile=Profile(developer_role=True, max_tokens_field="max_completion_tokens", constrains=True, tool_names="plain"),
     ),
-    "openrouter": Provider(base_url="https://openrouter.ai/api/v1", profile=Profile(developer_role=True)),
-    "ollama": Provider(base_url="http://127.0.0.1:11434/v1", profile=_LOCAL),
+    "openrouter": Provider(base_url="https://openrouter.ai/api/v1", profile=Profile(developer_role=True, tool_names="plain")),
+    "ollama": Provider(
+        base_url="http://127.0.0.1:11434/v1",
+        profile=Profile(max_tokens_field="max_tokens", constrains=True, heeds_choice=False),
+    ),
     "lmstudio": Provider(base_url="http://127.0.0.1:1234/v1", profile=_LOCAL),
     "vllm": Provider(base_url="http://127.0.0.1:8000/v1", profile=_LOCAL),
     "llamacpp": Provider(base_url="http://127.0.0.1:8080/v1", profile=_LOCAL),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
 from toolrelay.config import ModelSettings
 from toolrelay.core.events import StreamEvent
+from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 
 Take: TypeAlias = Callable[[list[StreamEvent]], Awaitable[None] | None]
@@ -23,7 +26,7 @@ async def taken(take: Take, batch: list[StreamEvent]) -> None:
         await full
 
 
-class Backend(Protocol):
+class Streams(Protocol):
     def stream(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
         """The answer in batches: what arrives together is handed on together.
 
@@ -35,15 +38,37 @@ class Backend(Protocol):
     async def close(self) -> None: ...
 
 
-Relay: TypeAlias = Callable[[Request, Take], Awaitable[None]]
-"""What a backend may have beside `stream`, as `relay`: the same answer, each batch taken where it arrives, which wakes nobody."""
+class Relays(Protocol):
+    async def relay(self, request: Request, take: Take) -> None:
+        """As `stream`, but each batch is taken where it arrives, which wakes nobody. What `take` raises lets the model go."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+Backend: TypeAlias = Streams | Relays
+"""A backend has one of the two ways, or both; then it is asked for `relay`."""
+
+
+async def relayed(backend: Backend, request: Request, take: Take) -> None:
+    """The backend's answer, each batch taken, whichever way it has."""
+    if hasattr(backend, "relay"):
+        await backend.relay(request, take)
+        return
+    async with aclosing(backend.stream(request)) as batches:
+        async for batch in batches:
+            await taken(take, batch)
 
 
 class BackendKind(Struct, frozen=True, kw_only=True):
-    """`providers` are the values of a model's `provider` that this kind serves."""
+    """`providers` are the values of a model's `provider` that this kind serves.
+
+    `open` is given the gateway's data directory, too; `profile` says what a model of this kind can do.
+    """
 
     providers: frozenset[str]
-    open: Callable[[ModelSettings], Backend]
+    open: Callable[[ModelSettings, Path], Backend]
+    profile: Callable[[ModelSettings], Profile]
 
 
 def discover() -> dict[str, BackendKind]:

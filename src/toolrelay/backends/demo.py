@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 from toolrelay.backends._demo_mind import think
 from toolrelay.backends.base import Backend, BackendKind
 from toolrelay.config import ModelSettings
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
+from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import ToolrelayError
 
@@ -77,8 +79,12 @@ class DemoBackend:
             raise
 
 
-def _open(_settings: ModelSettings) -> Backend:
+def _open(_settings: ModelSettings, _data_dir: Path) -> Backend:
     return DemoBackend()
 
 
-BACKEND = BackendKind(providers=frozenset({"demo"}), open=_open)
+def _profile(_settings: ModelSettings) -> Profile:
+    return Profile()
+
+
+BACKEND = BackendKind(providers=frozenset({"demo"}), open=_open, profile=_profile)

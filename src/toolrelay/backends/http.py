@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
@@ -308,7 +309,7 @@ def _headers(settings: ModelSettings, wire: Wire, origin: Origin) -> str:
     return "".join(f"{name}: {value}\r\n" for name, value in headers)
 
 
-def open_backend(settings: ModelSettings) -> Backend:
+def open_backend(settings: ModelSettings, data_dir: Path) -> Backend:  # noqa: ARG001 -- it keeps nothing
     provider = PROVIDERS[settings.provider]
     word = settings.wire or provider.wire
     wire = next((wire for wire in discover_wires().values() if wire.word == word), None)
@@ -317,4 +318,8 @@ def open_backend(settings: ModelSettings) -> Backend:
     return HttpBackend(settings, wire, provider.profile)
 
 
-BACKEND = BackendKind(providers=frozenset(PROVIDERS), open=open_backend)
+def profile_of(settings: ModelSettings) -> Profile:
+    return PROVIDERS[settings.provider].profile
+
+
+BACKEND = BackendKind(providers=frozenset(PROVIDERS), open=open_backend, profile=profile_of)

@@ -36,6 +36,11 @@ class Names:
         mark = sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
         return f"{plain[: LONGEST - len(mark) - 1]}_{mark}"
 
+    @property
+    def are_fit(self) -> bool:
+        """Every name stays as it is."""
+        return all(name == fit for name, fit in self._to.items())
+
     def to_model(self, name: str) -> str:
         """A name that was not given, such as one in the history only, is made fit all the same."""
         return self._to.get(name) or (name if _is_fit(name) else self._fitted(name))

@@ -16,6 +16,10 @@ class Profile(Struct, frozen=True, kw_only=True):
     stream_usage       it may be asked for usage at the end of a Chat stream
     call_ids           "nine": it accepts only ids of nine letters and digits (Mistral)
     constrains         it holds a model's output to a JSON schema given as response_format
+    tools              it takes tools, and its models call them; else they can only print
+    heeds_choice       it sees to tool_choice; else a choice that must be met is met by printing
+    tool_names         "plain": it takes only names of letters, digits, _ and -, up to 64
+    single_text        a model's whole input is one text
     """
 
     developer_role: bool = False
@@ -23,6 +27,10 @@ class Profile(Struct, frozen=True, kw_only=True):
     stream_usage: bool = True
     call_ids: Literal["any", "nine"] = "any"
     constrains: bool = False
+    tools: bool = True
+    heeds_choice: bool = True
+    tool_names: Literal["any", "plain"] = "any"
+    single_text: bool = False
 
 
 class Habits(Struct, frozen=True, kw_only=True):

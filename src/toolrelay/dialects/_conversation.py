@@ -1,28 +1,29 @@
-"""A model that can only print, heard as one that can call: its text in, calls out, and what to ask it again.
+"""A model heard as one that calls tools well: what it says in, calls and text out, and what to ask it again.
 
     what the model does                     what the client gets
     -------------------------------------   -----------------------------------------------------------------
     prints a call                           the call; its arguments as they form, or whole where they must be checked first
-    goes on after its calls                 nothing of it: the answer is cut there (`cutoff`)
-    prints a bad call                       by `on_bad_call`; retry: nothing, and the model is asked once more with the error
-    prints no call although it must         nothing: its text is held back, it is asked once more, and then it is an error
+    goes on after its printed calls         nothing of it: the answer is cut there (`cutoff`)
+    makes a bad call                        by `on_bad_call`; retry: nothing, and the model is asked once more with the error
+    makes no call although it must          nothing: its text is held back, it is asked once more, and then it is an error
     is cut off in a call by its limit       no call; finish `length`
 
 A bad call is one of an unknown tool, with arguments that are no JSON object and cannot be repaired without guessing, or in breach
-of a strict schema. What has left cannot be taken back: then the call goes out as it came, and the log says so.
+of a strict schema. What has left cannot be taken back: then the call goes out as it came, and the log says so. A native model's
+calls pass as they come where that is the policy; what looks like a call in its text and is none that can be used stays text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
-from msgspec import Struct
+import msgspec
 from msgspec.structs import replace
 
 from toolrelay.core.events import (
     AnswerFailed,
     AnswerFinished,
+    AnswerStarted,
     ArgumentsDelta,
     CallFinished,
     CallStarted,
@@ -32,41 +33,29 @@ from toolrelay.core.events import (
     TextDelta,
     Usage,
 )
-from toolrelay.core.messages import Call, Message
-from toolrelay.core.names import Names
-from toolrelay.core.request import OutputFormat, Request, Tool
-from toolrelay.dialects._constraint import CONSTRAINED, call_schema
-from toolrelay.dialects._prompt import offered, text_only
+from toolrelay.core.messages import Call
+from toolrelay.core.request import Request, Tool
+from toolrelay.dialects._asking import Asking, as_function
+from toolrelay.dialects._manner import Manner
 from toolrelay.dialects._repair import is_object, repaired
-from toolrelay.dialects._scanner import CallBroken, Quoting, Scanner
-from toolrelay.dialects._seal import tag_for
-from toolrelay.dialects.base import Dialect
+from toolrelay.dialects._scanner import CallBroken, Scanner
 from toolrelay.errors import ModelError
 
 TRIES = 2
 _CHARACTERS_PER_TOKEN = 4
 
 
-class Manner(Struct, frozen=True, kw_only=True):
-    """How a model is spoken with. `check` says what a tool's schema has against arguments, if anything."""
-
-    dialect: Dialect
-    quoting: Quoting = Quoting()
-    cutoff: Literal["off", "first", "burst"] = "burst"
-    on_bad_call: Literal["pass", "retry", "text", "fail"] = "retry"
-    constrains: bool = False
-    secret: bytes = b""
-    check: Callable[[Tool, str], str | None] | None = None
-
-
 class _Open:
-    """The call that is being heard. `held` are its events, if they must wait until it is whole; None: they have left."""
+    """A call that is being heard. `index` is its place in the answer; None: it is held back until it is whole."""
 
-    def __init__(self, tool: Tool | None, name: str, *, holds: bool) -> None:
+    __slots__ = ("index", "pieces", "printed", "start", "tool")
+
+    def __init__(self, start: CallStarted, tool: Tool | None, index: int | None, *, printed: bool) -> None:
+        self.start = start
         self.tool = tool
-        self.name = name
+        self.index = index
+        self.printed = printed
         self.pieces: list[str] = []
-        self.held = holds
 
     @property
     def arguments(self) -> str:
@@ -74,7 +63,7 @@ class _Open:
 
 
 class Conversation:
-    """`request` is what to ask the model now. After each `hear`:
+    """`asking.request` is what to ask the model now. After each `hear`:
 
     over     the answer has ended
     was_cut  it has, but for its cost: what more the model says is no longer heard
@@ -85,37 +74,37 @@ class Conversation:
         self.over = False
         self.was_cut = False
         self.again = False
-        self._asked = request
-        self._manner = manner
-        self._tools = {tool.name: tool for tool in offered(request)}
-        self._names = Names(tool.name for tool in request.functions())
-        choice = request.tool_choice
-        self._must = bool(self._tools) and choice is not None and choice.mode in ("required", "named")
+        self._streams = request.stream
         self._single = request.parallel_tool_calls is False
-        self._spoken = manner.dialect if manner.dialect.seal is None else manner.dialect.seal(tag_for(request, manner.secret))
-        self._dialect = CONSTRAINED if self._must and manner.constrains else self._spoken
+        self._manner = manner
+        self._asking = Asking(request, manner)
         self._usage: Usage | None = None
         self._tries = 0
+        self._begun = 0
         self._made = 0
-        self._heard_size = 0
+        self._cuts = False
+        self._why = ""
         self._out: list[StreamEvent] = []
-        self.request = self._first_request()
         self._listen()
 
-    def _first_request(self) -> Request:
-        spoken = text_only(self._asked, self._spoken, self._names)
-        if self._dialect is not CONSTRAINED:
-            return spoken
-        schema = call_schema([replace(tool, name=self._names.to_model(tool.name)) for tool in self._tools.values()])
-        return replace(spoken, output=OutputFormat(type="json_schema", name="call", schema=schema, strict=True))
+    @property
+    def request(self) -> Request:
+        return self._asking.request
 
     def _listen(self) -> None:
         self._tries += 1
-        known = {self._names.to_model(name): tool for name, tool in self._tools.items()}
-        self._scanner = Scanner(self._dialect, known, self._manner.quoting) if self._tools else None
-        self._call: _Open | None = None
+        self._scanner = self._ear()
+        self._open: dict[int, _Open] = {}
         self._printed: list[str] = []
-        self._withheld: list[str] = []
+
+    def _ear(self) -> Scanner | None:
+        """None: the model's text is text."""
+        asking, manner = self._asking, self._manner
+        if asking.tools and (asking.prints or manner.catches):
+            return Scanner(asking.dialect, asking.known(), manner.quoting)
+        if asking.prints and manner.quoting.reasoning is not None:
+            return Scanner(replace(asking.spoken, openers=()), {}, manner.quoting)
+        return None
 
     # What the model says
 
@@ -123,143 +112,195 @@ class Conversation:
         out: list[StreamEvent] = []
         self._out = out
         for event in events:
-            if self._is_through():
+            if self.was_cut:
+                self._overhear(event)
+            elif self.over or self.again:
                 break
-            match event:
-                case TextDelta(text=text) if self._scanner is not None:
-                    self._printed.append(text)
-                    self._take_all(self._scanner.feed(text))
-                case AnswerFinished():
-                    self._finish(event)
-                case _:
-                    out.append(event)
-                    self.over = isinstance(event, AnswerFailed)
+            elif type(event) is TextDelta and self._scanner is not None:
+                self._printed.append(event.text)
+                self._take_all(self._scanner.feed(event.text))
+            else:
+                self._take_native(event)
         return out
 
-    def _is_through(self) -> bool:
-        return self.over or self.again or self.was_cut
+    def _take_native(self, event: StreamEvent) -> None:
+        match event:
+            case CallStarted(index=index, name=name):
+                self._start(index, replace(event, name=self._asking.names.to_client(name)), printed=False)
+            case ArgumentsDelta(index=index):
+                self._argue(index, event.text)
+            case CallFinished(index=index):
+                self._finish_call(index)
+            case AnswerFinished():
+                self._finish(event)
+            case AnswerFailed(error=error) if self._asking.is_constrained and error.status == 400 and not self._printed:
+                self._notice("constraint_refused", "")
+                self._asking.unconstrained()
+                self._tries -= 1
+                self.again = True
+            case AnswerFailed():
+                self.over = True
+                self._out.append(event)
+            case AnswerStarted() if self._tries > 1:
+                pass
+            case TextDelta() if self._must_call():
+                self._printed.append(event.text)
+            case _:
+                self._out.append(event)
 
     def _take_all(self, found: Sequence[StreamEvent | CallBroken]) -> None:
         for event in found:
-            if self._is_through():
+            if self.over or self.again or self.was_cut:
                 return
-            self._take(event)
+            match event:
+                case TextDelta(text=text):
+                    self._take_text(text)
+                case CallStarted(index=index, name=name):
+                    self._start(~index, CallStarted(0, self._asking.names.to_client(name)), printed=True)
+                case ArgumentsDelta(index=index, text=text):
+                    self._argue(~index, text)
+                case CallFinished(index=index):
+                    self._finish_call(~index)
+                case CallBroken():
+                    self._break(event)
+                case _:
+                    self._out.append(event)
 
-    def _take(self, found: StreamEvent | CallBroken) -> None:
-        match found:
-            case TextDelta(text=text):
-                self._take_text(text)
-            case CallStarted():
-                self._take_start(self._names.to_client(found.name))
-            case ArgumentsDelta(text=text) if self._call is not None:
-                self._call.pieces.append(text)
-                if not self._call.held:
-                    self._out.append(ArgumentsDelta(self._made, text))
-            case CallFinished() if self._call is not None:
-                self._take_finish(self._call)
-            case CallBroken():
-                self._take_broken(found)
-            case ArgumentsDelta() | CallFinished():
-                pass
-            case _:
-                self._out.append(found)
+    def _must_call(self) -> bool:
+        return self._asking.must and self._asking.prints and not self._made
 
     def _take_text(self, text: str) -> None:
-        if self._made and self._manner.cutoff != "off":
+        if self._cuts:
             if not text.isspace():
                 self._cut("text_after_calls")
-        elif self._must and not self._made:
-            self._withheld.append(text)
-        else:
+        elif not self._must_call():
             self._out.append(TextDelta(text))
 
-    def _take_start(self, name: str) -> None:
-        tool = self._tools.get(name)
+    # Calls. A native one has its index for a key, a printed one the complement of its own.
+
+    def _start(self, key: int, start: CallStarted, *, printed: bool) -> None:
         if self._single and self._made:
             self._cut("parallel_tool_calls_false")
             return
-        strict = tool is not None and tool.strict is True
-        self._call = _Open(tool, name, holds=tool is None or strict or not self._asked.stream)
-        if not self._call.held:
-            self._out.append(CallStarted(self._made, name))
+        tool = self._asking.tools.get(start.name)
+        index = None if self._holds(tool, printed=printed) else self._leave(start)
+        self._open[key] = _Open(start, tool, index, printed=printed)
 
-    def _take_finish(self, call: _Open) -> None:
-        fault = self._fault(call)
-        if fault is not None:
-            self._bad(call, fault)
+    def _holds(self, tool: Tool | None, *, printed: bool) -> bool:
+        """The call is shown only when it is whole: it may have to be checked, or taken back."""
+        if not printed and self._manner.on_bad_call == "pass":
+            return False
+        return tool is None or tool.strict is True or tool.kind == "custom" or not self._streams
+
+    def _leave(self, start: CallStarted) -> int:
+        index = self._begun
+        self._begun += 1
+        self._out.append(replace(start, index=index))
+        return index
+
+    def _argue(self, key: int, text: str) -> None:
+        call = self._open.get(key)
+        if call is None:
             return
-        self._close(call)
+        call.pieces.append(text)
+        if call.index is not None:
+            self._out.append(ArgumentsDelta(call.index, text))
+
+    def _finish_call(self, key: int) -> None:
+        call = self._open.pop(key, None)
+        if call is None:
+            return
+        fault = self._fault(call)
+        if fault is None:
+            self._close(call)
+        else:
+            self._bad(call, fault)
 
     def _fault(self, call: _Open) -> str | None:
         """What is wrong with the call, after any repair that is beyond doubt."""
+        if not call.printed and self._manner.on_bad_call == "pass":
+            return None
         if call.tool is None:
             return "unknown_tool"
+        if not call.printed and call.start.kind == "custom":
+            return None
         said = call.arguments
         if not is_object(said):
             mended = repaired(said)
-            if mended is None or not (call.held or mended.startswith(said)):
+            if mended is None or not (call.index is None or mended.startswith(said)):
                 return "invalid_json"
-            if not call.held:
-                self._out.append(ArgumentsDelta(self._made, mended[len(said) :]))
+            if call.index is not None:
+                self._out.append(ArgumentsDelta(call.index, mended[len(said) :]))
             call.pieces = [mended]
-            self._notice("repaired_json", call.name)
-        if call.held and call.tool.strict and self._manner.check is not None and self._manner.check(call.tool, call.arguments):
-            return "schema"
+            self._notice("repaired_json", call.start.name)
+        check = self._manner.check
+        if call.index is None and call.tool.strict and check is not None:
+            breach = check(as_function(call.tool), call.arguments)
+            if breach is not None:
+                self._why = breach
+                return "schema"
         return None
 
     def _close(self, call: _Open) -> None:
         """The call is the client's now."""
-        if call.held:
-            self._out.append(CallStarted(self._made, call.name))
-            self._out.append(ArgumentsDelta(self._made, call.arguments))
-        self._out.append(CallFinished(self._made))
-        self._call = None
+        if call.index is None:
+            start, arguments = call.start, call.arguments
+            if call.printed and call.tool is not None and call.tool.kind == "custom":
+                start, arguments = replace(start, kind="custom"), _free_text(arguments)
+            call.index = self._leave(start)
+            self._out.append(ArgumentsDelta(call.index, arguments))
+        self._out.append(CallFinished(call.index))
         self._made += 1
-        if self._manner.cutoff == "first" or (self._single and self._manner.cutoff != "off"):
-            self._cut("first_call")
-
-    def _take_broken(self, broken: CallBroken) -> None:
-        call = self._call or _Open(None, "", holds=True)
-        if broken.index is None:
-            call.pieces = [broken.text]
-        self._bad(call, broken.rule)
+        cutoff = self._manner.cutoff
+        if call.printed and cutoff != "off":
+            self._cuts = True
+            if cutoff == "first" or self._single:
+                self._cut("first_call")
 
     # Bad calls
 
+    def _break(self, broken: CallBroken) -> None:
+        call = None if broken.index is None else self._open.pop(~broken.index, None)
+        if call is None:
+            call = _Open(CallStarted(0, ""), None, None, printed=True)
+            call.pieces = [broken.text]
+        self._bad(call, broken.rule)
+
     def _bad(self, call: _Open, rule: str) -> None:
-        self._notice(rule, call.name)
-        self._call = None
-        if not call.held:
-            self._bad_after_leaving(call)
-            return
+        name = call.start.name
         policy = self._manner.on_bad_call
-        if policy == "retry" and not self._made and self._tries < TRIES:
-            self._ask_again(_EXPLAINED.get(rule, _EXPLAINED["malformed"]).format(name=call.name))
+        passes = policy == "pass" and bool(name) and not (call.printed and self._manner.native)
+        if not (passes and rule == "unknown_tool"):  # of a call that it is handed the turn says so itself
+            self._notice(rule, name)
+        if call.index is not None:
+            self._bad_after_leaving(call, call.index)
+        elif policy == "retry" and not self._made and not self._begun and self._tries < TRIES:
+            seen = Call(id="", name=name, arguments=call.arguments, kind=call.start.kind)
+            why = _EXPLAINED.get(rule, _EXPLAINED["malformed"]).format(name=self._asking.names.to_model(name), why=self._why)
+            self._ask_again(why, None if call.printed else seen)
         elif policy == "fail":
             self._fail(f"The model made a call that cannot be used ({rule}).")
-        elif policy == "pass" and call.name:
+        elif passes:
             self._close(call)
         else:
             self._out.append(TextDelta(self._as_printed(call)))
 
-    def _bad_after_leaving(self, call: _Open) -> None:
+    def _bad_after_leaving(self, call: _Open, index: int) -> None:
         if self._manner.on_bad_call == "fail":
             self._fail("The model made a call that cannot be used, and a part of it had already been sent.")
         elif call.arguments:
-            self._out.append(CallFinished(self._made))
+            self._out.append(CallFinished(index))
             self._made += 1
 
     def _as_printed(self, call: _Open) -> str:
-        if not call.name:
+        if not call.start.name:
             return call.arguments
-        return self._spoken.render_calls([Call(id="", name=self._names.to_model(call.name), arguments=call.arguments)])
+        name = self._asking.names.to_model(call.start.name)
+        return self._asking.spoken.render_calls([Call(id="", name=name, arguments=call.arguments)])
 
-    def _ask_again(self, error: str) -> None:
-        """The model sees what it printed and what was wrong with it."""
+    def _ask_again(self, error: str, call: Call | None = None) -> None:
         self.again = True
-        printed = Message(role="assistant", content="".join(self._printed))
-        told = Message(role="user", content=error)
-        self.request = replace(self.request, items=(*self.request.items, printed, told))
+        self._asking.again(error, "".join(self._printed), call)
 
     def next_try(self) -> None:
         """The model is being asked again."""
@@ -276,9 +317,11 @@ class Conversation:
             if truncated:  # a call that the limit cut is not a bad one
                 found = [event for event in found if not isinstance(event, CallBroken)]
             self._take_all(found)
-            if self._is_through():
+            if self.was_cut:
+                self._end(AnswerFinished(finish="calls", usage=self._usage))
+            if self.over or self.again:
                 return
-        if self._must and not self._made and not truncated:
+        if self._must_call() and not truncated:
             if self._tries < TRIES:
                 self._notice("no_call", "")
                 self._ask_again(_EXPLAINED["no_call"])
@@ -290,20 +333,22 @@ class Conversation:
 
     def _cut(self, rule: str) -> None:
         self.was_cut = True
-        self._out.append(Noticed(event="tool_cutoff", rule=rule, dialect=self._dialect.name))
+        self._out.append(Noticed(event="tool_cutoff", rule=rule, dialect=self._asking.dialect.name))
 
-    def settle(self, usage: Usage | None) -> list[StreamEvent]:
-        """The end of an answer that was cut: its cost is what the backend still said, or an estimate that is marked as one."""
-        self.over = True
-        if usage is None:
-            printed = sum(map(len, self._printed))
-            asked = self._size()
-            usage = Usage(input=asked // _CHARACTERS_PER_TOKEN, output=printed // _CHARACTERS_PER_TOKEN, estimated=True)
-        self._count(usage)
-        return [AnswerFinished(finish="calls", usage=self._usage)]
+    def _overhear(self, event: StreamEvent) -> None:
+        """Of what comes after a cut only the cost counts."""
+        if isinstance(event, AnswerFinished) and not self.over:
+            self._count(event.usage)
+            self._end(AnswerFinished(finish="calls", usage=self._usage))
 
-    def _size(self) -> int:
-        return sum(len(item.content) for item in self.request.items if isinstance(item, Message))
+    def settle(self) -> list[StreamEvent]:
+        """The end of an answer that was cut and whose cost nobody told: an estimate, marked as one."""
+        self._out = []
+        printed = sum(map(len, self._printed))
+        counts = {"input": self._asking.size() // _CHARACTERS_PER_TOKEN, "output": printed // _CHARACTERS_PER_TOKEN}
+        self._count(Usage(**counts, estimated=True))
+        self._end(AnswerFinished(finish="calls", usage=self._usage))
+        return self._out
 
     def _count(self, usage: Usage | None) -> None:
         if usage is not None:
@@ -318,13 +363,19 @@ class Conversation:
         self._out.append(AnswerFailed(ModelError(message, code=code)))
 
     def _notice(self, rule: str, tool: str) -> None:
-        self._out.append(Noticed(event="tool_block", rule=rule, tool=tool or None, dialect=self._dialect.name))
+        self._out.append(Noticed(event="tool_block", rule=rule, tool=tool or None, dialect=self._asking.dialect.name))
+
+
+def _free_text(arguments: str) -> str:
+    """What a custom tool is given. The arguments are an object, with one member if all is well."""
+    said = msgspec.json.decode(arguments).get("input") if is_object(arguments) else None
+    return said if isinstance(said, str) else arguments
 
 
 _EXPLAINED = {
     "unknown_tool": "There is no tool named {name!r}. Use one of the tools that you were given, or answer in plain text.",
     "invalid_json": "The arguments of your call of {name!r} were not a valid JSON object. Write the call again, correctly.",
-    "schema": "The arguments of your call of {name!r} do not fit the tool's schema. Write the call again, correctly.",
+    "schema": "The arguments of your call of {name!r} do not fit the tool's schema: {why}. Write the call again, correctly.",
     "no_call": "You must call a tool in this answer. Write the call now, and nothing else.",
     "malformed": "Your call could not be read. Write it again in exactly the form that you were given.",
 }

@@ -45,11 +45,12 @@ def text_only(request: Request, dialect: Dialect, names: Names) -> Request:
         request,
         items=items,
         instructions=instructions,
-        tools=(),
+        tools=tuple(tool for tool in request.tools if not isinstance(tool, Tool)),  # a provider's own are its wire's business
         tool_choice=None,
         parallel_tool_calls=None,
         stream=True,
         include_usage=True,
+        output=None if tools else request.output,  # a form for the whole answer would leave no room for calls: it is told, too
         sampling=replace(request.sampling, stop=stops or None, n=None),
     )
 
@@ -191,4 +192,12 @@ def _choice_rules(request: Request, tools: Sequence[Tool], names: Names) -> list
         rules.append("- Make one call at the most in an answer.")
     elif len(tools) > 1 or request.parallel_tool_calls:
         rules.append("- Several calls may follow each other in one answer.")
+    form = request.output
+    if form is not None and form.type == "json_schema":
+        schema = _encode(form.schema).decode()
+        rules.append(
+            f"- When you answer without a call, answer with one JSON value that fits this schema, and nothing else: {schema}"
+        )
+    elif form is not None and form.type == "json_object":
+        rules.append("- When you answer without a call, answer with one JSON object, and nothing else.")
     return rules

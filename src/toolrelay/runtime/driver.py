@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Iterator
-from contextlib import aclosing
 from typing import Protocol
 
-from toolrelay.backends.base import Backend, Relay, taken
+from toolrelay.backends.base import Backend, relayed, taken
 from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, End, Notice, Record, RunTool
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.request import Request
@@ -56,15 +55,7 @@ async def drive(turn: Turn, backend: Backend, sink: Sink, observer: Observer) ->
 async def _call_model(request: Request, hand: _Hand, backend: Backend) -> list[Command]:
     """What the turn wants while the model speaks is done at once; what it wants afterwards is returned."""
     hand.later = []
-    relay: Relay | None = getattr(backend, "relay", None)
-    if relay is not None:
-        await relay(request, hand.take)
-    else:
-        async with aclosing(backend.stream(request)) as batches:
-            async for batch in batches:
-                await taken(hand.take, batch)
-                if hand.later:
-                    break
+    await relayed(backend, request, hand.take)
     if not hand.later:
         await taken(hand.take, [AnswerFailed(InternalError("The backend ended its answer without an end."))])
     return hand.later

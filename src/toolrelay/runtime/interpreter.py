@@ -1,4 +1,4 @@
-"""Stands between the gateway and a model that can only print: offers it tools in text, and hears calls in what it prints.
+"""Stands between the gateway and a model whose calls want an interpreter: one that prints them, or whose server is careless.
 
 To everyone else it is a backend like any other. What it does is decided in dialects/_conversation; here are only the waiting
 and the asking again.
@@ -7,52 +7,163 @@ and the asking again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+import re
+from collections.abc import Awaitable, Callable
 
-from toolrelay.backends.base import Backend
-from toolrelay.core.events import AnswerFinished, StreamEvent, Usage
+from msgspec.structs import replace
+
+from toolrelay import log
+from toolrelay.backends.base import Backend, Take, relayed, taken
+from toolrelay.config import ModelSettings
+from toolrelay.core.arguments import breach
+from toolrelay.core.events import AnswerFailed, StreamEvent
+from toolrelay.core.messages import Call
+from toolrelay.core.profiles import Profile, habits_of
 from toolrelay.core.request import Request
-from toolrelay.dialects._conversation import Conversation, Manner
+from toolrelay.dialects._conversation import Conversation
+from toolrelay.dialects._manner import Manner
+from toolrelay.dialects._scanner import Quoting
+from toolrelay.dialects.base import discover
+from toolrelay.errors import ToolrelayError
 
 USAGE_WITHIN = 0.1  # seconds that a cut answer's cost is waited for
 
+# How servers say that a model of theirs knows no tools: Ollama, llama.cpp without --jinja, vLLM without a parser, OpenRouter.
+_NO_TOOLS = re.compile(
+    r"does not support (tools|function)|tools? param(eter)? requires|requires --enable-auto-tool-choice|support tool use"
+    r"|tools? (is|are) not supported|does not support tool",
+    re.IGNORECASE,
+)
+
+
+def interpreted(settings: ModelSettings, backend: Backend, profile: Profile, secret: Callable[[], bytes]) -> Backend:
+    """The backend, behind an interpreter where its model needs one."""
+    chosen = settings.tool_calling
+    if chosen == "off":
+        return backend
+    dialects = discover()
+    habits = habits_of(settings.model or settings.name)
+    native = profile.tools if chosen == "auto" else chosen == "native"
+    name = chosen if chosen in dialects else habits.dialect if habits is not None else "sealed"
+    dialect = dialects[name]
+    manner = Manner(
+        dialect=dialect,
+        native=native,
+        catches=native and chosen == "auto" and habits is not None,
+        heeds_choice=profile.heeds_choice,
+        any_names=profile.tool_names == "any",
+        quoting=Quoting(
+            reasoning=habits.reasoning if habits is not None else None,
+            begins_in_reasoning=habits is not None and habits.begins_in_reasoning,
+        ),
+        cutoff=settings.cutoff,
+        on_bad_call=settings.on_bad_call or ("pass" if native else "retry"),
+        single_text=profile.single_text,
+        constrains=profile.constrains,
+        secret=secret,
+        check=breach,
+    )
+    plain = native and manner.on_bad_call == "pass" and manner.heeds_choice and manner.any_names and not manner.catches
+    if plain and chosen == "native":
+        return backend
+    return Interpreter(settings.name, backend, manner, may_print=chosen == "auto")
+
 
 class Interpreter:
-    def __init__(self, backend: Backend, manner: Manner) -> None:
+    """`may_print`: a native model whose server refuses tools is taken for one that prints, from then on."""
+
+    def __init__(self, name: str, backend: Backend, manner: Manner, *, may_print: bool = False) -> None:
+        self._name = name
         self._backend = backend
         self._manner = manner
+        self._may_print = may_print and manner.native
 
-    async def stream(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
-        conversation = Conversation(request, self._manner)
+    async def relay(self, request: Request, take: Take) -> None:
+        if self._passes(request):
+            await relayed(self._backend, request, take)
+            return
+        try:
+            conversation = Conversation(request, self._manner)
+        except ToolrelayError as error:
+            await taken(take, [AnswerFailed(error)])
+            return
+        hearing = _Hearing(conversation, take, may_print=self._may_print)
         while True:
-            async with aclosing(self._backend.stream(conversation.request)) as batches:
-                async for batch in batches:
-                    events = conversation.hear(batch)
-                    if events:
-                        yield events
-                    if conversation.was_cut:
-                        yield conversation.settle(await _cost(batches))
-                    if conversation.over:
-                        return
-                    if conversation.again:
-                        break
+            await hearing.listen(self._backend)
+            if hearing.refused:
+                self._print_from_now_on()
+                await self.relay(request, take)
+                return
             if not conversation.again:
-                return  # the backend gave no end; the driver sees to it
+                return  # if the backend gave no end, the driver sees to it
             conversation.next_try()
+
+    def _passes(self, request: Request) -> bool:
+        """There is nothing to interpret."""
+        sampling = request.sampling
+        if self._manner.native:
+            return not request.tools or (sampling.n or 1) > 1 or bool(sampling.logprobs)
+        plain = not self._manner.single_text and self._manner.quoting.reasoning is None
+        return plain and not request.tools and not any(isinstance(item, Call) for item in request.items)
+
+    def _print_from_now_on(self) -> None:
+        log.warning("native_tools_refused", model=self._name, dialect=self._manner.dialect.name)
+        self._manner = replace(self._manner, native=False, catches=False, on_bad_call="retry")
+        self._may_print = False
 
     async def close(self) -> None:
         await self._backend.close()
 
 
-async def _cost(batches: AsyncGenerator[list[StreamEvent], None]) -> Usage | None:
-    """What a cut answer has cost, if the backend says so in time."""
-    try:
-        async with asyncio.timeout(USAGE_WITHIN):
-            async for batch in batches:
-                for event in batch:
-                    if isinstance(event, AnswerFinished):
-                        return event.usage
-    except TimeoutError:
-        pass
-    return None
+class _Hearing:
+    """What a backend says, taken through the conversation."""
+
+    def __init__(self, conversation: Conversation, take: Take, *, may_print: bool) -> None:
+        self.refused = False
+        self._conversation = conversation
+        self._take = take
+        self._fresh = may_print
+        self._limit = asyncio.timeout(None)
+
+    async def listen(self, backend: Backend) -> None:
+        self._limit = asyncio.timeout(None)
+        conversation = self._conversation
+        try:
+            async with self._limit:
+                await relayed(backend, conversation.request, self._hear)
+        except _EnoughError:
+            return
+        except TimeoutError:
+            if not self._limit.expired():
+                raise
+        if conversation.was_cut and not conversation.over:
+            await taken(self._take, conversation.settle())
+
+    def _hear(self, batch: list[StreamEvent]) -> Awaitable[None] | None:
+        conversation = self._conversation
+        if self._fresh:
+            self._fresh = False
+            if _refuses_tools(batch[0]):
+                self.refused = True
+                raise _EnoughError
+        was_cut = conversation.was_cut
+        events = conversation.hear(batch)
+        if conversation.over or conversation.again:
+            return self._stop(events)
+        if conversation.was_cut and not was_cut:
+            self._limit.reschedule(asyncio.get_running_loop().time() + USAGE_WITHIN)
+        return self._take(events) if events else None
+
+    async def _stop(self, events: list[StreamEvent]) -> None:
+        """The last of it is taken; then the backend is let go."""
+        if events:
+            await taken(self._take, events)
+        raise _EnoughError
+
+
+class _EnoughError(Exception):
+    """No more is to be heard of this answer."""
+
+
+def _refuses_tools(event: StreamEvent) -> bool:
+    return isinstance(event, AnswerFailed) and _NO_TOOLS.search(event.error.message) is not None
