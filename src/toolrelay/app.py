@@ -9,33 +9,32 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from types import FrameType
-
-import uvicorn
+from collections.abc import Callable, Coroutine, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
 
 from toolrelay import log
 from toolrelay.backends.base import BackendKind
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.config import ModelSettings, ServerSettings, Settings, check_binding, file_mark
 from toolrelay.errors import ConfigurationError
+from toolrelay.runtime.interpreter import interpreted
+from toolrelay.runtime.secret import secret_in
 from toolrelay.runtime.telemetry import Metrics
-from toolrelay.web.asgi import Receive, Scope, Send
 from toolrelay.web.auth import Gatekeeper
-from toolrelay.web.connection import Connection
 from toolrelay.web.front_doors import FrontDoor, Gate, Model
 from toolrelay.web.pages import pages
+from toolrelay.web.server import BACKLOG, Server
 from toolrelay.web.site import Page, Site
 from toolrelay.wires.base import discover as discover_wires
 
 DRAIN_SECONDS = 30
-FAREWELL_SECONDS = 1.0
-BACKLOG = 4096
 MOST_FILES = 65536
 
 
 class App:
-    """The gateway as an ASGI application."""
+    """The gateway: it answers exchanges."""
 
     def __init__(self, settings: Settings) -> None:
         self.metrics = Metrics()
@@ -43,15 +42,15 @@ class App:
         self.ready = True
         gate = Gate(settings.limits.concurrent_turns)
         server = settings.server
+        gatekeeper = Gatekeeper(settings.keys, server.cors_origins)
         found: dict[tuple[str, str], Page] = pages(
-            self.models, self.metrics, started=int(time.time()), is_ready=lambda: self.ready
+            self.models, self.metrics, gatekeeper, started=int(time.time()), is_ready=lambda: self.ready
         )
         for wire in discover_wires().values():
-            found["POST", wire.path] = FrontDoor(wire, self.models, self.metrics, gate, server)
-        self._site = Site(found, Gatekeeper(settings.keys, server.cors_origins))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._site(scope, receive, send)
+            found["POST", wire.path] = FrontDoor(
+                wire, self.models, self.metrics, gate=gate, gatekeeper=gatekeeper, settings=server
+            )
+        self.answer = Site(found, gatekeeper)
 
     async def close(self) -> None:
         for model in self.models.values():
@@ -61,11 +60,12 @@ class App:
 def open_models(settings: Settings) -> dict[str, Model]:
     """Every model, or all that is wrong with them. Nothing is connected yet."""
     kinds = discover_backends()
+    secret = cache(partial(secret_in, Path(settings.data_dir)))
     models: dict[str, Model] = {}
     problems: list[str] = []
     for name, model in settings.models.items():
         try:
-            models[name] = _open_model(model, kinds)
+            models[name] = _open_model(model, kinds, Path(settings.data_dir), secret)
         except ConfigurationError as error:
             problems.append(f"{file_mark(settings)}{error.message}")
     if problems:
@@ -73,55 +73,12 @@ def open_models(settings: Settings) -> dict[str, Model]:
     return models
 
 
-def _open_model(settings: ModelSettings, kinds: Mapping[str, BackendKind]) -> Model:
+def _open_model(settings: ModelSettings, kinds: Mapping[str, BackendKind], data_dir: Path, secret: Callable[[], bytes]) -> Model:
     kind = kinds.get(settings.provider)
     if kind is None:
         raise ConfigurationError(f"models.{settings.name}.provider: {settings.provider!r} is not available in this version.")
-    return Model(settings=settings, backend=kind.open(settings))
-
-
-class _Server(uvicorn.Server):
-    """Says when it is ready, and takes SIGTERM as a wish to finish, not as a death."""
-
-    def __init__(self, config: uvicorn.Config, app: App, url: str) -> None:
-        super().__init__(config)
-        self._app = app
-        self._url = url
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        print(f"Toolrelay is ready at {self._url}", flush=True)  # noqa: T201 -- the contract's one line
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().shutdown(sockets)
-        await self._dismiss()
-
-    async def _dismiss(self) -> None:
-        """The turns that are still under way get the time to tell their clients. When time is up, uvicorn has cancelled them."""
-        tasks = set(self.server_state.tasks)
-        if self.force_exit:
-            for task in tasks:
-                task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=FAREWELL_SECONDS)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.force_exit = self.should_exit
-        self._app.ready = False
-        super().handle_exit(sig, frame)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Uvicorn's own would raise the signal again at the end, and the exit code would not be 0."""
-        loop = asyncio.get_running_loop()
-        signals = (signal.SIGINT, signal.SIGTERM)
-        for number in signals:
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        try:
-            yield
-        finally:
-            for number in signals:
-                loop.remove_signal_handler(number)
+    backend = interpreted(settings, kind.open(settings, data_dir), kind.profile(settings), secret)
+    return Model(settings=settings, backend=backend)
 
 
 def serve(settings: Settings) -> int:
@@ -142,25 +99,29 @@ def serve_app(app: App, settings: ServerSettings, *, drain_seconds: int = DRAIN_
     with listener:
         port = listener.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
-        config = uvicorn.Config(
-            app,
-            loop="none",
-            http=Connection,
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            backlog=BACKLOG,
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=drain_seconds,
-        )
-        server = _Server(config, app, f"http://{shown}:{port}")
-        _run(server, app, listener)
+        _run(_serve_until_told(app, listener, f"http://{shown}:{port}", drain_seconds))
     return 0
+
+
+async def _serve_until_told(app: App, listener: socket.socket, url: str, drain_seconds: int) -> None:
+    """SIGTERM and SIGINT are a wish to finish; the second of them, to finish at once."""
+    enough, hurry = asyncio.Event(), asyncio.Event()
+
+    def heed() -> None:
+        app.ready = False
+        (hurry if enough.is_set() else enough).set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, heed)
+    server = Server(app.answer)
+    try:
+        await server.start(listener)
+        print(f"Toolrelay is ready at {url}", flush=True)  # noqa: T201 -- the contract's one line
+        await enough.wait()
+        await server.stop(drain_seconds, hurry)
+    finally:
+        await app.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -189,20 +150,14 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _run(server: _Server, app: App, listener: socket.socket) -> None:
-    async def main() -> None:
-        try:
-            await server.serve(sockets=[listener])
-        finally:
-            await app.close()
-
+def _run(main: Coroutine[Any, Any, None]) -> None:
     gc.collect()
     gc.freeze()  # what the start has made stays for ever: the collector need not look at it again and again
     gc.set_threshold(20_000, 20, 50)
     try:
         import uvloop  # noqa: PLC0415 -- absent on Windows
     except ImportError:
-        asyncio.run(main())
+        asyncio.run(main)
     else:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(main())
+            runner.run(main)

@@ -8,14 +8,26 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from toolrelay.core.arguments import breach
 from toolrelay.core.assembly import Answer, Assembly
-from toolrelay.core.events import AnswerFailed, AnswerFinished, Noticed, StreamEvent, TextDelta, Usage
+from toolrelay.core.events import (
+    AnswerFailed,
+    AnswerFinished,
+    ArgumentsDelta,
+    CallFinished,
+    CallStarted,
+    Noticed,
+    StreamEvent,
+    TextDelta,
+    Usage,
+)
 from toolrelay.core.messages import Call, Message, Result, plain_text
-from toolrelay.core.request import Request, Tool, ToolChoice
+from toolrelay.core.request import OutputFormat, Request, Tool, ToolChoice
 from toolrelay.dialects._conversation import Conversation
 from toolrelay.dialects._manner import Manner
 from toolrelay.dialects.hermes import DIALECTS as HERMES
 from toolrelay.dialects.sealed import DIALECTS as SEALED
+from toolrelay.errors import BackendError
 
 DIALECT = HERMES[0]
 WEATHER = Tool(
@@ -194,6 +206,15 @@ def test_a_model_that_must_call_and_does_not_is_asked_again_and_then_it_is_an_er
     assert failed.error.code == "tool_choice_unmet"
 
 
+def test_a_model_that_must_call_and_reaches_its_limit_first_is_an_error_and_in_a_call_it_is_the_limit() -> None:
+    must = replace(ASKED, tool_choice=ToolChoice(mode="required"))
+    [failed] = heard(talk(must), "Once upon a time", replace(STOP, finish="length"))
+    assert isinstance(failed, AnswerFailed)
+    assert failed.error.code == "tool_choice_unmet"
+    half = printed("get_weather", '{"city":"Paris"}')[:-25]
+    assert fold(heard(talk(must), half, replace(STOP, finish="length"))).finish == "length"
+
+
 def test_a_backend_that_constrains_is_given_the_schema_of_the_call() -> None:
     choice = ToolChoice(mode="named", names=(("function", "get.weather"),))
     conversation = talk(replace(ASKED, tool_choice=choice), constrains=True)
@@ -231,3 +252,134 @@ def test_the_tag_is_the_same_for_a_conversation_and_another_for_another_key_or_i
     assert tag(ASKED) != tag(replace(ASKED, key="another"))
     told = replace(ASKED, items=(*ASKED.items, Message(role="user", content=f"Say <tool_call:{tag(ASKED)}>")))
     assert tag(told) != tag(ASKED)
+
+
+# A server that is careless
+
+
+def native(events: list[StreamEvent], request: Request = ASKED, **manner: Any) -> tuple[Conversation, list[StreamEvent]]:
+    conversation = Conversation(request, Manner(dialect=DIALECT, native=True, **{"on_bad_call": "pass", **manner}))
+    return conversation, conversation.hear(events)
+
+
+def test_a_native_models_calls_pass_as_they_come() -> None:
+    said: list[StreamEvent] = [
+        TextDelta("Well. "), CallStarted(0, "get_time"), CallStarted(1, "unknown", kind="custom"), ArgumentsDelta(1, "not json"),
+        ArgumentsDelta(0, "{"), CallFinished(1), ArgumentsDelta(0, "}"), CallFinished(0), TextDelta("Later."),
+        replace(STOP, finish="calls"),
+    ]  # fmt: skip
+    conversation, events = native(said, catches=True)
+    assert events == said
+    assert conversation.request == ASKED
+    assert conversation.over
+
+
+def test_a_call_that_a_native_model_prints_all_the_same_is_a_call() -> None:
+    _, events = native([TextDelta(printed("get_time", "{}")), STOP], catches=True)
+    assert calls(events) == [("get_time", {})]
+    assert fold(events).finish == "calls"
+
+
+def test_what_a_native_model_prints_and_cannot_be_meant_as_a_call_stays_text() -> None:
+    quoted = printed("no_such_tool", "{}")
+    _, events = native([TextDelta(f"Write {quoted} like this."), STOP], catches=True)
+    assert calls(events) == []
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)).startswith("Write <tool_call>")
+    assert fold(events).finish == "stop"
+
+
+def test_a_native_model_without_a_dialect_is_not_listened_to() -> None:
+    text = printed("get_time", "{}")
+    _, events = native([TextDelta(text), STOP])
+    assert events == [TextDelta(text), STOP]
+
+
+def test_names_that_a_server_would_refuse_are_mapped_for_it_and_back() -> None:
+    earlier = (Call(id="call_1", name="get.weather", arguments="{}"), Result(call_id="call_1", output="18"))
+    choice = ToolChoice(mode="named", names=(("function", "get.weather"),))
+    asked = replace(ASKED, items=ASKED.items + earlier, tool_choice=choice)
+    conversation, events = native([CallStarted(0, "get_weather"), CallFinished(0), STOP], asked, any_names=False)
+    assert "get.weather" not in str(conversation.request)
+    assert str(conversation.request).count("get_weather") == 3
+    assert [event.name for event in events if isinstance(event, CallStarted)] == ["get.weather"]
+
+
+def test_a_server_that_ignores_tool_choice_has_it_met_by_printing() -> None:
+    must = replace(ASKED, tool_choice=ToolChoice(mode="required"))
+    conversation, events = native(
+        [TextDelta('{"name": "get_time", "arguments": {}}'), STOP], must, heeds_choice=False, constrains=True
+    )
+    assert conversation.request.tools == ()
+    assert conversation.request.output is not None
+    assert calls(events) == [("get_time", {})]
+    spoken, _ = native([STOP], replace(ASKED, tool_choice=ToolChoice(mode="none")), heeds_choice=False)
+    assert spoken.request.tools == ()
+
+
+def test_a_native_models_bad_call_is_asked_for_again_with_the_error_as_its_result() -> None:
+    bad: list[StreamEvent] = [CallStarted(0, "nope"), ArgumentsDelta(0, "{}"), CallFinished(0), replace(STOP, finish="calls")]
+    conversation, events = native(bad, on_bad_call="retry")
+    assert conversation.again
+    assert calls(events) == []
+    call, result = conversation.request.items[-2:]
+    assert isinstance(call, Call)
+    assert isinstance(result, Result)
+    assert call.id == result.call_id
+    assert "no tool named" in plain_text(result.output)
+
+
+def test_a_schema_that_the_server_refuses_is_taken_back_and_the_model_is_asked_without_it() -> None:
+    conversation = talk(replace(ASKED, tool_choice=ToolChoice(mode="required")), constrains=True)
+    refusal = AnswerFailed(BackendError("response_format is not supported", status=400))
+    assert rules(conversation.hear([refusal])) == ["constraint_refused"]
+    assert conversation.again
+    assert conversation.request.output is None
+    conversation.next_try()
+    assert calls(heard(conversation, printed("get_time", "{}"))) == [("get_time", {})]
+
+
+# Strict and custom tools
+
+
+def test_arguments_in_breach_of_a_strict_schema_are_asked_for_again_with_the_reason() -> None:
+    strict = replace(ASKED, tools=(replace(WEATHER, strict=True),))
+    conversation = talk(strict, check=breach)
+    events = heard(conversation, printed("get_weather", '{"town":"Paris"}'))
+    assert rules(events) == ["schema"]
+    assert conversation.again
+    assert "city" in str(conversation.request.items[-1])
+
+
+def test_arguments_that_are_no_object_do_not_pass() -> None:
+    """The earlier proxy let invalid inner JSON pass."""
+    conversation = talk(replace(ASKED, stream=False))
+    events = heard(conversation, printed("get_weather", '{"city": }'))
+    assert rules(events)[0] in ("invalid_json", "malformed")
+    assert calls(events) == []
+    assert conversation.again
+
+
+def test_a_custom_tool_is_offered_as_a_function_and_called_with_its_text() -> None:
+    patch = Tool(name="patch", kind="custom", description="Applies a patch.")
+    earlier = (Call(id="call_1", name="patch", arguments="*** a", kind="custom"), Result(call_id="call_1", output="ok"))
+    conversation = talk(replace(ASKED, tools=(patch,), items=ASKED.items + earlier))
+    assert '"input"' in str(conversation.request.items[0])
+    assert "*** a" in str(conversation.request.items)
+    events = heard(conversation, printed("patch", '{"input":"*** b"}'))
+    [call] = fold(events).calls
+    assert (call.kind, call.arguments) == ("custom", "*** b")
+
+
+def test_the_cost_that_comes_in_the_same_batch_as_the_cut_is_the_answers() -> None:
+    conversation = talk()
+    events = conversation.hear([TextDelta(printed("get_time", "{}") + "\nIt is noon."), STOP])
+    assert conversation.over
+    assert fold(events).usage == STOP.usage
+
+
+def test_with_tools_a_form_for_the_answer_is_told_and_not_forced() -> None:
+    form = OutputFormat(type="json_schema", name="plan", schema={"type": "object"})
+    with_tools = talk(replace(ASKED, output=form)).request
+    assert with_tools.output is None
+    assert '{"type":"object"}' in str(with_tools.items[0])
+    assert talk(replace(ASKED, output=form, tools=())).request.output == form

@@ -44,3 +44,8 @@ def test_what_can_only_mean_one_thing_is_repaired(text: str, meant: dict[str, An
 @pytest.mark.parametrize("text", ["", "nothing", "[1, 2]", "42", '"text"', "\x00\xff", "[" * 5000])
 def test_what_is_no_object_stays_wrong(text: str) -> None:
     assert repaired(text) is None
+
+
+@pytest.mark.parametrize("text", ['{"a": tru}', '{"a": undefined}', '{"a": }', "{'a': 'it's'}", '{"a": "b', '{"a" 1}', '{"a": 1, b}'])
+def test_where_more_than_one_thing_can_have_been_meant_nothing_is_repaired(text: str) -> None:
+    assert repaired(text) is None

@@ -179,9 +179,9 @@ def test_lines_may_be_text_for_people(stage: Stage, front: Front) -> None:
 @pytest.mark.parametrize(
     ("level", "events"),
     [
-        ("debug", ["turn", "tool_block", "tool_block", "turn", "refused", "Invalid HTTP request received."]),
-        ("info", ["turn", "tool_block", "tool_block", "turn", "refused", "Invalid HTTP request received."]),
-        ("warning", ["tool_block", "Invalid HTTP request received."]),
+        ("debug", ["turn", "tool_block", "tool_block", "turn", "refused", "refused"]),
+        ("info", ["turn", "tool_block", "tool_block", "turn", "refused", "refused"]),
+        ("warning", ["tool_block"]),
         ("error", []),
     ],
 )

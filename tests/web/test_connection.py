@@ -15,7 +15,7 @@ from tests.visitor import Visitor, request
 from toolrelay import log
 from toolrelay.backends.demo import DemoBackend
 from toolrelay.core.events import AnswerFinished, AnswerStarted, TextDelta
-from toolrelay.web import asgi
+from toolrelay.web import exchange
 from toolrelay.web.connection import LONGEST_HEAD
 
 SOON = 0.2
@@ -185,7 +185,7 @@ def test_of_a_refused_body_only_so_much_is_read(stage: Stage, front: Front, refu
 
 @pytest.mark.parametrize("begun", [b"", b'{"model":'])
 def test_a_body_that_does_not_come_is_not_waited_for_for_ever(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asgi, "SILENCE_SECONDS", SOON)
+    monkeypatch.setattr(exchange, "SILENCE_SECONDS", SOON)
 
     async def story() -> bytes:
         async with serving(scripted(DemoBackend())) as port:
@@ -205,7 +205,7 @@ def test_a_body_that_does_not_come_is_not_waited_for_for_ever(begun: bytes, monk
 
 
 def test_a_body_that_comes_slowly_but_comes_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asgi, "SILENCE_SECONDS", 1)
+    monkeypatch.setattr(exchange, "SILENCE_SECONDS", 1)
 
     async def story() -> bytes:
         async with serving(scripted(DemoBackend())) as port:

@@ -9,15 +9,13 @@ from hashlib import sha256
 from html.parser import HTMLParser
 
 import pytest
-from msgspec.structs import replace
 from openai.types import Model as OpenAIModel
 
 from tests.gateway import Gateway, running
+from tests.scripted import ask, scripted, serving
 from tests.visitor import Visitor
 from toolrelay import __version__
-from toolrelay.app import App
-from toolrelay.config import load
-from toolrelay.web.asgi import Message
+from toolrelay.backends.demo import DemoBackend
 
 
 def test_the_models_are_listed_in_openais_shape(gateway: Gateway) -> None:
@@ -65,23 +63,13 @@ def test_readiness_is_said(gateway: Gateway) -> None:
 
 
 def test_readiness_is_denied_while_turns_are_finished() -> None:
-    async def story() -> list[Message]:
-        app = App(replace(load(None, {"HOME": "/nowhere"}), config_file=""))
+    async def story() -> tuple[int, bytes]:
+        app = scripted(DemoBackend())
         app.ready = False
-        heard: list[Message] = []
+        async with serving(app) as port:
+            return await ask(port, "/readyz", method="GET")
 
-        async def send(message: Message) -> None:
-            heard.append(message)
-
-        async def receive() -> Message:
-            return {"type": "http.disconnect"}
-
-        await app({"type": "http", "method": "GET", "path": "/readyz", "headers": []}, receive, send)
-        return heard
-
-    start, body = asyncio.run(story())
-    assert start["status"] == 503
-    assert body["body"] == b'{"status":"draining"}'
+    assert asyncio.run(story()) == (503, b'{"status":"draining"}')
 
 
 class _Page(HTMLParser):

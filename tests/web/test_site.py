@@ -246,7 +246,6 @@ def test_garbage_is_refused_and_the_next_client_served(gateway: Gateway, garbage
 
 
 def test_nothing_unusual_is_in_the_log_after_all_of_it(stage: Stage, front: Front) -> None:
-    """The server beneath complains there when the application does not keep to ASGI."""
     stage.play(STREAMED, whole())
     with running(configuration(stage)) as gateway:
         for stream in (True, False):

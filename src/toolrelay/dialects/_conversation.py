@@ -63,17 +63,19 @@ class _Open:
 
 
 class Conversation:
-    """`asking.request` is what to ask the model now. After each `hear`:
+    """`request` is what to ask the model now. After each `hear`:
 
     over     the answer has ended
-    was_cut  it has, but for its cost: what more the model says is no longer heard
-    again    the model is to be asked anew
+    was_cut  it has, but for its cost: of what more the model says nothing else is heard
+    again    the model is to be asked anew, once it has told its cost
+    costed   it has
     """
 
     def __init__(self, request: Request, manner: Manner) -> None:
         self.over = False
         self.was_cut = False
         self.again = False
+        self.costed = False
         self._streams = request.stream
         self._single = request.parallel_tool_calls is False
         self._manner = manner
@@ -93,6 +95,7 @@ class Conversation:
 
     def _listen(self) -> None:
         self._tries += 1
+        self.costed = False
         self._scanner = self._ear()
         self._open: dict[int, _Open] = {}
         self._printed: list[str] = []
@@ -112,10 +115,10 @@ class Conversation:
         out: list[StreamEvent] = []
         self._out = out
         for event in events:
-            if self.was_cut:
-                self._overhear(event)
-            elif self.over or self.again:
+            if self.over:
                 break
+            if self.was_cut or self.again:
+                self._overhear(event)
             elif type(event) is TextDelta and self._scanner is not None:
                 self._printed.append(event.text)
                 self._take_all(self._scanner.feed(event.text))
@@ -137,7 +140,7 @@ class Conversation:
                 self._notice("constraint_refused", "")
                 self._asking.unconstrained()
                 self._tries -= 1
-                self.again = True
+                self.again = self.costed = True
             case AnswerFailed():
                 self.over = True
                 self._out.append(event)
@@ -312,24 +315,33 @@ class Conversation:
     def _finish(self, event: AnswerFinished) -> None:
         self._count(event.usage)
         truncated = event.finish in ("length", "content_filter")
+        in_call = bool(self._open)
         if self._scanner is not None:
             found = self._scanner.flush()
             if truncated:  # a call that the limit cut is not a bad one
-                found = [event for event in found if not isinstance(event, CallBroken)]
+                whole = [event for event in found if not isinstance(event, CallBroken)]
+                in_call = in_call or len(whole) < len(found)
+                found = whole
             self._take_all(found)
             if self.was_cut:
                 self._end(AnswerFinished(finish="calls", usage=self._usage))
             if self.over or self.again:
                 return
-        if self._must_call() and not truncated:
-            if self._tries < TRIES:
-                self._notice("no_call", "")
-                self._ask_again(_EXPLAINED["no_call"])
-            else:
-                self._fail("The model was to call a tool, and did not, although it was asked twice.", code="tool_choice_unmet")
+        if self._must_call() and not (truncated and in_call):
+            self._miss(truncated=truncated)
             return
         finish: Finish = event.finish if truncated else "calls" if self._made else "stop"
         self._end(replace(event, finish=finish, usage=self._usage))
+
+    def _miss(self, *, truncated: bool) -> None:
+        """The model was to make a call, and did not."""
+        if truncated:
+            self._fail("The model was to call a tool, and reached its limit before it did.", code="tool_choice_unmet")
+        elif self._tries < TRIES:
+            self._notice("no_call", "")
+            self._ask_again(_EXPLAINED["no_call"])
+        else:
+            self._fail("The model was to call a tool, and did not, although it was asked twice.", code="tool_choice_unmet")
 
     def _cut(self, rule: str) -> None:
         self.was_cut = True
@@ -337,20 +349,23 @@ class Conversation:
 
     def _overhear(self, event: StreamEvent) -> None:
         """Of what comes after a cut only the cost counts."""
-        if isinstance(event, AnswerFinished) and not self.over:
+        if isinstance(event, AnswerFinished):
             self._count(event.usage)
-            self._end(AnswerFinished(finish="calls", usage=self._usage))
+            if self.was_cut:
+                self._end(AnswerFinished(finish="calls", usage=self._usage))
 
     def settle(self) -> list[StreamEvent]:
-        """The end of an answer that was cut and whose cost nobody told: an estimate, marked as one."""
+        """For an answer that was cut and whose cost nobody told: an estimate, marked as one."""
         self._out = []
         printed = sum(map(len, self._printed))
         counts = {"input": self._asking.size() // _CHARACTERS_PER_TOKEN, "output": printed // _CHARACTERS_PER_TOKEN}
         self._count(Usage(**counts, estimated=True))
-        self._end(AnswerFinished(finish="calls", usage=self._usage))
+        if self.was_cut:
+            self._end(AnswerFinished(finish="calls", usage=self._usage))
         return self._out
 
     def _count(self, usage: Usage | None) -> None:
+        self.costed = True
         if usage is not None:
             self._usage = usage if self._usage is None else self._usage + usage
 

@@ -1,17 +1,22 @@
 """JSON that a model got wrong, put right where only one thing can have been meant.
 
-A repair counts only if it changed nothing but punctuation: the words, numbers and strings, in their order, are the model's own.
+A repair counts only if it changed nothing but punctuation: the words, numbers and strings, in their order, are the model's own,
+and every string among the values was one, from its first quote to its last: `tru`, `undefined` or nothing at all is no string.
 JSON that is valid is never touched.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
+from toolrelay.core.json import Json
+
 _PUNCTUATION = re.compile(r"""[\s"'`,:{}\[\]\\]+""")
 _decode = msgspec.json.decode
+_encode = msgspec.json.encode
 
 
 def is_object(text: str) -> bool:
@@ -35,7 +40,23 @@ def repaired(text: str) -> str | None:
         candidate = str(repair_json(text, ensure_ascii=False))
     except (ValueError, RecursionError):
         return None
-    return candidate if is_object(candidate) and _words(candidate) == _words(text) else None
+    if not is_object(candidate) or _words(candidate) != _words(text):
+        return None
+    return candidate if all(_was_string(value, text) for value in _strings(_decode(candidate))) else None
+
+
+def _strings(value: Json) -> Iterator[str]:
+    """Those among the values, not the keys: a key may do without its quotes."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner)
+
+
+def _was_string(value: str, text: str) -> bool:
+    encoded = _encode(value).decode()[1:-1]
+    return any(f"{quote}{form}{quote}" in text for quote in "\"'" for form in (value, encoded))
 
 
 def _unwrapped(text: str) -> str | None:

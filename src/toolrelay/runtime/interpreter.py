@@ -136,7 +136,7 @@ class _Hearing:
         except TimeoutError:
             if not self._limit.expired():
                 raise
-        if conversation.was_cut and not conversation.over:
+        if not conversation.over and (conversation.was_cut or conversation.again):
             await taken(self._take, conversation.settle())
 
     def _hear(self, batch: list[StreamEvent]) -> Awaitable[None] | None:
@@ -146,11 +146,10 @@ class _Hearing:
             if _refuses_tools(batch[0]):
                 self.refused = True
                 raise _EnoughError
-        was_cut = conversation.was_cut
         events = conversation.hear(batch)
-        if conversation.over or conversation.again:
+        if conversation.over or (conversation.again and conversation.costed):
             return self._stop(events)
-        if conversation.was_cut and not was_cut:
+        if (conversation.was_cut or conversation.again) and self._limit.when() is None:
             self._limit.reschedule(asyncio.get_running_loop().time() + USAGE_WITHIN)
         return self._take(events) if events else None
 

@@ -13,6 +13,7 @@ from toolrelay import log
 from toolrelay.core.commands import Notice, Record
 from toolrelay.core.events import Usage
 from toolrelay.core.steps import CallPlanned
+from toolrelay.dialects._xml_answer import ALONE, SPLIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,7 @@ class Durations:
 class ModelFigures:
     """One model's."""
 
-    __slots__ = ("blocks", "calls", "first", "input", "output", "seconds", "turns")
+    __slots__ = ("blocks", "calls", "first", "input", "no_results", "output", "seconds", "turns", "waits")
 
     def __init__(self) -> None:
         self.turns: Counter[tuple[str, int]] = Counter()
@@ -55,6 +56,8 @@ class ModelFigures:
         self.blocks: Counter[str] = Counter()
         self.seconds = Durations()
         self.first = Durations()
+        self.waits = Durations()
+        self.no_results = 0
         self.input = 0
         self.output = 0
 
@@ -94,6 +97,12 @@ class Metrics:
         first = HistogramMetricFamily(
             "toolrelay_first_event_seconds", "From a request to the first thing the model said.", labels=("model",)
         )
+        waits = HistogramMetricFamily(
+            "toolrelay_result_wait_seconds", "From blocks to their results, of XML clients that are watched.", labels=("model",)
+        )
+        missing = CounterMetricFamily(
+            "toolrelay_no_results", "Answers with blocks to which an XML client sent no results in time.", labels=("model",)
+        )
         for name, figures in self._models.items():
             for (wire, status), count in figures.turns.items():
                 turns.add_metric((name, wire, str(status)), count)
@@ -105,8 +114,10 @@ class Metrics:
             tokens.add_metric((name, "output"), figures.output)
             seconds.add_metric((name,), figures.seconds.buckets(), figures.seconds.total)
             first.add_metric((name,), figures.first.buckets(), figures.first.total)
+            waits.add_metric((name,), figures.waits.buckets(), figures.waits.total)
+            missing.add_metric((name,), figures.no_results)
         yield GaugeMetricFamily("toolrelay_turns_open", "Turns under way.", value=self.open)
-        yield from (turns, calls, blocks, tokens, seconds, first)
+        yield from (turns, calls, blocks, tokens, seconds, first, waits, missing)
 
 
 class TurnLog:
@@ -143,6 +154,9 @@ class TurnLog:
 
     def notice(self, command: Notice) -> None:
         self._figures.blocks[command.rule] += 1
+        if command.rule in (SPLIT, ALONE):
+            log.info(command.event, tool=command.tool, split_emitted=command.rule == SPLIT, **self._fields)
+            return
         log.warning(command.event, rule=command.rule, tool=command.tool, dialect=command.dialect, **self._fields)
 
     def end(self, now: float, *, status: int, finish: str | None, code: str | None, usage: Usage | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
 
@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from toolrelay.config import KeySettings, is_loopback
 from toolrelay.errors import ClientError, PolicyError
-from toolrelay.web.asgi import Scope, header
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -21,7 +20,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ("*",)
 
     def may_use(self, model: str) -> bool:
-        return any(fnmatchcase(model, pattern) for pattern in self.models)
+        return "*" in self.models or any(fnmatchcase(model, pattern) for pattern in self.models)
 
 
 ANYONE = Identity()
@@ -36,11 +35,12 @@ class Gatekeeper:
     def allows_origin(self, origin: str) -> bool:
         return origin in self._origins or "*" in self._origins
 
-    def identify(self, scope: Scope) -> Identity:
+    def identify(self, headers: Mapping[bytes, bytes]) -> Identity:
+        """Who sent a request with these headers; raises where that may not be."""
         if not self._keys:
-            self._refuse_strangers(scope)
+            self._refuse_strangers(headers)
             return ANYONE
-        presented = _presented_key(scope)
+        presented = _presented_key(headers)
         if presented is None:
             raise ClientError("No API key was given. Send it as 'Authorization: Bearer KEY'.", status=401, code="missing_api_key")
         digest = sha256(presented.encode("latin-1")).digest()  # the bytes as they came
@@ -52,12 +52,12 @@ class Gatekeeper:
             raise ClientError("The API key is not known to this gateway.", status=401, code="invalid_api_key")
         return found
 
-    def _refuse_strangers(self, scope: Scope) -> None:
+    def _refuse_strangers(self, headers: Mapping[bytes, bytes]) -> None:
         """Without keys a web page could use it through a visitor's browser, even by a name of its own (DNS rebinding)."""
-        host = header(scope, b"host")
+        host = _text(headers, b"host")
         if host is not None and host not in self._own_hosts:  # every browser names one
             self._learn(host)
-        origin = header(scope, b"origin")
+        origin = _text(headers, b"origin")
         if origin is None or self.allows_origin(origin) or origin.partition("://")[2] == host:
             return
         raise PolicyError(
@@ -75,13 +75,18 @@ class Gatekeeper:
             self._own_hosts.add(host)
 
 
-def _presented_key(scope: Scope) -> str | None:
-    authorization = header(scope, b"authorization")
+def _presented_key(headers: Mapping[bytes, bytes]) -> str | None:
+    authorization = _text(headers, b"authorization")
     if authorization is not None:
         scheme, _, key = authorization.partition(" ")
         if scheme.lower() == "bearer" and key.strip():
             return key.strip()
-    return (header(scope, b"x-api-key") or "").strip() or None
+    return (_text(headers, b"x-api-key") or "").strip() or None
+
+
+def _text(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
+    value = headers.get(name)
+    return None if value is None else value.decode("latin-1")
 
 
 def _host_name(host: str) -> str:

@@ -1,70 +1,182 @@
-"""A client's connection: uvicorn's, with its gaps closed, and two shorter ways.
+"""A client's connection: HTTP/1.1 and 1.0 on httptools, one task that answers its requests one after the other.
 
-- It takes an offer to change the protocol, such as Java's client makes with its first request, for the end of that request, and
-  loses its body. Here the offer is passed over.
-- It waits for ever for a request that does not come, or comes drop by drop.
-- It reads a head of any length, and any amount of a body that nobody wants any more.
-- It marks chunks for clients of HTTP/1.0, which know none.
-- When the next request is there already and the connection is lost, it tells that request, not the one that is being answered.
-
-A response's head leaves with the first bytes of its body, in one write. Two extensions of the scope save more:
-scope["toolrelay.piece"] writes to an open response without the detour over ASGI's messages, and scope["toolrelay.leaving"] is a
-set of functions to be called when the client goes, so that no task need wait for that. The other way round, the application may
-put into scope["toolrelay.discard"] how many bytes of the body are read and discarded once the request has been answered.
+- A response leaves in one write, or its head with the first piece of its body.
+- An offer to change the protocol, such as Java's client makes with its first request, is passed over.
+- A request that does not come, or comes drop by drop, is not waited for for ever; a head has an end, and so has a body that
+  nobody wants any more.
+- When the connection is lost, whoever answers is told at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import secrets
+from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Protocol, TypeAlias, cast
+from urllib.parse import unquote
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 
-from toolrelay.core.identity import token
+from toolrelay import log
 from toolrelay.errors import ClientError
-from toolrelay.web.asgi import Message, Scope
+from toolrelay.web.exchange import JSON, Exchange
 from toolrelay.wires._errors import encode_error
 
 LONGEST_HEAD = 65536
 LEAST_DISCARDED = 65536  # about as much as is on its way before a client can know of the refusal
-USUALLY_DISCARDED = 16 * 1024 * 1024  # where the application does not say
+HIGH_WATER = 65536
 PARTING_SECONDS = 2.0
-
-_Send: TypeAlias = Callable[[Any], Awaitable[None]]
 
 _OFFER = re.compile(rb"\r\nupgrade(?=[ \t]*:)", re.IGNORECASE)
 _PASSED_OVER = b"\r\nx-offer"  # as long as what it stands for
 
+Answer: TypeAlias = Callable[[Exchange], Awaitable[None]]
 
-class Connection(HttpToolsProtocol):
-    _until: float | None = None
-    _overtaken: tuple[RequestResponseCycle, ...] = ()
-    _head_size: int | None = 0  # of the head that is being read; None: it is a body
-    _discarded = 0
-    _parting: int | None = None  # how much is still read, and passed over, before a refused connection is closed
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it too
-        super().connection_made(transport)
-        self._leaving: set[Callable[[], None]] = set()
-        self._corked = _Corked(transport)
-        self.transport = self._corked  # type: ignore[assignment]  # as much of a transport as uvicorn uses
+class House(Protocol):
+    """Whose connections they are. `idle` is how many seconds one without a request is kept."""
+
+    idle: float
+
+    @property
+    def answer(self) -> Answer: ...
+
+    def greet(self, connection: Connection) -> None: ...
+
+    def forget(self, connection: Connection) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    _transport: asyncio.Transport
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._loop = asyncio.get_running_loop()
+        self._parser = HttpRequestParser(self)
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)  # the answer before it is still to be given
+        self._exchange: Exchange | None = None  # the one whose request is being read, or was read last
+        self._waiting: deque[Exchange] = deque()  # those that have not had their turn
+        self._answering: Exchange | None = None
+        self._next: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._due: float | None = None  # by when the next head must be there; None: a request is being read or answered
+        self._head_size: int | None = 0  # of the head that is being read; None: it is a body
+        self._discarded = 0
+        self._parting: int | None = None  # how much is still read, and passed over, before a refused connection is closed
+        self._paused = False
+        self._closing = False
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self.full = False
+
+    # The task
+
+    async def _serve(self) -> None:
+        try:
+            while not self._closing:
+                if not self._waiting:
+                    self._next = self._loop.create_future()
+                    await self._next
+                    continue
+                self._answering = exchange = self._waiting.popleft()
+                self.listen()  # also when more is waiting: only who reads sees the client go
+                await self._house.answer(exchange)
+                self._answering = None
+                self._finish(exchange)
+                if self.full:
+                    await self.drained()
+        except Exception:  # noqa: BLE001 -- a page sees to its own; this is the last place where it could be told
+            log.exception("internal_error")
+        finally:
+            self._transport.close()
+
+    def _finish(self, exchange: Exchange) -> None:
+        if not exchange.answered:
+            self._closing = True
+            self._transport.abort()
+        elif not exchange.keep_alive:
+            self._closing = True
+        elif not self._waiting:
+            self._due = self._loop.time() + self._house.idle
+            self.listen()
+
+    def retire(self) -> None:
+        """No more requests: those that are here are the last."""
+        under_way = self._under_way()
+        if under_way:
+            under_way[-1].keep_alive = False
+        else:
+            self._closing = True
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _under_way(self) -> list[Exchange]:
+        return [*self._waiting] if self._answering is None else [self._answering, *self._waiting]
+
+    # What an exchange needs
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def drained(self) -> Awaitable[None]:
+        if self._writable is None or self._writable.done():
+            self._writable = self._loop.create_future()
+        return self._writable
+
+    def listen(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    # What the event loop says
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._house.greet(self)
         self._expect_head()
+        self._task = self._loop.create_task(self._serve())
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- however it was lost
+        self._closing = True
+        self._house.forget(self)
+        if self._watch is not None:
+            self._watch.cancel()
+        for exchange in self._under_way():
+            exchange.leave()
+        self.resume_writing()
+        self._wake()
+        del self._parser  # it refers back to this object
+
+    def pause_writing(self) -> None:
+        self.full = True
+
+    def resume_writing(self) -> None:
+        self.full = False
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        if self._between_requests and b"pgrade" in data:
-            head, end, body = data.partition(b"\r\n\r\n")
-            data = _OFFER.sub(_PASSED_OVER, head) + end + body
         if self._parting is not None:
             self._pass_over(len(data))
             return
-        while data and not self.transport.is_closing():
+        if b"pgrade" in data and self._head_size is not None:
+            head, end, body = data.partition(b"\r\n\r\n")
+            data = _OFFER.sub(_PASSED_OVER, head) + end + body
+        while data and not self._transport.is_closing():
             data = self._read_some(data)
-        if self.timeout_keep_alive_task is None and self._between_requests and not self.transport.is_closing():
-            self._expect_head()
 
     def _read_some(self, data: bytes) -> bytes:
         """Returns what is left to read."""
@@ -77,145 +189,118 @@ class Connection(HttpToolsProtocol):
             return b""
         piece = data[:room]
         self._head_size += len(piece)
-        super().data_received(piece)
+        self._parse(piece)
         return data[room:]
 
     def _read_body(self, data: bytes) -> None:
-        if self.cycle.response_complete:
+        exchange = self._exchange
+        if exchange is not None and exchange.answered:
             self._discarded += len(data)
-        super().data_received(data)
-        if self._head_size is None and self._discarded > LEAST_DISCARDED:
-            scope: Scope = self.cycle.scope  # type: ignore[assignment]  # with an extension of ours
-            if self._discarded > scope.get("toolrelay.discard", USUALLY_DISCARDED):
-                self.transport.close()
+            if self._discarded > max(LEAST_DISCARDED, exchange.discard):
+                self._transport.close()
+                return
+        self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            pass
+        except HttpParserError:
+            if self._refuse(ClientError("Invalid HTTP request received.", code="invalid_http")):
+                self._transport.close()
+
+    # What the parser says
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.setdefault(name.lower(), value)
 
     def on_headers_complete(self) -> None:
-        self._until = None
+        parser = self._parser
+        modern = parser.get_http_version() != "1.0"
+        self._exchange = exchange = Exchange(
+            self,
+            parser.get_method().decode("ascii"),
+            _path(self._url),
+            self._headers,
+            modern=modern,
+            keep_alive=modern and parser.should_keep_alive(),
+        )
+        self._url = b""
+        self._headers = {}
+        self._due = None
         self._head_size = None
         self._discarded = 0
-        if not self._between_requests:
-            self._overtaken = (*(cycle for cycle in self._overtaken if not cycle.response_complete), self.cycle)
-        scope: Scope = self.scope  # type: ignore[assignment]  # with two extensions of ours
-        scope["toolrelay.leaving"] = self._leaving
-        super().on_headers_complete()
-        if scope["http_version"] < "1.1":
-            self.cycle.send = partial(_send_without_chunks, self.cycle, self.cycle.send)  # type: ignore[method-assign]  # uvicorn makes the cycle
-            scope["toolrelay.piece"] = partial(self._write_bare_piece, self.cycle)
-        else:
-            scope["toolrelay.piece"] = partial(self._write_piece, self.cycle)
+        if self._answering is not None or self._waiting:
+            self._pause()
+        self._waiting.append(exchange)
+        self._wake()
+
+    def on_body(self, body: bytes) -> None:
+        exchange = self._exchange
+        if exchange is not None and not exchange.answered and exchange.feed(body) > HIGH_WATER:
+            self._pause()
 
     def on_message_complete(self) -> None:
         self._head_size = 0
-        super().on_message_complete()
+        exchange = self._exchange
+        if exchange is not None:
+            exchange.whole = True
+            exchange.wake()
 
-    def _write_piece(self, cycle: RequestResponseCycle, data: bytes) -> Awaitable[None] | None:
-        if cycle.disconnected:
-            return None
-        self._corked.write(b"%x\r\n%b\r\n" % (len(data), data))
-        return self.flow.drain() if self.flow.write_paused else None
+    def _wake(self) -> None:
+        waiter = self._next
+        if waiter is not None:
+            self._next = None
+            if not waiter.done():
+                waiter.set_result(None)
 
-    def _write_bare_piece(self, cycle: RequestResponseCycle, data: bytes) -> Awaitable[None] | None:
-        if cycle.disconnected:
-            return None
-        self._corked.write(data)
-        return self.flow.drain() if self.flow.write_paused else None
+    # Too late, too long, not HTTP at all
 
-    def on_response_complete(self) -> None:
-        self._corked.flush()
-        super().on_response_complete()
+    def _expect_head(self) -> None:
+        """However slowly it comes, the head of a request has as long as an idle connection is kept."""
+        self._due = self._loop.time() + self._house.idle
+        self._watch = self._loop.call_at(self._due, self._check_time)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._unset_keepalive_if_required()  # also after a reset: the timer would hold on to all of this
-        for cycle in self._overtaken:
-            if not cycle.response_complete:
-                cycle.disconnected = True
-                cycle.message_event.set()
-        for leave in tuple(self._leaving):
-            leave()
-
-    def send_400_response(self, msg: str) -> None:
-        if self._head_size is not None and not self._between_requests:
-            self.cycle.keep_alive = False  # as below
-            return
-        self._write_refusal(ClientError(msg, code="invalid_http"))
-        self.transport.close()
+    def _check_time(self) -> None:
+        now = self._loop.time()
+        due = now + self._house.idle if self._due is None else self._due
+        if due <= now:
+            self._closing = True
+            self._transport.close()
+        else:
+            self._watch = self._loop.call_at(due, self._check_time)
 
     def _refuse_head(self, surplus: int) -> None:
-        if not self._between_requests:
-            self.cycle.keep_alive = False  # the answer under way has no place for a refusal: the connection ends after it
-            return
         message = f"The head of the request is larger than {LONGEST_HEAD} bytes."
-        self._write_refusal(ClientError(message, status=431, code="head_too_large"))
-        # A connection that is closed while more comes is reset, and the client might never see why.
-        self._parting = LONGEST_HEAD
-        self._corked.write_eof()
-        self._unset_keepalive_if_required()
-        self.timeout_keep_alive_task = self.loop.call_later(PARTING_SECONDS, self.timeout_keep_alive_handler)
-        self._pass_over(surplus)
+        if self._refuse(ClientError(message, status=431, code="head_too_large")):
+            # A connection that is closed while more comes is reset, and the client might never see why.
+            self._transport.write_eof()
+            self._parting = LONGEST_HEAD
+            self._loop.call_later(PARTING_SECONDS, self._transport.close)
+            self._pass_over(surplus)
 
-    def _write_refusal(self, error: ClientError) -> None:
-        body = encode_error(error)
-        head = (
-            b"%bcontent-type: application/json\r\nx-request-id: req_%b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        ) % (STATUS_LINE[error.status], token(secrets.token_bytes(10)).encode(), len(body))
-        self._corked.write(head)
-        self._corked.write(body)
+    def _refuse(self, error: ClientError) -> bool:
+        """False: answers are under way, which have no place for it. Then the connection ends after them."""
+        under_way = self._under_way()
+        if under_way and self._head_size is not None:
+            under_way[-1].keep_alive = False
+            return False
+        refusal = Exchange(self, "", "", {}, keep_alive=False)
+        log.info("refused", turn=refusal.token, status=error.status, code=error.code)
+        refusal.respond(error.status, JSON, encode_error(error))
+        return True
 
     def _pass_over(self, size: int) -> None:
         self._parting = (self._parting or 0) - size
         if self._parting < 0:
-            self.transport.close()
-
-    @property
-    def _between_requests(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None before the first
-
-    def _expect_head(self) -> None:
-        """However slowly it comes, the head of a request has as long as an idle connection is kept."""
-        if self._until is None:
-            self._until = self.loop.time() + self.timeout_keep_alive
-        self.timeout_keep_alive_task = self.loop.call_at(self._until, self.timeout_keep_alive_handler)
+            self._transport.close()
 
 
-async def _send_without_chunks(cycle: RequestResponseCycle, send: _Send, message: Message) -> None:
-    """For HTTP/1.0, where a body without a length ends with the connection. Uvicorn takes a length that is set anew each time."""
-    if message["type"] == "http.response.start":
-        if not any(name == b"content-length" for name, _ in message.get("headers", ())):
-            cycle.chunked_encoding = False
-    elif cycle.chunked_encoding is False and cycle.expected_content_length == 0:
-        cycle.expected_content_length = len(message.get("body", b""))
-    await send(message)
-
-
-class _Corked:
-    """A transport that keeps a response's head until there is something to go with it."""
-
-    __slots__ = ("_head", "_transport")
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head = b""
-
-    def write(self, data: bytes) -> None:
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
-            self._head = data
-            return
-        self._transport.write(data)
-
-    def flush(self) -> None:
-        if self._head:
-            self.write(b"")
-
-    def write_eof(self) -> None:
-        self.flush()
-        self._transport.write_eof()
-
-    def close(self) -> None:
-        self.flush()
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- all that a transport has
-        return getattr(self._transport, name)
+@lru_cache(maxsize=1024)
+def _path(url: bytes) -> str:
+    """Raises what the parser takes for an error of the client's."""
+    return unquote((parse_url(url).path or b"").decode("ascii"))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolrelay import log
 from toolrelay.backends.base import Backend
@@ -23,9 +24,10 @@ from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
 from toolrelay.runtime.driver import drive
 from toolrelay.runtime.telemetry import Metrics, TurnLog
-from toolrelay.web.asgi import ClientGoneError
+from toolrelay.web.auth import Gatekeeper, Identity
+from toolrelay.web.exchange import ClientGoneError, Exchange
 from toolrelay.web.sinks import AnswerSink, StreamSink, WholeSink
-from toolrelay.web.site import Exchange, respond_error
+from toolrelay.web.site import respond_error
 from toolrelay.wires.base import Envelope, Wire
 
 _CLIENT_GONE = 499
@@ -62,41 +64,50 @@ class Gate:
 
 
 class FrontDoor:
-    def __init__(self, wire: Wire, models: Mapping[str, Model], metrics: Metrics, gate: Gate, settings: ServerSettings) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        models: Mapping[str, Model],
+        metrics: Metrics,
+        *,
+        gate: Gate,
+        gatekeeper: Gatekeeper,
+        settings: ServerSettings,
+    ) -> None:
         self._wire = wire
         self._models = models
         self._metrics = metrics
         self._gate = gate
+        self._gatekeeper = gatekeeper
         self._max_body = settings.max_body_bytes
         self._keepalive = settings.keepalive_seconds
         self._log_content = settings.log_content
 
     async def __call__(self, exchange: Exchange) -> None:
         started = time.monotonic()
-        turn_token = exchange.token
-        exchange.scope["toolrelay.discard"] = self._max_body
+        exchange.discard = self._max_body
         try:
-            request, model = await self._accept(exchange)
+            identity = self._gatekeeper.identify(exchange.headers)
+            request, model = self._accept(await exchange.body(self._max_body), identity)
             self._gate.enter()
         except ClientGoneError:
             return
         except asyncio.CancelledError:
-            await self._refuse(exchange, _shutting_down())
+            self._refuse(exchange, _shutting_down())
             return
         except ToolrelayError as error:
-            log.info("refused", turn=turn_token, wire=self._wire.name, status=error.status, code=error.code)
-            await self._refuse(exchange, error)
+            log.info("refused", turn=exchange.token, wire=self._wire.name, status=error.status, code=error.code)
+            self._refuse(exchange, error)
             return
         self._metrics.open += 1
         try:
-            await self._answer(exchange, request, model, turn_token, started)
+            await self._answer(exchange, request, model, identity, started)
         finally:
             self._metrics.open -= 1
             self._gate.leave()
 
-    async def _accept(self, exchange: Exchange) -> tuple[Request, Model]:
-        identity = exchange.identify()
-        request = self._wire.decode_request(await exchange.body(self._max_body))
+    def _accept(self, body: bytes, identity: Identity) -> tuple[Request, Model]:
+        request = self._wire.decode_request(body)
         model = self._models.get(request.model)
         if model is None or not identity.may_use(request.model):
             raise ClientError(
@@ -107,64 +118,60 @@ class FrontDoor:
             )
         if model.settings.tool_calling == "off":
             request = without_tools(request)
+        if identity.name is not None:
+            request = replace(request, key=identity.name)
         return with_results_cut(request, model.settings.max_tool_result_bytes), model
 
-    async def _answer(self, exchange: Exchange, request: Request, model: Model, turn_token: str, started: float) -> None:
+    async def _answer(self, exchange: Exchange, request: Request, model: Model, identity: Identity, started: float) -> None:
+        turn_token = exchange.token
         turn = Turn(token=turn_token, request=request, policy=_POLICY)
-        fields: dict[str, Any] = {
-            "turn": turn_token,
-            "model": request.model,
-            "key": exchange.identify().name,
-            "stream": request.stream,
-        }
+        fields: dict[str, Any] = {"turn": turn_token, "model": request.model, "key": identity.name, "stream": request.stream}
         metrics = self._metrics.model(request.model)
         account = TurnLog(metrics, fields, self._wire.name, started, with_content=self._log_content)
         envelope = Envelope(token=turn_token, created=int(time.time()), model=request.model, request=request)
-        sink = self._sink(request, envelope, exchange)
-        watch = _Watch(exchange)
+        sink = self._sink(envelope, exchange)
         status, code = 200, None
+        exchange.watched = True  # from here on the client's leaving cancels this
         try:
             await drive(turn, model.backend, _Timed(sink, account), account)
-            watch.close()
-            await sink.close()
+            exchange.watched = False
+            sink.close()
         except ToolrelayError as error:
-            watch.close()
+            exchange.watched = False
             status, code = error.status, error.code
-            await self._give_up(exchange, sink, error)
+            self._give_up(exchange, sink, error)
         except asyncio.CancelledError:
-            if watch.gone:
+            exchange.watched = False
+            if exchange.gone:
                 _uncancel()
                 sink.stop()
                 status, code = _CLIENT_GONE, "client_gone"
             else:
-                watch.close()
                 failure = _shutting_down()
                 status, code = failure.status, failure.code
-                await self._give_up(exchange, sink, failure)
+                self._give_up(exchange, sink, failure)
         except Exception:  # noqa: BLE001 -- whatever it is, the client gets an answer and the log the reason
+            exchange.watched = False
             status, code = 500, "internal_error"
             log.exception("internal_error", turn=turn_token)
-            watch.close()
             message = f"Something went wrong in the gateway. Its log says more under turn {turn_token}."
-            await self._give_up(exchange, sink, InternalError(message))
+            self._give_up(exchange, sink, InternalError(message))
         finally:
-            watch.close()
             if turn.error is not None:
                 status, code = turn.error.error.status, turn.error.error.code
             account.end(time.monotonic(), status=status, finish=turn.finish, code=code, usage=turn.usage)
 
-    def _sink(self, request: Request, envelope: Envelope, exchange: Exchange) -> AnswerSink:
-        if request.stream:
-            piece = exchange.scope.get("toolrelay.piece")
-            return StreamSink(self._wire, envelope, exchange.send, exchange.headers, keepalive=self._keepalive, piece=piece)
-        return WholeSink(self._wire, envelope, exchange.send, exchange.headers)
+    def _sink(self, envelope: Envelope, exchange: Exchange) -> AnswerSink:
+        if envelope.request.stream:
+            return StreamSink(self._wire, envelope, exchange, keepalive=self._keepalive)
+        return WholeSink(self._wire, envelope, exchange)
 
-    async def _give_up(self, exchange: Exchange, sink: AnswerSink, error: ToolrelayError) -> None:
-        if not await sink.fail(error):
-            await self._refuse(exchange, error)
+    def _give_up(self, exchange: Exchange, sink: AnswerSink, error: ToolrelayError) -> None:
+        if not sink.fail(error):
+            self._refuse(exchange, error)
 
-    async def _refuse(self, exchange: Exchange, error: ToolrelayError) -> None:
-        await respond_error(exchange, error, self._wire.encode_error)
+    def _refuse(self, exchange: Exchange, error: ToolrelayError) -> None:
+        respond_error(exchange, error, self._wire.encode_error)
 
 
 class _Timed:
@@ -182,35 +189,6 @@ class _Timed:
             self._account.spoke(time.monotonic())
         self.put = self._sink.put
         return self._sink.put(events)
-
-
-class _Watch:
-    """Cancels the task that made it when the client goes away."""
-
-    __slots__ = ("_leaving", "_task", "_waiting", "gone")
-
-    def __init__(self, exchange: Exchange) -> None:
-        self.gone = False
-        self._task = asyncio.current_task()
-        self._leaving: set[Callable[[], None]] | None = exchange.scope.get("toolrelay.leaving")
-        self._waiting: asyncio.Future[Any] | None = None
-        if self._leaving is not None:
-            self._leaving.add(self._go)
-        else:  # another server than ours
-            self._waiting = asyncio.ensure_future(exchange.receive())
-            self._waiting.add_done_callback(lambda waiting: None if waiting.cancelled() else self._go())
-
-    def _go(self) -> None:
-        if self._task is not None:
-            self.gone = True
-            self._task.cancel()
-
-    def close(self) -> None:
-        self._task = None
-        if self._leaving is not None:
-            self._leaving.discard(self._go)
-        elif self._waiting is not None:
-            self._waiting.cancel()
 
 
 def _shutting_down() -> InternalError:

@@ -11,49 +11,50 @@ from html import escape
 from toolrelay import __version__
 from toolrelay.errors import ClientError
 from toolrelay.runtime.telemetry import Metrics
-from toolrelay.web.asgi import JSON, header, respond
+from toolrelay.web.auth import Gatekeeper
+from toolrelay.web.exchange import JSON, Exchange
 from toolrelay.web.front_doors import Model
-from toolrelay.web.site import Exchange, Page
+from toolrelay.web.site import Page
 from toolrelay.wires._json import encode
 
-_PLAIN = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
-_HTML = (b"content-type", b"text/html; charset=utf-8")
+_PLAIN = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
+_HTML = b"content-type: text/html; charset=utf-8\r\n"
 
 
 def pages(
-    models: Mapping[str, Model], metrics: Metrics, *, started: int, is_ready: Callable[[], bool]
+    models: Mapping[str, Model], metrics: Metrics, gatekeeper: Gatekeeper, *, started: int, is_ready: Callable[[], bool]
 ) -> dict[tuple[str, str], Page]:
     def describe(name: str) -> dict[str, object]:
         return {"id": name, "object": "model", "created": started, "owned_by": f"toolrelay:{models[name].settings.provider}"}
 
     async def list_models(exchange: Exchange) -> None:
-        identity = exchange.identify()
+        identity = gatekeeper.identify(exchange.headers)
         visible = [describe(name) for name in models if identity.may_use(name)]
-        await respond(exchange.send, 200, [*exchange.headers, JSON], encode({"object": "list", "data": visible}))
+        exchange.respond(200, JSON, encode({"object": "list", "data": visible}))
 
     async def one_model(exchange: Exchange) -> None:
-        identity = exchange.identify()
+        identity = gatekeeper.identify(exchange.headers)
         if exchange.rest not in models or not identity.may_use(exchange.rest):
             raise ClientError(
                 f"The model {exchange.rest!r} does not exist here.", status=404, code="model_not_found", param="model"
             )
-        await respond(exchange.send, 200, [*exchange.headers, JSON], encode(describe(exchange.rest)))
+        exchange.respond(200, JSON, encode(describe(exchange.rest)))
 
     async def health(exchange: Exchange) -> None:
-        await respond(exchange.send, 200, [*exchange.headers, JSON], encode({"status": "ok", "version": __version__}))
+        exchange.respond(200, JSON, encode({"status": "ok", "version": __version__}))
 
     async def readiness(exchange: Exchange) -> None:
         ready = is_ready()
         body = encode({"status": "ready" if ready else "draining"})
-        await respond(exchange.send, 200 if ready else 503, [*exchange.headers, JSON], body)
+        exchange.respond(200 if ready else 503, JSON, body)
 
     async def expose_metrics(exchange: Exchange) -> None:
         with suppress(ClientError):  # no key is needed; but without keys a stranger's page is refused, by a PolicyError
-            exchange.identify()
-        await respond(exchange.send, 200, [*exchange.headers, _PLAIN], metrics.exposition())
+            gatekeeper.identify(exchange.headers)
+        exchange.respond(200, _PLAIN, metrics.exposition())
 
     async def no_stored_response(exchange: Exchange) -> None:
-        exchange.identify()
+        gatekeeper.identify(exchange.headers)
         raise ClientError(
             f"No response with the id {exchange.rest.partition('/')[0]!r}: this version of the gateway stores none.",
             status=404,
@@ -61,11 +62,11 @@ def pages(
         )
 
     async def welcome(exchange: Exchange) -> None:
-        identity = exchange.identify()
+        identity = gatekeeper.identify(exchange.headers)
         visible = [name for name in models if identity.may_use(name)]
-        host = header(exchange.scope, b"host") or "127.0.0.1:8787"
+        host = (exchange.headers.get(b"host") or b"127.0.0.1:8787").decode("latin-1")
         body = _welcome(host, visible, with_key=identity.name is not None)
-        await respond(exchange.send, 200, [*exchange.headers, _HTML], body.encode())
+        exchange.respond(200, _HTML, body.encode())
 
     return {
         ("GET", "/models"): list_models,

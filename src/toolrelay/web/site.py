@@ -2,47 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from math import ceil
 from typing import TypeAlias
 
 from toolrelay import log
-from toolrelay.core.identity import token
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
-from toolrelay.web.asgi import JSON, Headers, Receive, Scope, Send, header, read_body, respond
-from toolrelay.web.auth import Gatekeeper, Identity
+from toolrelay.web.auth import Gatekeeper
+from toolrelay.web.exchange import JSON, Exchange, header_line
 from toolrelay.wires._errors import encode_error
 
-Page: TypeAlias = Callable[["Exchange"], Awaitable[None]]
-
-
-class Exchange:
-    """One request and the way to answer it. `headers` go with whatever is answered; `rest` is what follows a page's path.
-
-    `token` names the request in the log and, as x-request-id, in the answer.
-    """
-
-    __slots__ = ("_gatekeeper", "_identity", "headers", "receive", "rest", "scope", "send", "token")
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send, gatekeeper: Gatekeeper, rest: str = "") -> None:
-        self.scope = scope
-        self.receive = receive
-        self.send = send
-        self.rest = rest
-        self.token = token(secrets.token_bytes(10))
-        self.headers: Headers = [(b"x-request-id", b"req_" + self.token.encode())]
-        self._gatekeeper = gatekeeper
-        self._identity: Identity | None = None
-
-    def identify(self) -> Identity:
-        """Who asks; raises where that may not be."""
-        if self._identity is None:
-            self._identity = self._gatekeeper.identify(self.scope)
-        return self._identity
-
-    async def body(self, limit: int) -> bytes:
-        return await read_body(self.scope, self.receive, limit)
+Page: TypeAlias = Callable[[Exchange], Awaitable[None]]
 
 
 class Site:
@@ -56,27 +26,24 @@ class Site:
         self._addresses = {path: path for path in whole} | {f"/v1{path}": path for path in whole}
         self._gatekeeper = gatekeeper
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path, rest = self._locate(scope["path"])
-        exchange = Exchange(scope, receive, send, self._gatekeeper, rest)
-        origin = header(scope, b"origin")
-        shared = [] if origin is None else self._cors(origin)
-        exchange.headers += shared
-        method = scope["method"]
+    async def __call__(self, exchange: Exchange) -> None:
+        path, exchange.rest = self._locate(exchange.path)
+        method = exchange.method
+        shared = self._share(exchange)
         if method == "OPTIONS" and path in self._paths:
-            await self._preflight(exchange, path, allowed=bool(shared))
+            self._preflight(exchange, path, allowed=shared)
             return
         page = self._pages.get(("GET" if method == "HEAD" else method, path))
         if page is None:
-            await self._respond_nothing(exchange, path)
+            self._respond_nothing(exchange, path)
             return
         try:
             await page(exchange)
         except ToolrelayError as error:
-            await respond_error(exchange, error)
+            respond_error(exchange, error)
         except Exception:  # noqa: BLE001 -- whatever it is, the client gets an answer and the log the reason
-            log.exception("internal_error", turn=exchange.token, path=scope["path"])
-            await respond_error(exchange, InternalError("Something went wrong in the gateway. Its log says more."))
+            log.exception("internal_error", turn=exchange.token, path=exchange.path)
+            respond_error(exchange, InternalError("Something went wrong in the gateway. Its log says more."))
 
     def _locate(self, path: str) -> tuple[str, str]:
         """The page's path, and what follows it. Base URLs are pasted with and without /v1, and with slashes to spare."""
@@ -94,54 +61,49 @@ class Site:
     def _methods(self, path: str) -> list[str]:
         return sorted(method for method, place in self._pages if place == path)
 
-    async def _respond_nothing(self, exchange: Exchange, path: str) -> None:
-        asked, methods = exchange.scope["path"], self._methods(path)
+    def _respond_nothing(self, exchange: Exchange, path: str) -> None:
+        asked, methods = exchange.path, self._methods(path)
         if methods:
-            exchange.headers.append(_allow(methods))
-            message = f"{asked} takes {' or '.join(methods)}, not {exchange.scope['method']}."
+            exchange.lines += _allow(methods)
+            message = f"{asked} takes {' or '.join(methods)}, not {exchange.method}."
             error = ClientError(message, status=405, code="method_not_allowed")
         else:
             error = ClientError(f"There is nothing at {asked}. The API is below /v1.", status=404, code="not_found")
-        await respond_error(exchange, error)
+        respond_error(exchange, error)
 
-    def _cors(self, origin: str) -> Headers:
-        if not self._gatekeeper.allows_origin(origin):
-            return []
-        return [
-            (b"access-control-allow-origin", origin.encode("latin-1")),
-            (b"access-control-expose-headers", b"x-request-id, retry-after"),
-            (b"vary", b"origin"),
-        ]
+    def _share(self, exchange: Exchange) -> bool:
+        """Whether the answer may be read by the origin that asks, if one does."""
+        origin = exchange.headers.get(b"origin")
+        if origin is None or not self._gatekeeper.allows_origin(origin.decode("latin-1")):
+            return False
+        exchange.lines += header_line(b"access-control-allow-origin", origin)
+        exchange.lines += b"access-control-expose-headers: x-request-id, retry-after\r\nvary: origin\r\n"
+        return True
 
-    async def _preflight(self, exchange: Exchange, path: str, *, allowed: bool) -> None:
+    def _preflight(self, exchange: Exchange, path: str, *, allowed: bool) -> None:
         """A foreign origin is told nothing: its browser takes that for a no."""
         methods = self._methods(path)
-        headers = [*exchange.headers, _allow(methods)]
+        lines = _allow(methods)
         if allowed:
-            asked = header(exchange.scope, b"access-control-request-headers") or "authorization, content-type"
-            headers += [
-                (b"access-control-allow-methods", ", ".join(methods).encode()),
-                (b"access-control-allow-headers", asked.encode("latin-1")),
-                (b"access-control-allow-private-network", b"true"),
-                (b"access-control-max-age", b"86400"),
-            ]
-        await respond(exchange.send, 204, headers, b"")
+            asked = exchange.headers.get(b"access-control-request-headers", b"authorization, content-type")
+            lines += header_line(b"access-control-allow-methods", ", ".join(methods).encode())
+            lines += header_line(b"access-control-allow-headers", asked)
+            lines += b"access-control-allow-private-network: true\r\naccess-control-max-age: 86400\r\n"
+        exchange.respond(204, lines, b"")
 
 
-def _allow(methods: list[str]) -> tuple[bytes, bytes]:
+def _allow(methods: list[str]) -> bytes:
     implied = {"OPTIONS", "HEAD"} if "GET" in methods else {"OPTIONS"}
-    return b"allow", ", ".join(sorted(implied.union(methods))).encode()
+    return b"allow: %b\r\n" % ", ".join(sorted(implied.union(methods))).encode()
 
 
-async def respond_error(
-    exchange: Exchange, error: ToolrelayError, encode: Callable[[ToolrelayError], bytes] = encode_error
-) -> None:
+def respond_error(exchange: Exchange, error: ToolrelayError, encode: Callable[[ToolrelayError], bytes] = encode_error) -> None:
     """An error, in OpenAI's shape unless the wire has one of its own."""
-    headers = [*exchange.headers, JSON]
+    lines = JSON
     if error.retry_after is not None:
-        headers.append((b"retry-after", str(max(1, ceil(error.retry_after))).encode()))
+        lines += b"retry-after: %d\r\n" % max(1, ceil(error.retry_after))
     if error.status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
+        lines += b"www-authenticate: Bearer\r\n"
     if error.status == 408 and isinstance(error, ClientError):  # what comes late would be in the way of the next request
-        headers.append((b"connection", b"close"))
-    await respond(exchange.send, error.status, headers, encode(error))
+        exchange.keep_alive = False
+    exchange.respond(error.status, lines, encode(error))

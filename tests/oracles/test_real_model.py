@@ -1,0 +1,99 @@
+"""A real model that was never taught to call tools, behind a real llama.cpp server, calls them when it must."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import jsonschema_rs
+import pytest
+from openai import APIStatusError, OpenAI
+
+from tests.gateway import Gateway, running
+from tests.llama import llama_server
+
+CITIES = ("Paris", "Tokyo", "New York", "Lima", "Oslo", "Cairo", "Rome", "Delhi", "Berlin", "Sydney")
+WEATHER: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 40}, "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]}},
+    "required": ["city", "unit"],
+    "additionalProperties": False,
+}
+SEARCH: dict[str, Any] = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "maxLength": 60}, "limit": {"type": "integer", "minimum": 1, "maximum": 50}},
+    "required": ["query", "limit"],
+    "additionalProperties": False,
+}
+SCHEMAS = {"get_weather": WEATHER, "notes.search": SEARCH}
+TOOLS: list[Any] = [
+    {"type": "function", "function": {"name": name, "description": f"{name} for the user", "parameters": schema}}
+    for name, schema in SCHEMAS.items()
+]
+PROSE = "Tell me a short story about a fox."
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[str]:
+    with llama_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def gateway(upstream: str) -> Iterator[Gateway]:
+    models = "".join(
+        f'[models.{name}]\nprovider = "{provider}"\nbase_url = "{upstream}"\ntool_calling = "{dialect}"\n'
+        for name, provider, dialect in (
+            ("sealed", "llamacpp", "sealed"),
+            ("hermes", "llamacpp", "hermes"),
+            ("unheld", "compatible", "hermes"),
+        )
+    )
+    with running(models) as gateway:
+        yield gateway
+
+
+def ask(gateway: Gateway, model: str, question: str, seed: int, **asked: Any) -> Any:
+    """Every other question is asked without streaming."""
+    messages: list[Any] = [{"role": "user", "content": question}]
+    common: dict[str, Any] = {"model": model, "messages": messages, "seed": seed, "max_tokens": 120, **asked}
+    with OpenAI(base_url=gateway.v1, api_key="none", max_retries=0) as client:
+        if seed % 2:
+            return client.chat.completions.create(**common).choices[0]
+        with client.chat.completions.stream(**common) as stream:
+            for _ in stream:
+                pass
+            return stream.get_final_completion().choices[0]
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_a_model_that_must_call_makes_a_call_that_fits_the_schema(gateway: Gateway, number: int) -> None:
+    question = f"What is the weather in {CITIES[number % len(CITIES)]}?"
+    named = {"type": "function", "function": {"name": "notes.search"}}
+    choice: Any = "required" if number % 10 < 5 else named
+    answer = ask(gateway, "sealed" if number < 10 else "hermes", question, number, tools=TOOLS, tool_choice=choice)
+    assert answer.finish_reason == "tool_calls"
+    [call] = answer.message.tool_calls
+    jsonschema_rs.validate(SCHEMAS[call.function.name], json.loads(call.function.arguments))
+    assert choice == "required" or call.function.name == "notes.search"
+
+
+@pytest.mark.parametrize("model", ["sealed", "hermes"])
+def test_a_model_that_need_not_call_prints_prose_which_comes_out_untouched(upstream: str, gateway: Gateway, model: str) -> None:
+    asked = {"messages": [{"role": "user", "content": PROSE}], "seed": 7, "max_tokens": 60, "temperature": 0}
+    bare = httpx.post(f"{upstream}/chat/completions", json=asked, timeout=120).json()["choices"][0]["message"]["content"]
+    assert len(bare) > 40
+    relayed = ask(gateway, model, PROSE, 7, max_tokens=60, temperature=0, tools=TOOLS, tool_choice="none")
+    assert relayed.message.content == bare
+    assert relayed.message.tool_calls is None
+
+
+def test_a_model_that_nothing_holds_answers_in_prose_and_where_it_must_call_that_is_a_clean_error(gateway: Gateway) -> None:
+    answer = ask(gateway, "unheld", PROSE, 7, tools=TOOLS, temperature=0, max_tokens=40)
+    assert answer.message.tool_calls is None
+    assert len(answer.message.content) > 40
+    with pytest.raises(APIStatusError) as error:
+        ask(gateway, "unheld", PROSE, 7, tools=TOOLS, tool_choice="required", temperature=0, max_tokens=40)
+    assert error.value.code == "tool_choice_unmet"

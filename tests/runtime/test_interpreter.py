@@ -1,0 +1,199 @@
+"""A model behind an interpreter, as the gateway sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from toolrelay import log
+from toolrelay.backends.demo import DemoBackend, Step
+from toolrelay.config import ModelSettings
+from toolrelay.core.assembly import Answer, Assembly
+from toolrelay.core.events import (
+    AnswerFailed,
+    AnswerFinished,
+    AnswerStarted,
+    CallFinished,
+    CallStarted,
+    Noticed,
+    StreamEvent,
+    TextDelta,
+    Usage,
+)
+from toolrelay.core.messages import Message
+from toolrelay.core.profiles import Profile
+from toolrelay.core.request import Request, Tool, ToolChoice
+from toolrelay.errors import BackendError
+from toolrelay.runtime.interpreter import Interpreter, interpreted
+
+HERMES = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+BAD = '<tool_call>\n{"name": "never", "arguments": {}}\n</tool_call>'
+ASKED = Request(
+    wire="openai_chat",
+    model="m",
+    items=(Message(role="user", content="What time is it?"),),
+    tools=(Tool(name="now"),),
+    stream=True,
+)
+PROFILE = Profile()
+STOP = AnswerFinished(finish="stop", usage=Usage(input=10, output=5))
+REFUSAL = AnswerFailed(BackendError("registry.ollama.ai/library/gemma3:4b does not support tools", status=400))
+
+
+def model(backend: DemoBackend, profile: Profile = PROFILE, **settings: Any) -> Any:
+    given = {"name": "m", "provider": "compatible", "model": "plain", **settings}
+    return interpreted(ModelSettings(**given), backend, profile, lambda: b"secret")
+
+
+def script(*answers: list[Step]) -> DemoBackend:
+    return DemoBackend(script=answers)
+
+
+def said(backend: Any, request: Request = ASKED) -> list[StreamEvent]:
+    events: list[StreamEvent] = []
+
+    async def main() -> None:
+        await backend.relay(request, events.extend)
+
+    asyncio.run(main())
+    return events
+
+
+def fold(events: list[StreamEvent]) -> Answer:
+    assembly = Assembly()
+    for event in events:
+        assembly.add(event)
+    return assembly.answer()
+
+
+# Who needs one
+
+
+def test_a_native_model_without_quirks_needs_no_interpreter() -> None:
+    backend = script([STOP])
+    assert model(backend, tool_calling="native") is backend
+    assert model(backend, tool_calling="off") is backend
+    assert isinstance(model(backend, tool_calling="native", on_bad_call="retry"), Interpreter)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "name", "profile", "form"),
+    [
+        ("auto", "qwen2.5:7b", Profile(), "native"),
+        ("auto", "qwen2.5:7b", Profile(tools=False), "<tool_call>"),
+        ("auto", "plain", Profile(tools=False), "<tool_call:"),
+        ("hermes", "plain", Profile(), "<tool_call>"),
+        ("mistral", "qwen2.5:7b", Profile(), "[AVAILABLE_TOOLS]"),
+    ],
+)
+def test_the_model_is_asked_in_the_manner_that_its_table_and_profile_come_to(
+    chosen: str, name: str, profile: Profile, form: str
+) -> None:
+    backend = script([TextDelta("Hm."), STOP])
+    said(model(backend, profile, tool_calling=chosen, model=name))
+    asked = backend.requests[0]
+    assert bool(asked.tools) is (form == "native")
+    assert form == "native" or form in str(asked.items[0])
+
+
+def test_a_request_without_tools_goes_to_a_native_model_as_it_came() -> None:
+    backend = script([TextDelta(HERMES), STOP])
+    plain = replace(ASKED, tools=())
+    assert said(model(backend, model="qwen3"), plain) == [TextDelta(HERMES), STOP]
+    assert backend.requests[0] is plain
+
+
+# What it does
+
+
+def test_printed_calls_come_out_as_calls_whichever_way_they_are_split() -> None:
+    split = [TextDelta(character) for character in HERMES]
+    ways: list[list[Step]] = [[TextDelta(HERMES), STOP], [*split, STOP], [[*split, STOP]]]
+    for steps in ways:
+        answer = fold(said(model(script(steps), tool_calling="hermes")))
+        assert [(call.name, call.arguments) for call in answer.calls] == [("now", "{}")]
+        assert answer.finish == "calls"
+        assert answer.usage == STOP.usage
+
+
+def test_after_its_calls_the_model_is_let_go_and_its_cost_is_estimated() -> None:
+    backend = script([TextDelta(f"{HERMES}\nIt is noon"), asyncio.Event()])
+    answer = fold(said(model(backend, tool_calling="hermes")))
+    assert backend.abandoned.is_set()
+    assert [call.name for call in answer.calls] == ["now"]
+    assert answer.usage is not None
+    assert answer.usage.estimated
+
+
+def test_the_cost_of_a_cut_answer_is_waited_for_briefly() -> None:
+    backend = script([TextDelta(f"{HERMES}\nIt is noon"), TextDelta(" here"), STOP])
+    answer = fold(said(model(backend, tool_calling="hermes")))
+    assert answer.usage == STOP.usage
+    assert "noon" not in str(answer)
+
+
+def test_a_bad_call_is_asked_for_again_and_costs_are_added_up() -> None:
+    start = AnswerStarted(model="m")
+    backend = script([start, TextDelta(BAD), STOP], [start, TextDelta(HERMES), STOP])
+    events = said(model(backend, tool_calling="hermes"))
+    assert len(backend.requests) == 2
+    assert events.count(start) == 1
+    answer = fold(events)
+    assert [call.name for call in answer.calls] == ["now"]
+    assert answer.usage == Usage(input=20, output=10)
+    assert [(event.event, event.rule, event.dialect) for event in events if isinstance(event, Noticed)] == [
+        ("tool_block", "unknown_tool", "hermes")
+    ]
+
+
+def test_a_server_that_takes_no_tools_is_spoken_to_in_text_from_then_on() -> None:
+    backend = script([REFUSAL], [TextDelta(HERMES), STOP])
+    auto = model(backend, model="qwen2:0.5b", tool_calling="auto")
+    with log.captured() as lines:
+        answer = fold(said(auto))
+    assert [bool(request.tools) for request in backend.requests] == [True, False]
+    assert [call.name for call in answer.calls] == ["now"]
+    assert "native_tools_refused" in str(lines)
+    said(auto)
+    assert [bool(request.tools) for request in backend.requests] == [True, False, False]
+
+
+def test_another_refusal_is_the_clients_to_see() -> None:
+    refusal = AnswerFailed(BackendError("The key is wrong.", status=401))
+    backend = script([refusal])
+    assert said(model(backend, model="qwen3", tool_calling="auto")) == [refusal]
+    assert said(model(script([REFUSAL]), model="qwen3", tool_calling="native", on_bad_call="fail")) == [REFUSAL]
+
+
+def test_a_native_model_that_prints_a_call_all_the_same_is_caught_by_its_familys_dialect() -> None:
+    answer = fold(said(model(script([TextDelta(HERMES), STOP]), model="qwen2.5:7b")))
+    assert [call.name for call in answer.calls] == ["now"]
+
+
+def test_a_native_call_of_a_known_family_passes_untouched() -> None:
+    events: list[Step] = [CallStarted(0, "now"), CallFinished(0), replace(STOP, finish="calls")]
+    assert said(model(script(events), model="qwen2.5:7b")) == events
+
+
+def test_more_than_one_choice_of_a_model_that_prints_is_refused() -> None:
+    several = replace(ASKED, sampling=replace(ASKED.sampling, n=2))
+    [failed] = said(model(script([STOP]), tool_calling="hermes"), several)
+    assert isinstance(failed, AnswerFailed)
+    assert (failed.error.status, failed.error.param) == (400, "n")
+
+
+def test_a_choice_that_is_not_met_is_an_error_after_two_tries() -> None:
+    backend = script([TextDelta("No."), STOP])
+    events = said(model(backend, tool_calling="hermes"), replace(ASKED, tool_choice=ToolChoice(mode="required")))
+    assert len(backend.requests) == 2
+    assert not any(isinstance(event, TextDelta) for event in events)
+    last = events[-1]
+    assert isinstance(last, AnswerFailed)
+    assert last.error.code == "tool_choice_unmet"
+
+
+def test_a_backend_that_ends_without_an_end_is_not_asked_for_ever() -> None:
+    assert said(model(script([TextDelta("Hm.")]), tool_calling="hermes")) == [TextDelta("Hm.")]
