@@ -46,6 +46,8 @@ def test_what_is_no_object_stays_wrong(text: str) -> None:
     assert repaired(text) is None
 
 
-@pytest.mark.parametrize("text", ['{"a": tru}', '{"a": undefined}', '{"a": }', "{'a': 'it's'}", '{"a": "b', '{"a" 1}', '{"a": 1, b}'])
+@pytest.mark.parametrize(
+    "text", ['{"a": tru}', '{"a": undefined}', '{"a": }', "{'a': 'it's'}", '{"a": "b', '{"a" 1}', '{"a": 1, b}']
+)
 def test_where_more_than_one_thing_can_have_been_meant_nothing_is_repaired(text: str) -> None:
     assert repaired(text) is None

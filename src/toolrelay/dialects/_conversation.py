@@ -29,6 +29,7 @@ from toolrelay.core.events import (
     CallStarted,
     Finish,
     Noticed,
+    ReasoningDelta,
     StreamEvent,
     TextDelta,
     Usage,
@@ -146,10 +147,19 @@ class Conversation:
                 self._out.append(event)
             case AnswerStarted() if self._tries > 1:
                 pass
+            case ReasoningDelta() if not self._printed:
+                self._out.append(event)
+                self._reasoning_is_apart()
             case TextDelta() if self._must_call():
                 self._printed.append(event.text)
             case _:
                 self._out.append(event)
+
+    def _reasoning_is_apart(self) -> None:
+        """The server tells reasoning and text apart itself: then the text does not begin in the midst of reasoning."""
+        if self._manner.quoting.begins_in_reasoning:
+            self._manner = replace(self._manner, quoting=replace(self._manner.quoting, begins_in_reasoning=False))
+            self._scanner = self._ear()
 
     def _take_all(self, found: Sequence[StreamEvent | CallBroken]) -> None:
         for event in found:
@@ -317,7 +327,7 @@ class Conversation:
         truncated = event.finish in ("length", "content_filter")
         in_call = bool(self._open)
         if self._scanner is not None:
-            found = self._scanner.flush()
+            found: Sequence[StreamEvent | CallBroken] = self._scanner.flush()
             if truncated:  # a call that the limit cut is not a bad one
                 whole = [event for event in found if not isinstance(event, CallBroken)]
                 in_call = in_call or len(whole) < len(found)

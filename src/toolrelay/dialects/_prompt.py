@@ -1,11 +1,12 @@
 """The prompt side: a request with tools into one for a model that can only print.
 
 Tools are offered in system text only, ahead of the client's own; the same request gives the same bytes, so that prompt caches
-work. Everything foreign in it (names, descriptions, schemas) is JSON on one line, which cannot look like a rule.
+work. Everything foreign in it (names, descriptions, schemas) is freed of what ends lines and of marks of the dialect.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -15,6 +16,7 @@ from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call, Content, Image, Item, Message, Result, Text, plain_text
 from toolrelay.core.names import Names
 from toolrelay.core.request import Request, Tool, ToolChoice
+from toolrelay.dialects._writing import spelled_out
 from toolrelay.dialects.base import Dialect, Outcome
 
 _encode = msgspec.json.Encoder().encode
@@ -125,10 +127,49 @@ class _Telling:
 
 def rule_block(request: Request, tools: Sequence[Tool], dialect: Dialect, names: Names) -> str:
     """What the model is told of its tools and of how to call them."""
-    renamed = [replace(tool, name=names.to_model(tool.name)) for tool in tools]
+    marks = _marks(dialect)
+    renamed = [_harmless(replace(tool, name=names.to_model(tool.name)), marks) for tool in tools]
     catalog = dialect.render_tools(renamed) if dialect.render_tools is not None else _catalog(renamed, dialect)
     lines = [catalog, *_choice_rules(request, renamed, names)]
     return "\n".join(lines)
+
+
+_TAG = re.compile(r"</?[^\s<>{}=\"]+>|\[/?[A-Z_]+\]")
+_PROBE = Tool(name="f", description="")
+
+
+def _marks(dialect: Dialect) -> re.Pattern[str]:
+    """Finds the first character of all that means something to the dialect's models: around its calls, and around its catalog."""
+    catalog = dialect.render_tools([_PROBE]) if dialect.render_tools is not None else ""
+    marks = {*(opener.text for opener in dialect.openers), *dialect.closers}
+    marks |= set(_TAG.findall(catalog + dialect.render_calls([Call(id="", name="f", arguments="{}")])))
+    known = "|".join(sorted(re.escape(mark) for mark in marks if len(mark) > 2 and mark[0] in "<[`"))
+    return re.compile(f"(?={known or '(?!)'}).")
+
+
+def _harmless(tool: Tool, marks: re.Pattern[str]) -> Tool:
+    """The same without anything in it that could look like the catalog's end, a call or another line."""
+
+    def text(said: str) -> str:
+        return marks.sub(r"\g<0> ", spelled_out(said.replace("\r\n", "\n")))
+
+    def value(said: Json) -> Json:
+        match said:
+            case str():
+                return text(said)
+            case list():
+                return [value(item) for item in said]
+            case dict():
+                return {text(key): value(item) for key, item in said.items()}
+            case _:
+                return said
+
+    parameters = value(tool.parameters)
+    return replace(
+        tool,
+        description=None if tool.description is None else text(tool.description),
+        parameters=parameters if isinstance(parameters, dict) else None,
+    )
 
 
 def _catalog(tools: Sequence[Tool], dialect: Dialect) -> str:
@@ -157,6 +198,9 @@ def _line(tool: Tool) -> str:
     return _encode(described).decode()
 
 
+_PLAIN = re.compile(r"[\w.\- ]{1,64}")
+
+
 def _example(tool: Tool) -> Call:
     """A call of the right shape; its values are only there to show where values go."""
     properties = (tool.parameters or {}).get("properties")
@@ -164,6 +208,7 @@ def _example(tool: Tool) -> Call:
     shown = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     if not shown and isinstance(properties, dict):
         shown = list(properties)[:1]
+    shown = [name for name in shown if _PLAIN.fullmatch(name)]  # not every dialect can write any name
     arguments = {name: _example_value(properties.get(name) if isinstance(properties, dict) else None) for name in shown}
     return Call(id="example", name=tool.name, arguments=_encode(arguments).decode())
 
@@ -174,7 +219,7 @@ def _example_value(schema: object) -> Json:
     values = schema.get("enum")
     if isinstance(values, list) and values:
         first: Json = values[0]
-        return first
+        return first if not isinstance(first, str) or _PLAIN.fullmatch(first) else "…"
     examples: dict[object, Json] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
     kind = schema.get("type")
     return examples.get(kind if isinstance(kind, str) else None, "…")
@@ -194,7 +239,7 @@ def _choice_rules(request: Request, tools: Sequence[Tool], names: Names) -> list
         rules.append("- Several calls may follow each other in one answer.")
     form = request.output
     if form is not None and form.type == "json_schema":
-        schema = _encode(form.schema).decode()
+        schema = spelled_out(_encode(form.schema).decode())
         rules.append(
             f"- When you answer without a call, answer with one JSON value that fits this schema, and nothing else: {schema}"
         )

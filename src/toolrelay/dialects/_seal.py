@@ -7,6 +7,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterator
 from hashlib import sha256
+from itertools import takewhile
 
 import msgspec
 
@@ -19,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 
 def tag_for(request: Request, secret: bytes) -> str:
     """Made from the key, the instructions and the tools; another one if it occurs in what comes in."""
-    seed = _encode([request.key, _instructions(request), list(request.tools)])
+    seed = _encode([request.key, request.instructions, _opening(request), list(request.tools)])
     texts = list(_texts(request))
     for attempt in range(256):
         tag = hmac.new(secret, bytes([attempt]) + seed, sha256).hexdigest()[:_LENGTH]
@@ -28,15 +29,14 @@ def tag_for(request: Request, secret: bytes) -> str:
     return tag
 
 
-def _instructions(request: Request) -> list[str]:
-    system = [
-        plain_text(item.content) for item in request.items if isinstance(item, Message) and item.role in ("system", "developer")
-    ]
-    return [request.instructions or "", *system]
+def _opening(request: Request) -> list[str]:
+    """The system texts that a conversation begins with. One that comes later must not change the tag."""
+    spoken = takewhile(lambda item: isinstance(item, Message) and item.role in ("system", "developer"), request.items)
+    return [plain_text(item.content) for item in spoken if isinstance(item, Message)]
 
 
 def _texts(request: Request) -> Iterator[str]:
-    yield from _instructions(request)
+    yield request.instructions or ""
     for item in request.items:
         match item:
             case Message():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -18,6 +19,19 @@ _string = msgspec.json.Decoder(str)
 def json_line(value: Json) -> str:
     """As chat templates write JSON (`tojson`): on one line, blanks after separators, nothing escaped that need not be."""
     return json.dumps(value, ensure_ascii=False)
+
+
+# Controls but for tab and line feed, line and paragraph separators, what overrides the direction of text, annotations, the byte
+# order mark, halves of characters, tags; and the beginning of text that looks like one of these spelled out.
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+    r"|<(?=U\+[0-9A-F]{4,6}>)"
+)
+
+
+def spelled_out(text: str) -> str:
+    """With a line feed as the only line break, and nothing that cannot be seen. Every text has a spelling of its own."""
+    return HIDDEN.sub(lambda found: f"<U+{ord(found.group()):04X}>", text)
 
 
 def openai_tool(tool: Tool) -> JsonObject:

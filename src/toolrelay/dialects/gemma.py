@@ -15,7 +15,8 @@ import msgspec
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._faults import BrokenError, NotACallError
+from toolrelay.dialects._faults import NotACallError
+from toolrelay.dialects._literal import Literals
 from toolrelay.dialects._python import python_calls
 from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._schema import ANY, Parameters, escaped, meant, quoted
@@ -25,7 +26,7 @@ from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
 
 _NAME = re.compile(r"[\w.\-]*")
 _BARE = re.compile(r"[^,{}\[\]<]*")
-_DEPTH = 64
+_KEY = re.compile(r"[^:,{}\[\]<]*")
 
 
 class _Marks(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,11 +48,11 @@ class _Marks(msgspec.Struct, frozen=True, kw_only=True):
         yield from reader.literal("{")
         speaker.start(name)
         parameters = Parameters(speaker.tools.get(name))
-        yield from self._members(reader, speaker.argue, parameters, 0)
+        yield from self._members(reader, speaker.argue, parameters)
         yield from reader.closing(self.call[1])
         speaker.finish()
 
-    def _members(self, reader: Reader, take: Taker, parameters: Parameters | None, depth: int) -> Reading[None]:
+    def _members(self, reader: Reader, take: Taker, parameters: Parameters) -> Reading[None]:
         take("{")
         first = True
         while True:
@@ -69,18 +70,14 @@ class _Marks(msgspec.Struct, frozen=True, kw_only=True):
             take(("" if first else ", ") + quoted(key) + ": ")
             first = False
             yield from reader.blanks()
-            yield from self._value(reader, take, parameters.types(key) if parameters is not None else ANY, depth)
+            yield from self._value(reader, take, parameters.types(key))
         take("}")
 
-    def _value(self, reader: Reader, take: Taker, types: frozenset[str], depth: int) -> Reading[None]:
-        if depth > _DEPTH:
-            raise BrokenError("nested_too_deeply")
+    def _value(self, reader: Reader, take: Taker, types: frozenset[str]) -> Reading[None]:
         if (yield from reader.option(self.string)):
             yield from self._string(reader, take, types)
-        elif (yield from reader.option("{")):
-            yield from self._members(reader, take, None, depth + 1)
-        elif (yield from reader.option("[")):
-            yield from self._items(reader, take, depth)
+        elif (yield from reader.peek()) in ("{", "["):
+            yield from _NESTED[self.string].read(reader, take)
         else:
             word = (yield from reader.run(_BARE)).strip()
             reader.unread((yield from reader.literal(",", "}", "]")))
@@ -89,28 +86,13 @@ class _Marks(msgspec.Struct, frozen=True, kw_only=True):
     def _string(self, reader: Reader, take: Taker, types: frozenset[str]) -> Reading[None]:
         if "string" in types:
             take('"')
-            yield from reader.until(self.string, take=lambda piece: take(escaped(piece)))
+            yield from reader.until(self.string, take=take, spell=escaped)
             take('"')
             return
         pieces: list[str] = []
         yield from reader.until(self.string, take=pieces.append)
         text = "".join(pieces)
         take(meant(text, types) or quoted(text))
-
-    def _items(self, reader: Reader, take: Taker, depth: int) -> Reading[None]:
-        take("[")
-        first = True
-        while True:
-            yield from reader.blanks()
-            yield from reader.option(",")
-            yield from reader.blanks()
-            if (yield from reader.option("]")):
-                break
-            if not first:
-                take(", ")
-            first = False
-            yield from self._value(reader, take, ANY, depth + 1)
-        take("]")
 
     # Writing
 
@@ -126,7 +108,7 @@ class _Marks(msgspec.Struct, frozen=True, kw_only=True):
     def _written(self, value: Json) -> str:
         match value:
             case str():  # the mark that ends strings cannot stand in one
-                return self.string + value.replace(self.string, "") + self.string
+                return self.string + value.replace(self.string, f"{self.string[0]} {self.string[1:]}") + self.string
             case None | bool():
                 return JSON_WORDS[value]
             case list():
@@ -144,7 +126,8 @@ class _Marks(msgspec.Struct, frozen=True, kw_only=True):
         return "".join(f"response:{one.call.name}{self._written({'value': one.text})}".join(self.response) for one in outcomes)
 
     def tools(self, tools: Sequence[Tool]) -> str:
-        return "".join(f"declaration:{tool.name}{self._written(_declared(tool))}".join(self.declaration) for tool in tools)
+        written = (f"declaration:{tool.name}{self._written(_declared(tool))}".replace("\n", " ") for tool in tools)
+        return "".join(one.join(self.declaration) for one in written)
 
 
 def _declared(tool: Tool) -> JsonObject:
@@ -172,6 +155,12 @@ _GEMMA_4 = _Marks(
     response=("<|tool_response>", "<tool_response|>"),
     declaration=("<|tool>", "<tool|>"),
 )
+_NESTED = {
+    marks.string: Literals(
+        quotes=(marks.string,), word=_BARE, key=_KEY, spell=lambda word: meant(word.strip(), ANY) or quoted(word.strip())
+    )
+    for marks in (_FUNCTION_GEMMA, _GEMMA_4)
+}
 
 
 def _tool_code(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:

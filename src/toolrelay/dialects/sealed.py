@@ -5,15 +5,22 @@ TAG is known only within the conversation (see _seal): text that merely quotes a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from toolrelay.dialects import hermes
-from toolrelay.dialects.base import Dialect
+from toolrelay.dialects.base import Dialect, Outcome
 
 
 def sealed_with(tag: str) -> Dialect:
-    """The dialect of one conversation."""
-    return replace(hermes.dialect("sealed", f"tool_call:{tag}"), render_tools=None, seal=sealed_with)
+    """The dialect of one conversation. Results are sealed, too: no tool's output can end its own frame."""
+
+    def outcomes(results: Sequence[Outcome]) -> str:
+        return "\n".join(f"<tool_response:{tag}>\n{result.text}\n</tool_response:{tag}>" for result in results)
+
+    sealed = hermes.dialect("sealed", f"tool_call:{tag}")
+    return replace(sealed, render_tools=None, render_outcomes=outcomes, seal=sealed_with)
 
 
 DIALECTS = (sealed_with("TAG"),)

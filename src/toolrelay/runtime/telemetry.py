@@ -157,7 +157,8 @@ class TurnLog:
         if command.rule in (SPLIT, ALONE):
             log.info(command.event, tool=command.tool, split_emitted=command.rule == SPLIT, **self._fields)
             return
-        log.warning(command.event, rule=command.rule, tool=command.tool, dialect=command.dialect, **self._fields)
+        say = log.info if command.event == "tool_cutoff" else log.warning
+        say(command.event, rule=command.rule, tool=command.tool, dialect=command.dialect, **self._fields)
 
     def end(self, now: float, *, status: int, finish: str | None, code: str | None, usage: Usage | None) -> None:
         figures = self._figures
