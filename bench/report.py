@@ -172,7 +172,7 @@ def _memory_gb() -> float:
 
 def _versions() -> Iterator[str]:
     yield f"Python {platform.python_version()}"
-    for package in ("toolrelay", "uvloop", "httptools", "uvicorn", "msgspec"):
+    for package in ("toolrelay", "uvloop", "httptools", "msgspec"):
         try:
             yield f"{package} {importlib.metadata.version(package)}"
         except importlib.metadata.PackageNotFoundError:

@@ -36,7 +36,7 @@ def dialects() -> str:
 
 def _code(text: str) -> str:
     """Inline code for a table's cell; ⏎ is a line's end."""
-    shown = text.strip().replace("\n", "⏎").replace("|", "&#124;").replace("<", "&lt;").replace("`", "&#96;")
+    shown = text.strip().replace("\n", "⏎").replace("|", "&#124;").replace("<", "&lt;").replace("`", "&#96;").replace("]", "&#93;")
     return f"<code>{shown}</code>"
 
 

@@ -20,6 +20,7 @@ from toolrelay.backends.base import discover as discover_backends
 from toolrelay.config import ModelSettings, ServerSettings, Settings, check_binding, file_mark
 from toolrelay.errors import ConfigurationError
 from toolrelay.runtime.interpreter import interpreted
+from toolrelay.runtime.no_result import Guard, telling
 from toolrelay.runtime.secret import secret_in
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.web.auth import Gatekeeper
@@ -38,6 +39,7 @@ class App:
 
     def __init__(self, settings: Settings) -> None:
         self.metrics = Metrics()
+        self.guard = Guard(telling(self.metrics))
         self.models = open_models(settings)
         self.ready = True
         gate = Gate(settings.limits.concurrent_turns)
@@ -48,11 +50,12 @@ class App:
         )
         for wire in discover_wires().values():
             found["POST", wire.path] = FrontDoor(
-                wire, self.models, self.metrics, gate=gate, gatekeeper=gatekeeper, settings=server
+                wire, self.models, self.metrics, gate=gate, gatekeeper=gatekeeper, guard=self.guard, settings=server
             )
         self.answer = Site(found, gatekeeper)
 
     async def close(self) -> None:
+        self.guard.close()
         for model in self.models.values():
             await model.backend.close()
 

@@ -268,6 +268,35 @@ def hash_key() -> None:
     typer.echo(sha256(key.encode()).hexdigest())
 
 
+@application.command(
+    epilog=_examples(
+        "toolrelay replay docs/replays/seven-blocks.json",
+        "toolrelay replay tests/golden/exchanges/one-call --wire responses --chunk 7",
+    )
+)
+def replay(
+    *,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A recording: JSON, JSON lines, or a folder.", show_default=False)],
+    client: Annotated[str, typer.Option(metavar="STYLE", help="What the client understands: openai or use_tool.")] = "",
+    wire: Annotated[str, typer.Option(metavar="WIRE", help="What the client speaks: chat or responses.")] = "",
+    dialect: Annotated[str, typer.Option(metavar="NAME", help="How the model prints its calls.")] = "",
+    chunk: Annotated[int, typer.Option(metavar="N", help="The model's answer comes in pieces of so many characters.", min=0)] = 0,
+) -> None:
+    """Show what a client would see of a recorded exchange.
+
+    No model is asked anything. Frames go to standard output, what the log would say to standard error.
+    """
+    from pathlib import Path
+
+    from toolrelay.replay import run
+
+    try:
+        run(Path(file), client=client, wire=wire, dialect=dialect, chunk=chunk)
+    except ConfigurationError as error:
+        typer.echo(f"toolrelay: {error.message}", err=True)
+        raise typer.Exit(MISUSED) from None
+
+
 def _complain(error: ConfigurationError) -> None:
     lines = error.message.splitlines()
     typer.echo("\n".join(("toolrelay: the configuration is wrong:", *(f"  {line}" for line in lines))), err=True)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.gateway import Gateway, running
-from toolrelay.config import NOT_YET
 
 NODE = Path(sys.executable).parent / "node"
 SCRIPT = Path(__file__).parent.parent / "node" / "copilot.mjs"
@@ -54,7 +53,6 @@ def test_from_3_2_on_it_plays_its_loop_with_models_behind_either_wire(relay: Gat
     check_native(play(relay, wire, wire))
 
 
-@pytest.mark.xfail("models.client_style" in NOT_YET, reason="the doors do not know XML clients yet")
 def test_up_to_3_1_it_plays_its_loop_in_blocks() -> None:
     with running('[models.demo]\nprovider = "demo"\n[models.xml]\nprovider = "demo"\nclient_style = "use_tool"\n') as gateway:
         seen = play(gateway, "demo", "demo", "xml")["xml"]

@@ -179,6 +179,7 @@ def test_the_next_request_of_the_conversation_ends_the_wait() -> None:
         guard = Guard(ended.append)
         kept, _ = await play(asked(), STARTED, CALLED, end("calls"), wish=WATCHED, guard=guard)
         assert kept.ended
+        assert kept.chunks == [BLOCK]
         assert not ended
         await play(FOLLOWED, STARTED, TextDelta("Noon."), end(), wish=WATCHED, guard=guard)
         guard.close()

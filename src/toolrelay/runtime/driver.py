@@ -6,14 +6,12 @@ memory stays flat. Cancelling the loop closes the model's stream, which lets the
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Iterator
 from typing import Protocol
 
 from toolrelay.backends.base import Backend, relayed, taken
-from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, End, Notice, Record, RunTool
+from toolrelay.core.commands import CallModel, Command, Emit, End, Notice, Record
 from toolrelay.core.events import AnswerFailed, StreamEvent
-from toolrelay.core.request import Request
 from toolrelay.core.turn import Turn
 from toolrelay.errors import InternalError
 
@@ -37,32 +35,21 @@ class Observer(Protocol):
 async def drive(turn: Turn, backend: Backend, sink: Sink, observer: Observer) -> None:
     """Takes the turn to its end."""
     hand = _Hand(turn, sink, observer)
-    waiting: deque[Command] = deque(turn.start())
-    while waiting:
-        match waiting.popleft():
-            case CallModel(request):
-                waiting.extend(await _call_model(request, hand, backend))
-            case RunTool() | AskPerson():
-                raise InternalError("A gateway tool was called, but no gateway tool is offered.")
-            case End():
-                return
-            case command:
-                full = hand.do(iter([command]))
-                if full is not None:
-                    await full
-
-
-async def _call_model(request: Request, hand: _Hand, backend: Backend) -> list[Command]:
-    """What the turn wants while the model speaks is done at once; what it wants afterwards is returned."""
-    hand.later = []
-    await relayed(backend, request, hand.take)
-    if not hand.later:
-        await taken(hand.take, [AnswerFailed(InternalError("The backend ended its answer without an end."))])
-    return hand.later
+    full = hand.do(iter(turn.start()))
+    if full is not None:
+        await full
+    while hand.later:
+        command = hand.later.pop(0)
+        if type(command) is CallModel:
+            await relayed(backend, command.request, hand.take)
+            if not hand.later:
+                await taken(hand.take, [AnswerFailed(InternalError("The backend ended its answer without an end."))])
+        elif type(command) is not End:
+            raise InternalError("A gateway tool was called, but no gateway tool is offered.")
 
 
 class _Hand:
-    """Does what can be done at once. `later` are the commands that cannot."""
+    """Does what can be done at once. `later` are the commands that cannot: the last of those that a turn gives together."""
 
     __slots__ = ("_observer", "_sink", "_turn", "later")
 

@@ -22,8 +22,10 @@ from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
-from toolrelay.runtime.driver import drive
+from toolrelay.runtime.driver import Sink, drive
+from toolrelay.runtime.no_result import Guard
 from toolrelay.runtime.telemetry import Metrics, TurnLog
+from toolrelay.runtime.xml_client import XmlExchange, xml_wish
 from toolrelay.web.auth import Gatekeeper, Identity
 from toolrelay.web.exchange import ClientGoneError, Exchange
 from toolrelay.web.sinks import AnswerSink, StreamSink, WholeSink
@@ -72,8 +74,10 @@ class FrontDoor:
         *,
         gate: Gate,
         gatekeeper: Gatekeeper,
+        guard: Guard,
         settings: ServerSettings,
     ) -> None:
+        self._guard = guard
         self._wire = wire
         self._models = models
         self._metrics = metrics
@@ -89,6 +93,7 @@ class FrontDoor:
         try:
             identity = self._gatekeeper.identify(exchange.headers)
             request, model = self._accept(await exchange.body(self._max_body), identity)
+            wish = xml_wish(model.settings, exchange.headers)
             self._gate.enter()
         except ClientGoneError:
             return
@@ -101,7 +106,9 @@ class FrontDoor:
             return
         self._metrics.open += 1
         try:
-            await self._answer(exchange, request, model, identity, started)
+            xml = XmlExchange(request, wish, self._guard) if wish is not None else None
+            request = with_results_cut(request if xml is None else xml.request, model.settings.max_tool_result_bytes)
+            await self._answer(exchange, request, model, started, xml)
         finally:
             self._metrics.open -= 1
             self._gate.leave()
@@ -120,20 +127,21 @@ class FrontDoor:
             request = without_tools(request)
         if identity.name is not None:
             request = replace(request, key=identity.name)
-        return with_results_cut(request, model.settings.max_tool_result_bytes), model
+        return request, model
 
-    async def _answer(self, exchange: Exchange, request: Request, model: Model, identity: Identity, started: float) -> None:
+    async def _answer(self, exchange: Exchange, request: Request, model: Model, started: float, xml: XmlExchange | None) -> None:
         turn_token = exchange.token
         turn = Turn(token=turn_token, request=request, policy=_POLICY)
-        fields: dict[str, Any] = {"turn": turn_token, "model": request.model, "key": identity.name, "stream": request.stream}
+        fields: dict[str, Any] = {"turn": turn_token, "model": request.model, "key": request.key, "stream": request.stream}
         metrics = self._metrics.model(request.model)
         account = TurnLog(metrics, fields, self._wire.name, started, with_content=self._log_content)
         envelope = Envelope(token=turn_token, created=int(time.time()), model=request.model, request=request)
         sink = self._sink(envelope, exchange)
+        taker: Sink = sink if xml is None else xml.sink(sink, account, turn=turn_token)
         status, code = 200, None
         exchange.watched = True  # from here on the client's leaving cancels this
         try:
-            await drive(turn, model.backend, _Timed(sink, account), account)
+            await drive(turn, model.backend, _Timed(taker, account), account)
             exchange.watched = False
             sink.close()
         except ToolrelayError as error:
@@ -179,7 +187,7 @@ class _Timed:
 
     __slots__ = ("_account", "_sink", "put")
 
-    def __init__(self, sink: AnswerSink, account: TurnLog) -> None:
+    def __init__(self, sink: Sink, account: TurnLog) -> None:
         self._sink = sink
         self._account = account
         self.put = self._first
