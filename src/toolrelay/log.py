@@ -75,16 +75,17 @@ def configure(form: Literal["json", "text"], level: str) -> None:
 
 def _write_json(line: Line) -> None:
     try:
-        text = _encode(line).decode()
+        text = _encode(line)
     except UnicodeEncodeError:  # a lone surrogate, from whoever sent one
-        text = _encode({key: str(value).encode(errors="replace").decode() for key, value in line.items()}).decode()
+        text = _encode({key: str(value).encode(errors="replace").decode() for key, value in line.items()})
     _put(text)
 
 
-def _put(text: str) -> None:
+def _put(text: bytes) -> None:
     try:
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
+        out = sys.stderr.buffer
+        out.write(text + b"\n")
+        out.flush()
     except OSError:  # nobody reads it any more, which is no reason to fail a turn
         pass
 
@@ -98,7 +99,7 @@ def _write_text(line: Line) -> None:
     text = f"{line['timestamp'][11:19]} {mark} {_shown(line['event'])}  {said}".rstrip()
     if "exception" in line:
         text = f"{text}\n{line['exception']}"
-    _put(text.encode(errors="replace").decode())
+    _put(text.encode(errors="replace"))
 
 
 def _shown(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
@@ -90,11 +90,20 @@ async def backend_for(
 
 
 async def told(backend: HttpBackend, request: Request = STREAMED) -> list[StreamEvent]:
-    events = []
-    async for batch in backend.stream(request):
+    return [event for batch in await batches(backend, request) for event in batch]
+
+
+async def batches(backend: HttpBackend, request: Request, heard: Callable[[], None] = lambda: None) -> list[list[StreamEvent]]:
+    """What it relays, batch by batch; `heard` is called after each."""
+    taken: list[list[StreamEvent]] = []
+
+    def take(batch: list[StreamEvent]) -> None:
         assert batch
-        events += batch
-    return events
+        taken.append(batch)
+        heard()
+
+    await backend.relay(request, take)
+    return taken
 
 
 def ask(upstream: Upstream, request: Request = STREAMED, silence: float = 30) -> tuple[list[StreamEvent], Pauses]:

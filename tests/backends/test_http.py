@@ -17,6 +17,7 @@ from tests.backends.plain_wire import (
     WIRE,
     ask,
     backend_for,
+    batches,
     failure,
     settings_for,
     told,
@@ -113,13 +114,13 @@ def test_what_arrives_together_is_handed_on_together() -> None:
 
     async def main(upstream: Upstream) -> list[list[StreamEvent]]:
         async with backend_for(upstream) as (backend, _):
-            batches = []
-            waiting = iter(gates)
-            async for batch in backend.stream(STREAMED):
-                batches.append(batch)
-                if (gate := next(waiting, None)) is not None:
-                    gate.open()
-            return batches
+            waiting = list(gates)
+
+            def heard() -> None:
+                if waiting:
+                    waiting.pop(0).open()
+
+            return await batches(backend, STREAMED, heard)
 
     script: Script = [
         stream_head() + chunk(b"a\n") + chunk(b"b\n"),
@@ -215,11 +216,9 @@ def test_a_connection_whose_stream_ends_just_after_the_answer_is_used_again(monk
 def test_the_connection_of_a_whole_answer_is_free_before_the_answer_is_handed_on() -> None:
     async def main(upstream: Upstream) -> None:
         async with backend_for(upstream) as (backend, _):
-            batches = backend.stream(REQUEST)
-            await anext(batches)
-            assert len(backend._pool._idle) == 1
-            await batches.aclose()
-            assert len(backend._pool._idle) == 1
+            idle: list[int] = []
+            await batches(backend, REQUEST, heard=lambda: idle.append(len(backend._pool._idle)))
+            assert idle == [1]
 
     with Upstream(reply(b"hi")) as upstream:
         asyncio.run(main(upstream))
@@ -263,32 +262,6 @@ def test_cancelling_lets_the_upstream_go(before: list[bytes], request_: Request)
 
     with Upstream([*before, gate]) as upstream:
         asyncio.run(main(upstream))
-
-
-def test_closing_the_generator_between_batches_lets_the_upstream_go() -> None:  # bug 44
-    async def main(upstream: Upstream) -> None:
-        async with backend_for(upstream) as (backend, _):
-            batches = backend.stream(STREAMED)
-            assert await anext(batches) == [TextDelta("a")]
-            await batches.aclose()
-            assert not backend._pool._all
-            await seen(upstream.links[0].left)
-
-    with Upstream([stream_head(), chunk(b"a\n"), Gate()]) as upstream:
-        asyncio.run(main(upstream))
-
-
-def test_closing_the_generator_after_the_end_keeps_the_connection() -> None:
-    async def main(upstream: Upstream) -> None:
-        async with backend_for(upstream) as (backend, _):
-            for _ in range(2):
-                batches = backend.stream(STREAMED)
-                assert await anext(batches) == [DONE]
-                await batches.aclose()
-
-    with Upstream(stream(b"[DONE]\n")) as upstream:
-        asyncio.run(main(upstream))
-        assert [request.link for request in upstream.requests] == [0, 0]
 
 
 def test_cancelling_between_two_tries_makes_no_further_one() -> None:
@@ -381,7 +354,7 @@ def test_a_real_wire_streams_through_it() -> None:
         settings = ModelSettings(name="m", provider="compatible", base_url=f"{upstream.url}/v1", api_key=KEY)
         backend = opened(settings)
         try:
-            return [event async for batch in backend.stream(replace(STREAMED, wire="openai_chat")) for event in batch]
+            return await told(backend, replace(STREAMED, wire="openai_chat"))
         finally:
             await backend.close()
 

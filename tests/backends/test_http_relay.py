@@ -1,4 +1,4 @@
-"""Answers taken where they arrive: the same events as in a stream, and nothing more while somebody must be waited for."""
+"""Answers taken where they arrive, and nothing more while somebody must be waited for."""
 
 from __future__ import annotations
 
@@ -7,53 +7,10 @@ from collections.abc import Awaitable
 
 import pytest
 
-from tests.backends.plain_wire import DONE, REQUEST, STREAMED, backend_for, told
-from tests.upstream import CUT, LAST_CHUNK, RESET, Gate, Script, Upstream, chunk, reply, seen, stream, stream_head
+from tests.backends.plain_wire import DONE, STREAMED, backend_for
+from tests.upstream import LAST_CHUNK, Gate, Upstream, chunk, seen, stream_head
 from toolrelay.backends.base import taken
-from toolrelay.backends.http import HttpBackend
-from toolrelay.core.events import AnswerFailed, StreamEvent, TextDelta
-from toolrelay.core.request import Request
-
-
-async def relayed(backend: HttpBackend, request: Request) -> list[StreamEvent]:
-    events: list[StreamEvent] = []
-
-    def take(batch: list[StreamEvent]) -> Awaitable[None] | None:
-        events.extend(batch)
-        return None
-
-    await backend.relay(request, take)
-    return events
-
-
-def shown(events: list[StreamEvent]) -> list[object]:
-    return [(type(event.error), event.error.message) if isinstance(event, AnswerFailed) else event for event in events]
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        stream(b"a\n", b"b\nc\n", b"[DONE]\n"),
-        stream(b"a", b"\n[DO", b"NE]\n"),
-        stream(b"a\nb\n[DONE]\n"),
-        (stream_head() + chunk(b"a\n"), CUT),
-        (stream_head() + chunk(b"a\n"), RESET),
-        stream(b"a\n"),
-        reply(b"whole"),
-        reply(b"no", 400),
-        reply(b"<html>", content_type="text/html"),
-    ],
-    ids=["lines", "torn", "at once", "cut", "reset", "without its end", "not a stream", "refused", "a web page"],
-)
-@pytest.mark.parametrize("request_", [STREAMED, REQUEST], ids=["streaming", "whole"])
-def test_what_is_relayed_is_what_is_streamed(script: Script, request_: Request) -> None:
-    async def main(upstream: Upstream) -> None:
-        async with backend_for(upstream) as (backend, _):
-            streamed = await told(backend, request_)
-            assert shown(await relayed(backend, request_)) == shown(streamed)
-
-    with Upstream(script, script) as upstream:
-        asyncio.run(main(upstream))
+from toolrelay.core.events import StreamEvent, TextDelta
 
 
 def test_nothing_more_is_taken_while_the_last_batch_is_waited_for() -> None:

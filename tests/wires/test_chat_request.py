@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any
@@ -29,6 +30,7 @@ from toolrelay.core.messages import (
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import OutputFormat, ReasoningWish, Request, Sampling, Tool, ToolChoice
 from toolrelay.errors import ClientError
+from toolrelay.wires import _chat_request
 from toolrelay.wires._chat_request import _Body
 from toolrelay.wires.openai_chat import WIRE
 
@@ -532,16 +534,68 @@ def test_lone_surrogates_do_no_harm() -> None:  # bug 24
     WIRE.encode_request(request, Profile())
 
 
-@given(chat_bodies().map(deepcopy), st.data())
-def test_a_request_with_anything_in_any_place_is_understood_or_refused(body: dict[str, Any], data: st.DataObject) -> None:
-    """Whatever stands in the place of some value: never a failure of our own."""
+def altered(body: dict[str, Any], data: st.DataObject) -> bytes:
+    """The body with anything in the place of some value."""
     here: Any = body
     while True:
         key = data.draw(st.sampled_from(list(here) if isinstance(here, dict) else list(range(len(here)))))
         if not here[key] or not isinstance(here[key], dict | list) or data.draw(st.integers(0, 3)) == 0:
             here[key] = data.draw(json_values())
-            break
+            return json.dumps(body).encode()
         here = here[key]
+
+
+@given(chat_bodies().map(deepcopy), st.data())
+def test_a_request_with_anything_in_any_place_is_understood_or_refused(body: dict[str, Any], data: st.DataObject) -> None:
+    """Whatever stands in the place of some value: never a failure of our own."""
     with suppress(ClientError):
-        request = WIRE.decode_request(json.dumps(body).encode())
+        request = WIRE.decode_request(altered(body, data))
         json.loads(WIRE.encode_request(request, Profile()).body)
+
+
+# The two ways of reading
+
+
+def outcome(decode: Callable[[bytes], Request], body: bytes) -> object:
+    try:
+        return repr(decode(body))  # in which 1, 1.0 and true differ
+    except ClientError as error:
+        return error.message, error.param, error.code
+
+
+def test_a_usual_request_is_read_in_one_go() -> None:
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    usual = {"model": "m", "messages": messages, "temperature": 0.5, "stream": True, "stream_options": {"include_usage": True}}
+    assert _chat_request._read_plain(json.dumps(usual).encode()).messages[1].content == "Hi"
+
+
+@given(body=chat_bodies().map(deepcopy), data=st.data(), odd=st.booleans())
+def test_both_ways_of_reading_give_the_same(body: dict[str, Any], data: st.DataObject, *, odd: bool) -> None:
+    written = altered(body, data) if odd else json.dumps(body).encode()
+    assert outcome(WIRE.decode_request, written) == outcome(_chat_request._decode_any, written)
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        '"modalities":null',
+        '"modalities":["text"]',
+        '"modalities":["audio"]',
+        '"stream_options":{"include_usage":true,"other":null}',
+        '"response_format":{"type":"odd"}',
+        '"response_format":null',
+        '"seed":1e2',
+        '"seed":1.0',
+        '"seed":123456789012345678901234567890',
+        '"temperature":1e400',
+        '"temperature":true',
+        '"model":"twice"',
+        '"n":0',
+        '"user":"\\ud800"',
+        '"unknown":{"a":1}',
+        '"input":[]',
+    ],
+)
+def test_both_ways_of_reading_give_the_same_for_odd_members(member: str) -> None:
+    body = f'{{"model":"m","messages":[{{"role":"user","content":"Hi"}}],{member}}}'.encode()
+    assert outcome(WIRE.decode_request, body) == outcome(_chat_request._decode_any, body)

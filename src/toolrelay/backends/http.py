@@ -6,7 +6,7 @@ import asyncio
 import re
 import ssl
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from pathlib import Path
@@ -77,51 +77,14 @@ class HttpBackend:
             for asked, accepted in ((True, "text/event-stream"), (False, "application/json"))
         }
 
-    async def stream(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
-        try:
-            response = await self._respond(self._encode(request))
-        except ToolrelayError as error:
-            yield self._told([AnswerFailed(error)])
-            return
-        try:
-            if not self._is_stream(response, asked=request.stream):
-                body = await response.read_all(MAX_ANSWER)
-                response.release()
-                yield self._told(self._wire.decode_answer(body))
-                return
-            decoder = self._wire.decoder()
-            while data := await response.read():
-                events = decoder.feed(data)
-                if not events:
-                    continue
-                last = events[-1].__class__
-                if last is AnswerFinished or last is AnswerFailed:
-                    response.release(linger=LINGER_SECONDS)
-                    yield self._told(events)
-                    return
-                yield events
-            response.release()
-            yield self._told(decoder.flush())
-        except ExchangeError as fault:
-            yield [AnswerFailed(self._explained(fault))]
-        except ToolrelayError as error:
-            yield self._told([AnswerFailed(error)])
-        finally:
-            response.release()
-
     async def relay(self, request: Request, take: Take) -> None:
-        """As `stream`, and what arrives is taken where it arrives, without waking anyone."""
-        if not request.stream:
-            async for batch in self.stream(request):
-                await taken(take, batch)
-            return
         try:
             response = await self._respond(self._encode(request))
         except ToolrelayError as error:
             await taken(take, self._told([AnswerFailed(error)]))
             return
         try:
-            if self._is_stream(response, asked=True):
+            if self._is_stream(response, asked=request.stream):
                 last = await self._pour(response, take)
             else:
                 last = self._wire.decode_answer(await response.read_all(MAX_ANSWER))

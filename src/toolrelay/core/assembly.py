@@ -49,7 +49,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        return tuple(item for item in self.items if isinstance(item, Call))
+        return tuple([item for item in self.items if type(item) is Call])
 
 
 class PartEntry:
@@ -87,7 +87,7 @@ class MessageEntry:
         return self.parts[-1]
 
     def item(self) -> Message:
-        return Message(role="assistant", content=tuple(p.part() for p in self.parts), phase=self.phase)
+        return Message(role="assistant", content=tuple([part.part() for part in self.parts]), phase=self.phase)
 
 
 class ReasoningEntry:
@@ -181,17 +181,22 @@ class Assembly:
                 return self._current
         elif type(event) is ArgumentsDelta and not event.choice:
             return self._grow_call(event)
+        # A test that fails costs far more than one that holds (0.2 µs against 0.05): the frequent come first.
+        if isinstance(event, AnswerStarted):
+            self.started = event
+            return None
+        if isinstance(event, AnswerFinished):
+            self.finish = event.finish
+            self.usage = event.usage
+            self.service_tier = event.service_tier
+            return None
         if isinstance(event, _OF_A_CHOICE) and event.choice:
             return self._other(event.choice).add(_first_choice(event))
-        return self._add(event)
-
-    def _add(self, event: StreamEvent) -> Entry | None:
-        # A test that fails costs far more than one that holds (0.2 µs against 0.05): the frequent come first.
         match event:
-            case ReasoningDelta() | ReasoningStarted() | ReasoningFinished():
-                return self._add_to_reasoning(event)
             case TextDelta() | RefusalDelta() | AnnotationAdded() | MessageStarted():
                 return self._add_to_message(event)
+            case ReasoningDelta() | ReasoningStarted() | ReasoningFinished():
+                return self._add_to_reasoning(event)
             case CallStarted():
                 self._calls[event.index] = call = CallEntry(event)
                 return self._open(call)
@@ -206,12 +211,6 @@ class Assembly:
                 return self._open(OpaqueEntry(event))
             case ChoiceFinished():
                 self._other(event.choice).finish = event.finish
-            case AnswerStarted():
-                self.started = event
-            case AnswerFinished():
-                self.finish = event.finish
-                self.usage = event.usage
-                self.service_tier = event.service_tier
             case AnswerFailed():
                 self.error = event.error
             case Noticed():
@@ -221,24 +220,24 @@ class Assembly:
         return None
 
     def _add_to_message(self, event: TextDelta | RefusalDelta | AnnotationAdded | MessageStarted) -> Entry | None:
-        if isinstance(event, MessageStarted):
+        if type(event) is MessageStarted:
             return self._open(MessageEntry(event.phase))
         if isinstance(event, TextDelta | RefusalDelta) and not _says_something(event):
             return None
         entry = self._current
-        if not isinstance(entry, MessageEntry):
+        if type(entry) is not MessageEntry:
             entry = MessageEntry()
             self._open(entry)
-        part = entry.part(refusal=isinstance(event, RefusalDelta))
+        part = entry.part(refusal=type(event) is RefusalDelta)
         self._tail = None if part.refusal else part.pieces
-        match event:
-            case TextDelta():
-                part.pieces.append(event.text)
-                part.logprobs.extend(event.logprobs or ())
-            case RefusalDelta():
-                part.pieces.append(event.text)
-            case AnnotationAdded():
-                part.annotations.append(event.annotation)
+        if isinstance(event, TextDelta):
+            part.pieces.append(event.text)
+            if event.logprobs:
+                part.logprobs.extend(event.logprobs)
+        elif isinstance(event, RefusalDelta):
+            part.pieces.append(event.text)
+        elif isinstance(event, AnnotationAdded):
+            part.annotations.append(event.annotation)
         return entry
 
     def _add_to_reasoning(self, event: ReasoningDelta | ReasoningStarted | ReasoningFinished) -> Entry:
@@ -276,33 +275,29 @@ class Assembly:
     def answer(self) -> Answer:
         """The answer so far. A call that was not finished is not part of it; nor is an empty message."""
         return Answer(
-            items=tuple(entry.item() for entry in self.entries if _is_whole(entry)),
+            items=tuple([entry.item() for entry in self.entries if _is_whole(entry)]),
             finish=self.finish,
             usage=self.usage,
             started=self.started,
             service_tier=self.service_tier,
             error=self.error,
-            others=tuple(self.others[choice].answer() for choice in sorted(self.others)),
+            others=tuple([self.others[choice].answer() for choice in sorted(self.others)]) if self.others else (),
         )
 
 
 def _is_whole(entry: Entry) -> bool:
-    match entry:
-        case CallEntry():
-            return entry.finished
-        case MessageEntry():
-            return bool(entry.parts)
-        case _:
-            return True
+    if isinstance(entry, MessageEntry):
+        return bool(entry.parts)
+    return entry.finished if isinstance(entry, CallEntry) else True
 
 
 def _says_something(event: TextDelta | RefusalDelta) -> bool:
     """Some providers send deltas without text. They must not begin a message, or it would matter how an answer was cut."""
-    return bool(event.text) or (isinstance(event, TextDelta) and bool(event.logprobs))
+    return bool(event.text or (isinstance(event, TextDelta) and event.logprobs))
 
 
 _OfAChoice: TypeAlias = TextDelta | RefusalDelta | AnnotationAdded | ReasoningDelta | CallStarted | ArgumentsDelta | CallFinished
-_OF_A_CHOICE = (ReasoningDelta, TextDelta, ArgumentsDelta, CallStarted, CallFinished, RefusalDelta, AnnotationAdded)
+_OF_A_CHOICE = (TextDelta, ReasoningDelta, ArgumentsDelta, CallStarted, CallFinished, RefusalDelta, AnnotationAdded)
 
 
 def _first_choice(event: _OfAChoice) -> StreamEvent:

@@ -112,4 +112,4 @@ class Request(Struct, frozen=True, kw_only=True):
 
     def functions(self) -> tuple[Tool, ...]:
         """The tools that can be called by name, in the client's order."""
-        return tuple(tool for tool in self.tools if isinstance(tool, Tool))
+        return tuple([tool for tool in self.tools if isinstance(tool, Tool)])

@@ -35,7 +35,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from toolrelay.core.assembly import Answer, Assembly, CallEntry
+from toolrelay.core.assembly import Assembly, CallEntry
 from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, End, Notice, Record, RunTool
 from toolrelay.core.events import (
     AnswerFailed,
@@ -77,8 +77,8 @@ class Turn:
         self.usage: Usage | None = None
         self.finish: Finish | None = None
         self.error: AnswerFailed | None = None
-        self._declared = frozenset(tool.name for tool in request.functions())
-        self._own = tuple(own.tool for name, own in self.policy.tools.items() if name not in self._declared)
+        self._declared = frozenset([tool.name for tool in request.functions()])
+        self._own = tuple([own.tool for name, own in self.policy.tools.items() if name not in self._declared])
         self._keeps = self.policy.keeps or bool(self._own)
         self._history: list[Item] = list(request.items)
         self._choice = request.tool_choice
@@ -129,30 +129,28 @@ class Turn:
                 if keeps:
                     add(event)
                 seen.append(event)
-                continue
-            match event:
-                case ArgumentsDelta() | CallFinished():
-                    self._grow_call(event, seen)
-                case CallStarted():
-                    self._start_call(event, seen, commands)
-                case ChoiceFinished():
-                    seen.append(self._finish_choice(event))
-                case Noticed():
-                    _flush(seen, commands)
-                    seen = []
-                    commands.append(Notice(event=event.event, rule=event.rule, tool=event.tool, dialect=event.dialect))
-                case AnswerStarted():
-                    add(event)
-                    if not self._started:
-                        self._started = True
-                        seen.append(event)
-                case AnswerFinished():
-                    add(event)
-                    _flush(seen, commands)
-                    return commands + self._finish_answer(event)
-                case AnswerFailed():
-                    _flush(seen, commands)
-                    return commands + self._fail(event)
+            elif type(event) is ArgumentsDelta or type(event) is CallFinished:
+                self._grow_call(event, seen)
+            elif type(event) is AnswerStarted:
+                add(event)
+                if not self._started:
+                    self._started = True
+                    seen.append(event)
+            elif type(event) is AnswerFinished:
+                add(event)
+                _flush(seen, commands)
+                return commands + self._finish_answer(event)
+            elif type(event) is CallStarted:
+                self._start_call(event, seen, commands)
+            elif type(event) is ChoiceFinished:
+                seen.append(self._finish_choice(event))
+            elif type(event) is Noticed:
+                _flush(seen, commands)
+                seen = []
+                commands.append(Notice(event=event.event, rule=event.rule, tool=event.tool, dialect=event.dialect))
+            elif type(event) is AnswerFailed:
+                _flush(seen, commands)
+                return commands + self._fail(event)
         if seen:
             commands.append(Emit(seen))
         return commands
@@ -211,12 +209,13 @@ class Turn:
 
     def _finish_choice(self, event: ChoiceFinished) -> ChoiceFinished:
         self._assembly.add(event)
-        corrected = replace(event, finish=_corrected(self._assembly.others[event.choice].answer()))
+        corrected = replace(event, finish=_corrected(event.finish, self._assembly.others[event.choice].answer().calls))
         self._assembly.add(corrected)
         return corrected
 
     def _finish_answer(self, event: AnswerFinished) -> list[Command]:
         answer = self._assembly.answer()
+        calls = answer.calls
         if event.usage is not None:
             self.usage = event.usage if self.usage is None else self.usage + event.usage
         cut = any(
@@ -227,14 +226,14 @@ class Turn:
         if self._keeps:
             commands.append(Record(AnswerReceived(items=answer.items, finish=answer.finish, usage=answer.usage, cut=cut)))
             self._history += answer.items
-        for call in answer.calls:
+        for call in calls:
             owner = self._owner(call)
             commands.append(Record(CallPlanned(call=call, owner=owner)))
             (self._waiting if owner == "gateway" else self._handed).append(call)
             if call.kind == "function" and not _is_object(call.arguments):
                 commands.append(Notice(event="tool_block", rule="malformed_arguments", tool=call.name))
         is_last = cut or self._handed or not self._waiting
-        self._last = replace(event, finish=_corrected(answer)) if is_last else None
+        self._last = replace(event, finish=_corrected(event.finish, calls), usage=self.usage) if is_last else None
         return commands + self._go_on()
 
     def _fail(self, event: AnswerFailed) -> list[Command]:
@@ -292,7 +291,7 @@ class Turn:
         if self._handed:
             commands.append(Record(CallsHandedOver(call_ids=tuple(call.id for call in self._handed))))
         commands.append(Record(TurnFinished(finish=event.finish, usage=self.usage)))
-        commands.append(Emit([replace(event, usage=self.usage)]))
+        commands.append(Emit([event]))
         commands.append(End())
         return commands
 
@@ -308,11 +307,11 @@ def _flush(seen: list[StreamEvent], commands: list[Command]) -> None:
         commands.append(Emit(seen))
 
 
-def _corrected(answer: Answer) -> Finish:
+def _corrected(finish: Finish, calls: Sequence[Call]) -> Finish:
     """Providers say "stop" after calls, or "tool_calls" without any."""
-    if answer.finish in ("stop", "calls"):
-        return "calls" if answer.calls else "stop"
-    return answer.finish
+    if finish in ("stop", "calls"):
+        return "calls" if calls else "stop"
+    return finish
 
 
 def _relaxed(choice: ToolChoice | None) -> ToolChoice | None:

@@ -192,39 +192,24 @@ def encode_answer(answer: Answer, envelope: Envelope) -> bytes:
 
 
 def _choice(index: int, answer: Answer, *, legacy: bool) -> JsonObject:
-    logprobs = [entry for text in _texts(answer) for entry in text.logprobs]
-    return {
-        "index": index,
-        "message": _message(answer, legacy=legacy),
-        "logprobs": {"content": logprobs, "refusal": None} if logprobs else None,
-        "finish_reason": _finish_reason(answer.finish, legacy=legacy),
-    }
-
-
-def _texts(answer: Answer) -> list[Text]:
-    messages = [item.content for item in answer.items if isinstance(item, Message)]
-    return [part for content in messages if isinstance(content, tuple) for part in content if isinstance(part, Text)]
-
-
-def _message(answer: Answer, *, legacy: bool) -> JsonObject:
-    texts = _texts(answer)
-    refusals = [
-        part.text
-        for item in answer.items
-        if isinstance(item, Message) and isinstance(item.content, tuple)
-        for part in item.content
-        if isinstance(part, Refusal)
-    ]
-    thoughts = [
-        _PARAGRAPH.join(parts)
-        for item in answer.items
-        if isinstance(item, Reasoning)
-        for parts in (item.summary, item.text)
-        if parts
-    ]
+    texts: list[Text] = []
+    refusals: list[str] = []
+    thoughts: list[str] = []
+    calls: list[Call] = []
+    for item in answer.items:
+        if type(item) is Message:
+            for part in item.content:
+                if type(part) is Text:
+                    texts.append(part)
+                elif type(part) is Refusal:
+                    refusals.append(part.text)
+        elif type(item) is Call:
+            calls.append(item)
+        elif type(item) is Reasoning:
+            thoughts += [_PARAGRAPH.join(parts) for parts in (item.summary, item.text) if parts]
     message: JsonObject = {
         "role": "assistant",
-        "content": "".join(text.text for text in texts) if texts or not (answer.calls or refusals or thoughts) else None,
+        "content": "".join([text.text for text in texts]) if texts or not (calls or refusals or thoughts) else None,
         "refusal": "".join(refusals) if refusals else None,
     }
     if thoughts:
@@ -232,11 +217,17 @@ def _message(answer: Answer, *, legacy: bool) -> JsonObject:
     annotations: list[Json] = [shown for text in texts for raw in text.annotations if (shown := _annotation(raw)) is not None]
     if annotations:
         message["annotations"] = annotations
-    if answer.calls and legacy:
-        message["function_call"] = {"name": answer.calls[0].name, "arguments": answer.calls[0].arguments}
-    elif answer.calls:
-        message["tool_calls"] = [_call(call) for call in answer.calls]
-    return message
+    if calls and legacy:
+        message["function_call"] = {"name": calls[0].name, "arguments": calls[0].arguments}
+    elif calls:
+        message["tool_calls"] = [_call(call) for call in calls]
+    logprobs = [entry for text in texts for entry in text.logprobs]
+    return {
+        "index": index,
+        "message": message,
+        "logprobs": {"content": logprobs, "refusal": None} if logprobs else None,
+        "finish_reason": _finish_reason(answer.finish, legacy=legacy),
+    }
 
 
 def _call(call: Call) -> JsonObject:

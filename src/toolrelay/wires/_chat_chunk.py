@@ -11,7 +11,7 @@ from toolrelay.core.events import Finish, Usage
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.errors import BackendError
 from toolrelay.wires._errors import decode_error
-from toolrelay.wires._json import decode, encode, is_deep, mended_value
+from toolrelay.wires._json import decode, encode, is_deep, may_be_deep, mended_value
 
 FINISH: dict[str, Finish] = {
     "stop": "stop",
@@ -29,7 +29,6 @@ FINISH: dict[str, Finish] = {
     "sensitive": "content_filter",
 }
 FAILURES = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
-_SMALL = 400  # bytes: too few to nest anything deeply
 
 
 class Function(Struct, gc=False):
@@ -82,6 +81,10 @@ class _CompletionDetails(Struct, gc=False):
     rejected_prediction_tokens: int | float | None = None
 
 
+_NO_PROMPT_DETAILS = _PromptDetails()
+_NO_COMPLETION_DETAILS = _CompletionDetails()
+
+
 class UsageMembers(Struct, gc=False):
     prompt_tokens: int | float | None = None
     completion_tokens: int | float | None = None
@@ -126,7 +129,7 @@ def decode_slowly(frame: bytes) -> Chunk | None:
 
 def is_too_deep(frame: bytes, chunk: Chunk) -> bool:
     """Whether it holds something that could not be written again."""
-    return len(frame) > _SMALL and is_deep(frame, _untyped(chunk))
+    return may_be_deep(frame) and is_deep(frame, _untyped(chunk))
 
 
 def _untyped(chunk: Chunk) -> list[Any]:
@@ -207,8 +210,8 @@ def flat_annotation(raw: Json) -> JsonObject | None:
 
 
 def decode_usage(usage: UsageMembers) -> Usage:
-    prompt = usage.prompt_tokens_details or _PromptDetails()
-    completion = usage.completion_tokens_details or _CompletionDetails()
+    prompt = usage.prompt_tokens_details or _NO_PROMPT_DETAILS
+    completion = usage.completion_tokens_details or _NO_COMPLETION_DETAILS
     return Usage(
         input=int(usage.prompt_tokens or 0),
         output=int(usage.completion_tokens or 0),

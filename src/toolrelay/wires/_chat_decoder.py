@@ -57,7 +57,8 @@ class _ChoiceState:
 
     def whole(self, stream: object, text: str) -> str:
         """The text without the first half of a surrogate pair at its end, which waits for the second."""
-        text = self.halves.pop(stream, "") + text
+        if self.halves:
+            text = self.halves.pop(stream, "") + text
         if text and "\ud800" <= text[-1] <= "\udbff":
             self.halves[stream] = text[-1]
             text = text[:-1]

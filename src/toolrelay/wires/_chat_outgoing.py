@@ -54,13 +54,11 @@ CANNOT_SAY: dict[str, Literal["dropped", "refused"]] = {
 
 def encode_request(request: Request, profile: Profile) -> Outgoing:
     writer = _Writer(request, profile)
-    body = {
-        "model": request.model,
-        "messages": writer.messages(),
-        **writer.tools(),
-        **writer.sampling(),
-        **writer.settings(),
-    }
+    body: dict[str, Any] = {"model": request.model, "messages": writer.messages()}
+    if request.tools:
+        body |= writer.tools()
+    body |= writer.sampling()
+    body |= writer.settings()
     return Outgoing(path="/chat/completions", body=encode(body), dropped=tuple(writer.dropped))
 
 
@@ -89,21 +87,21 @@ class _Writer:
             groups.append([{"role": self._role("developer"), "content": self.request.instructions}])
         speaking: JsonObject | None = None
         for item in self.request.items:
-            if isinstance(item, Result):
+            if type(item) is Message and item.role != "assistant":
+                speaking = None
+                groups.append([self._message(item)])
+            elif type(item) is Result:
                 speaking = None
                 answered = made.get(item.call_id)
                 if answered is None:
                     groups.append(answered := [])
                 answered.append(self._result(item))
-            elif isinstance(item, Message) and item.role != "assistant":
-                speaking = None
-                groups.append([self._message(item)])
             else:
                 if speaking is None or not _continues(speaking, item):
                     speaking = {"role": "assistant", "content": None}
                     groups.append([speaking])
                 self._speak(speaking, item)
-                if isinstance(item, Call):
+                if type(item) is Call:
                     made[item.id] = groups[-1]
         return [message for group in groups for message in group if len(message) > 2 or message["content"] is not None]
 
@@ -210,12 +208,10 @@ class _Writer:
 
     def tools(self) -> JsonObject:
         request = self.request
-        out: JsonObject = {}
-        if request.tools:
-            out["tools"] = [self._tool(tool) for tool in request.tools]
-        if request.tool_choice is not None and request.tools:
+        out: JsonObject = {"tools": [self._tool(tool) for tool in request.tools]}
+        if request.tool_choice is not None:
             out["tool_choice"] = self._tool_choice(request.tool_choice)
-        if request.parallel_tool_calls is not None and request.tools:
+        if request.parallel_tool_calls is not None:
             out["parallel_tool_calls"] = request.parallel_tool_calls
         return out
 
@@ -298,15 +294,14 @@ class _Writer:
     def _drop_unsayable(self) -> None:
         request = self.request
         wish = request.reasoning
-        asked = {
-            "include": bool(set(request.include) - {"message.output_text.logprobs"}),
-            "max_tool_calls": request.max_tool_calls is not None,
-            "truncation: auto": request.truncation not in (None, "disabled"),
-            "reasoning.summary": wish is not None and (wish.summary is not None or wish.extra is not None),
-        }
-        for name, was_asked in asked.items():
-            if was_asked:
-                self._drop(name)
+        if request.include and set(request.include) - {"message.output_text.logprobs"}:
+            self._drop("include")
+        if request.max_tool_calls is not None:
+            self._drop("max_tool_calls")
+        if request.truncation not in (None, "disabled"):
+            self._drop("truncation: auto")
+        if wish is not None and (wish.summary is not None or wish.extra is not None):
+            self._drop("reasoning.summary")
 
     def _drop(self, name: str) -> None:
         assert CANNOT_SAY[name] == "dropped", name  # noqa: S101 -- the table and the code are one

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
 from toolrelay.core.identity import derived_call_id
 from toolrelay.core.json import JsonObject
@@ -24,11 +26,11 @@ from toolrelay.core.messages import (
     Result,
     Text,
 )
-from toolrelay.core.plan import check_tool_choice, orphan
+from toolrelay.core.plan import check_tool_choice
 from toolrelay.core.request import OutputFormat, ReasoningWish, Request, Sampling, ToolChoice
 from toolrelay.errors import invalid
 from toolrelay.wires._extra import rest
-from toolrelay.wires._json import convert, decode_body, encode
+from toolrelay.wires._json import convert, decode_body, encode, may_be_deep
 from toolrelay.wires._tools import decode_tool_choice, decode_tools
 
 NAME = "openai_chat"
@@ -49,6 +51,39 @@ class _JsonSchema(Struct):
 class _ResponseFormat(Struct):
     type: str
     json_schema: _JsonSchema | None = None
+
+
+class _FunctionCall(Struct):
+    name: str
+    arguments: str | dict[str, Any] | None = None
+
+
+class _CustomCall(Struct):
+    name: str
+    input: str | None = None
+
+
+class _ToolCall(Struct):
+    function: _FunctionCall | None = None
+    custom: _CustomCall | None = None
+    id: str | None = None
+    type: str | None = None
+
+
+class _Message(Struct):
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+    function_call: _FunctionCall | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+
+
+_MESSAGE = frozenset(_Message.__struct_fields__)
+_CALL = frozenset({"id", "type", "function", "custom", "index"})
+_CALL_INNER = {"function": _FunctionCall.__struct_fields__, "custom": _CustomCall.__struct_fields__}
 
 
 class _Body(Struct):
@@ -91,18 +126,49 @@ _KNOWN = frozenset(_Body.__struct_fields__) - {"modalities"}
 _INNER = {"stream_options": _StreamOptions.__struct_fields__}
 
 
+class _PlainMessage(_Message, forbid_unknown_fields=True):
+    pass
+
+
+class _PlainStreamOptions(_StreamOptions, forbid_unknown_fields=True):
+    pass
+
+
+class _PlainBody(_Body, kw_only=True, forbid_unknown_fields=True):
+    """A body in which nothing is unknown, as in nearly every request: it is read in one go."""
+
+    messages: list[_PlainMessage]  # type: ignore[assignment]  # as far as here, not further
+    stream_options: _PlainStreamOptions | None = None
+    response_format: None = None
+    modalities: UnsetType = UNSET  # type: ignore[assignment]  # it is looked at, and then passed on as if it were unknown
+
+
+_read_plain = msgspec.json.Decoder(_PlainBody).decode
+
+
 def decode_request(body: bytes) -> Request:
+    if not may_be_deep(body):
+        try:
+            return _request(_read_plain(body), {}, None)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            pass  # whatever it is, the longer way finds it, and says so where it is wrong
+    return _decode_any(body)
+
+
+def _decode_any(body: bytes) -> Request:
     value = decode_body(body)
     if "messages" not in value and "input" in value:
         raise invalid("This is /v1/chat/completions, which takes 'messages'. 'input' belongs to /v1/responses.", "messages")
-    fields = convert(value, _Body, "")
+    return _request(convert(value, _Body, ""), rest(value, _KNOWN, _INNER) or {}, value.get("response_format"))
+
+
+def _request(fields: _Body, extra: JsonObject, raw_format: Any) -> Request:  # noqa: ANN401 -- any JSON
     if not fields.messages:
         raise invalid("'messages' must hold at least one message.", "messages", code="empty_array")
     if fields.n is not None and fields.n < 1:
         raise invalid("'n' must be at least 1.", "n")
     if fields.modalities and "audio" in fields.modalities:
         raise invalid("Spoken answers (modalities: audio) are not relayed.", "modalities", code="unsupported_value")
-    extra = rest(value, _KNOWN, _INNER) or {}
     tools = decode_tools(fields.tools or [], NAME, nests=True)
     request = Request(
         wire=NAME,
@@ -112,7 +178,7 @@ def decode_request(body: bytes) -> Request:
         tool_choice=_decode_choice(fields),
         parallel_tool_calls=fields.parallel_tool_calls,
         sampling=_decode_sampling(fields),
-        output=_decode_format(fields.response_format, value.get("response_format"), extra),
+        output=_decode_format(fields.response_format, raw_format, extra),
         reasoning=None if fields.reasoning_effort is None else ReasoningWish(effort=fields.reasoning_effort),
         stream=bool(fields.stream),
         include_usage=bool(fields.stream_options and fields.stream_options.include_usage),
@@ -183,71 +249,38 @@ def _decode_choice(fields: _Body) -> ToolChoice | None:
             return decode_tool_choice({"type": "function", **named}, param="function_call")
 
 
-class _FunctionCall(Struct):
-    name: str
-    arguments: str | dict[str, Any] | None = None
-
-
-class _CustomCall(Struct):
-    name: str
-    input: str | None = None
-
-
-class _ToolCall(Struct):
-    function: _FunctionCall | None = None
-    custom: _CustomCall | None = None
-    id: str | None = None
-    type: str | None = None
-
-
-class _Message(Struct):
-    role: str
-    content: str | list[dict[str, Any]] | None = None
-    name: str | None = None
-    tool_calls: list[dict[str, Any]] | None = None
-    tool_call_id: str | None = None
-    function_call: _FunctionCall | None = None
-    refusal: str | None = None
-    reasoning_content: str | None = None
-
-
-_MESSAGE = frozenset(_Message.__struct_fields__)
-_CALL = frozenset({"id", "type", "function", "custom", "index"})
-_CALL_INNER = {"function": _FunctionCall.__struct_fields__, "custom": _CustomCall.__struct_fields__}
-
-
 class _Messages:
-    """Chat messages into items. Remembers where each item came from, so that an error can name the place."""
+    """Chat messages into items."""
 
     def __init__(self) -> None:
         self._items: list[Item] = []
-        self._places: list[str] = []
         self._calls: dict[str, Call] = {}
         self._unanswered: dict[str, list[str]] = {}
+        self._orphan: tuple[str, str] | None = None  # the first result without a call, and where it is
 
-    def decode(self, messages: list[dict[str, Any]]) -> tuple[Item, ...]:
+    def decode(self, messages: Sequence[dict[str, Any] | _PlainMessage]) -> tuple[Item, ...]:
         for number, raw in enumerate(messages):
-            self._decode_message(raw, f"messages[{number}]")
-        lost = orphan(self._items)
-        if lost is not None:
-            result = self._items[lost]
-            call_id = result.call_id if isinstance(result, Result) else ""
+            place = f"messages[{number}]"
+            if isinstance(raw, _PlainMessage):
+                self._decode_message(raw, None, place)
+            else:
+                self._decode_message(convert(raw, _Message, place), rest(raw, _MESSAGE), place)
+        if self._orphan is not None:
+            call_id, place = self._orphan
             raise invalid(
                 f"The tool message answers the call {call_id!r}, which no assistant message before it made.",
-                f"{self._places[lost]}.tool_call_id",
+                f"{place}.tool_call_id",
                 code="unknown_call",
             )
         return tuple(self._items)
 
-    def _decode_message(self, raw: dict[str, Any], place: str) -> None:
-        message = convert(raw, _Message, place)
-        extra = rest(raw, _MESSAGE)
+    def _decode_message(self, message: _Message, extra: JsonObject | None, place: str) -> None:
         match message.role:
             case "system" | "developer" | "user" as role:
                 if message.content is None:
                     raise invalid(f"A {role} message needs content.", f"{place}.content")
                 content = _decode_content(message.content, place)
-                self._add(Message(role=role, content=content, name=message.name, extra=extra), place)
+                self._items.append(Message(role=role, content=content, name=message.name, extra=extra))
             case "assistant":
                 self._decode_assistant(message, extra, place)
             case "tool" | "function":
@@ -257,13 +290,9 @@ class _Messages:
                 got = repr(message.role[:_LONGEST])
                 raise invalid(f"Unknown role: expected {expected}, got {got}.", f"{place}.role", code="invalid_value")
 
-    def _add(self, item: Item, place: str) -> None:
-        self._items.append(item)
-        self._places.append(place)
-
     def _decode_assistant(self, message: _Message, extra: JsonObject | None, place: str) -> None:
         if message.reasoning_content is not None:
-            self._add(Reasoning(text=(message.reasoning_content,)), place)
+            self._items.append(Reasoning(text=(message.reasoning_content,)))
         calls = [self._decode_call(raw, place, number) for number, raw in enumerate(message.tool_calls or [])]
         if message.function_call is not None:
             name, arguments = message.function_call.name, _arguments(message.function_call.arguments)
@@ -275,11 +304,11 @@ class _Messages:
         if content == () and not calls:
             content = ""
         if content != () or extra or message.name:
-            self._add(Message(role="assistant", content=content, name=message.name, extra=extra), place)
+            self._items.append(Message(role="assistant", content=content, name=message.name, extra=extra))
         for call in calls:
             self._unanswered.setdefault(call.name, []).append(call.id)
             self._calls[call.id] = call
-            self._add(call, place)
+            self._items.append(call)
 
     def _decode_call(self, raw: dict[str, Any], message: str, number: int) -> Call:
         place = f"{message}.tool_calls[{number}]"
@@ -310,11 +339,13 @@ class _Messages:
         if not identifier:
             raise invalid("A tool message needs 'tool_call_id'.", f"{place}.tool_call_id")
         call = self._calls.get(identifier)
+        if call is None and self._orphan is None:
+            self._orphan = identifier, place
         if call is not None and identifier in self._unanswered[call.name]:
             self._unanswered[call.name].remove(identifier)
         content = "" if message.content is None else _decode_content(message.content, place)
         kind = "function" if call is None else call.kind
-        self._add(Result(call_id=identifier, output=content, kind=kind, name=message.name, extra=extra), place)
+        self._items.append(Result(call_id=identifier, output=content, kind=kind, name=message.name, extra=extra))
 
 
 def _arguments(arguments: str | dict[str, Any] | None) -> str:

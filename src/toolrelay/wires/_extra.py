@@ -24,6 +24,8 @@ def rest(raw: dict[str, Any], known: Collection[str], inner: Mapping[str, Collec
 
 def merged(members: JsonObject, extra: JsonObject) -> JsonObject:
     """The members with the unknown ones back in their places."""
+    if not extra:
+        return members
     out = members | extra
     for key, value in extra.items():
         own = members.get(key)

@@ -60,10 +60,15 @@ def _finite(text: str) -> float:
     return number
 
 
+def may_be_deep(data: bytes | str) -> bool:
+    """Whether there are enough brackets in it."""
+    openers = data.count(b"[") + data.count(b"{") if isinstance(data, bytes) else data.count("[") + data.count("{")
+    return openers > MAX_DEPTH
+
+
 def is_deep(data: bytes | str, value: object) -> bool:
     """Whether the value that the data spells is nested more than MAX_DEPTH deep."""
-    openers = data.count(b"[") + data.count(b"{") if isinstance(data, bytes) else data.count("[") + data.count("{")
-    if openers <= MAX_DEPTH:  # nearly always, and quickly known
+    if not may_be_deep(data):  # nearly always, and quickly known
         return False
     level = [value]
     for _ in range(MAX_DEPTH):
@@ -80,7 +85,7 @@ def is_deep(data: bytes | str, value: object) -> bool:
 
 def mended(text: str) -> str:
     """Surrogate pairs that came apart put together; what is left alone becomes U+FFFD."""
-    if _LONE.search(text) is None:
+    if text.isascii() or _LONE.search(text) is None:
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -105,7 +105,7 @@ class ResponsesEncoder:
         self._output: list[JsonObject] = []
         self._current: _OpenMessage | _OpenReasoning | None = None
         self._calls: dict[Entry, _OpenCall] = {}
-        self._text: Entry | None = None  # the message whose text grows now, so that a delta need not ask
+        self._text: list[str] | None = None  # the text that grows now, so that a delta need not ask
         self._text_prefix = b""
         self._begun = False
         self._over = False
@@ -116,21 +116,17 @@ class ResponsesEncoder:
         for event in events:
             if self._over:
                 break
+            if type(event) is TextDelta and self._text is not None and event.text and not event.choice and not event.logprobs:
+                self._text.append(event.text)
+                self._delta(self._text_prefix, event.text)
+                continue
             entry = add(event)
-            if type(event) is TextDelta:
-                if entry is self._text and event.text and not event.logprobs:
-                    try:
-                        text = encode(event.text)
-                    except UnicodeEncodeError:
-                        text = encode(mended(event.text))
-                    out += (self._text_prefix, text, b',"sequence_number":%d}\n\n' % self._sequence)
-                    self._sequence += 1
-                    continue
-            elif type(event) is ArgumentsDelta:
+            if type(event) is ArgumentsDelta:
                 call = None if entry is None else self._calls.get(entry)
                 if call is not None:
                     self._delta(call.prefix, event.text)
                 continue
+            self._text = None
             if not getattr(event, "choice", 0):
                 self._encode_event(event, entry)
         return b"".join(out)
@@ -144,7 +140,6 @@ class ResponsesEncoder:
             case TextDelta(), MessageEntry():
                 self._say(event, entry)
             case RefusalDelta(), MessageEntry():
-                self._text = None
                 self._delta(self._message(entry).prefix, event.text)
             case AnnotationAdded(), MessageEntry():
                 self._annotate(event, entry)
@@ -226,7 +221,7 @@ class ResponsesEncoder:
         current = self._current
         if current is None:
             return
-        self._current = self._text = None
+        self._current = None
         if isinstance(current, _OpenMessage):
             self._close_part(current)
         else:
@@ -291,7 +286,7 @@ class ResponsesEncoder:
         if not event.text and not event.logprobs:
             return
         message = self._message(entry)
-        self._text, self._text_prefix = entry, message.prefix
+        self._text, self._text_prefix = entry.parts[-1].pieces, message.prefix
         if event.logprobs:
             place = self._place(message, content_index=message.content_index)
             self._frame("response.output_text.delta", {**place, "logprobs": event.logprobs, "delta": event.text})

@@ -27,12 +27,10 @@ class Splitter:
         self._last = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        if data.endswith(b"\n\n") and not self._held and not self._last:  # whole events, as nearly always
-            lines = data.splitlines()
-            if len(lines) == 2 and (first := lines[0]).startswith(b"data: ") and len(first) > 6:
-                return [first[6:]]
-            if not len(lines) % 2 and not any(lines[1::2]):
-                return [found for line in lines[::2] if (found := line[6:] if line.startswith(b"data: ") else _data(line))]
+        if not self._held and not self._last and data.endswith(b"\n\n") and _CR not in data:  # whole events, as nearly always
+            usual = _usual(data)
+            if usual is not None:
+                return usual
         if self._last or _CR in data:
             data = self._unify(data)
         if b"\n\n" not in data and not (data[:1] == b"\n" and self._held and self._held[-1][-1:] == b"\n"):
@@ -69,6 +67,19 @@ class Splitter:
             self._last = b"\r"
             data = data[:-1]
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _usual(data: bytes) -> list[bytes] | None:
+    """The data of events that have one line of it, and before it at most the event's name. None: there are others among them."""
+    bare = data.startswith(b"data: ")
+    lines = data.count(b"\n")
+    if bare and lines == 2:
+        return [data[6:-2]] if len(data) > 8 else None
+    *events, rest = data.split(b"\n\n")
+    if rest or lines != 3 * len(events) - bare - data.count(b"\n\ndata: "):
+        return None
+    found = [event[6:] if event.startswith(b"data: ") else event.partition(b"\ndata: ")[2] for event in events]
+    return found if all(found) else None
 
 
 def _data(event: bytes) -> bytes:

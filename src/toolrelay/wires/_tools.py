@@ -34,6 +34,8 @@ def decode_tools(
 
     `nests`: the wire's own shape is the nested one, and unknown members keep their level. `before` are tools already declared.
     """
+    if not raw:
+        return ()
     tools = tuple(_decode_tool(tool, wire, f"{param}[{number}]", nests=nests) for number, tool in enumerate(raw))
     seen = {(tool.kind, tool.name) for tool in before if isinstance(tool, Tool)}
     for number, tool in enumerate(tools):
