@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from toolrelay.dialects._faults import ReadingError
 from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._steps import Step
@@ -16,9 +18,13 @@ class Attempt:
 
     `room` is how much more the grammar may read: of what it has to hold back little, of a call that is being given out more.
     It is kept to the character, so that chunking does not matter here either; `beyond` is what does not fit.
+
+    `step`: what is under way takes the next text, and returns what of it belongs to the arguments (see _steps).
     """
 
-    __slots__ = ("_error", "_pieces", "_start", "_step", "beyond", "committed", "opener", "reader", "reading", "room", "rule")
+    __slots__ = (
+        "_argue", "_error", "_start", "beyond", "committed", "opener", "pieces", "reader", "reading", "room", "rule", "step",
+    )  # fmt: skip
 
     def __init__(self, grammar: Grammar, speaker: Speaker, opener: str, text: str, at: int) -> None:
         self.opener = opener
@@ -30,9 +36,10 @@ class Attempt:
         self.room = HELD_LIMIT - (len(text) - at)
         self.reader = Reader(text, at)
         self.reading = grammar(self.reader, speaker, opener)
-        self._pieces = [text]
+        self.pieces = [text]
         self._start = at
-        self._step: Step | None = None
+        self._argue = speaker.argue
+        self.step: Callable[[str], str | None] | None = None
         self._error: ReadingError | None = None
 
     def feed(self, text: str) -> None:
@@ -41,45 +48,28 @@ class Attempt:
         if len(text) > self.room:
             text, self.beyond = text[: self.room], text[self.room :]
         self.room -= len(text)
-        self._pieces.append(text)
+        self.pieces.append(text)
         self.reader.feed(text)
-
-    def stride(self, text: str) -> bool:
-        """More text. True: a step was under way, has taken all of it and wants more. Within a call it is nearly always so."""
-        step = self._step
-        if step is None or self.beyond or len(text) >= self.room:
-            self.feed(text)
-            return False
-        self.room -= len(text)
-        self._pieces.append(text)
-        reader = self.reader
-        reader.text = text if reader.at == len(reader.text) else reader.text[reader.at :] + text
-        reader.at = 0
-        try:
-            if not step():
-                return True
-        except ReadingError as error:
-            self._error = error
-        self._step = None
-        return False
-
-    def _strides(self) -> bool:
-        if self._step is None:
-            return False
-        try:
-            if not self._step():
-                return True
-        except ReadingError as error:
-            self._error = error
-        self._step = None
-        return False
 
     def go_on(self) -> None:
         """Reads on, until more must come. StopIteration: all was read."""
-        if self._strides():
-            return
-        error, self._error = self._error, None
-        self._step = next(self.reading) if error is None else self.reading.throw(error)
+        if self.step is not None:
+            try:
+                piece = self.step("")
+            except ReadingError as error:
+                self.fail(error)
+            else:
+                if piece is not None:
+                    self._argue(piece)
+                    return
+                self.step = None
+        failed, self._error = self._error, None
+        step = next(self.reading) if failed is None else self.reading.throw(failed)
+        self.step = None if step is None else step.step if step.take is self._argue else _handing_over(step)
+
+    def fail(self, error: ReadingError) -> None:
+        """The step has failed: that is for the grammar, which is read on next."""
+        self.step, self._error = None, error
 
     def commit(self) -> None:
         if not self.committed:
@@ -89,7 +79,7 @@ class Attempt:
     def begin_anew(self) -> None:
         """A call is whole, or something else was said: what is printed from here on belongs to what follows."""
         self.opener = ""
-        self._pieces = [self.reader.text]
+        self.pieces = [self.reader.text]
         self._start = self.reader.at
         self.room = CALL_LIMIT - self._unread
 
@@ -100,10 +90,10 @@ class Attempt:
             text = self.reader.text
             self.beyond = text[-excess:] + self.beyond
             self.reader.text = text[:-excess]
-            self._pieces = ["".join(self._pieces)[:-excess]]
+            self.pieces = ["".join(self.pieces)[:-excess]]
         self.room = HELD_LIMIT - self._unread
         self.reading = _skipping(self.reader, closers)
-        self._step = None
+        self.step = None
 
     def read_all(self) -> None:
         self.reader.at = len(self.reader.text)
@@ -119,7 +109,7 @@ class Attempt:
 
     def given(self) -> tuple[str, int]:
         """All that came after the opener, and where it begins."""
-        pieces = [*self._pieces, self.beyond] if self.beyond else self._pieces
+        pieces = [*self.pieces, self.beyond] if self.beyond else self.pieces
         return (pieces[0] if len(pieces) == 1 else "".join(pieces)), self._start
 
     def rest(self) -> tuple[str, int]:
@@ -132,6 +122,18 @@ class Attempt:
         text, at = self.given()
         whole = self.opener + text[at:]
         return whole[: len(whole) - self._unread - len(self.beyond)]
+
+
+def _handing_over(step: Step) -> Callable[[str], str | None]:
+    """A step of which nothing belongs to the arguments."""
+
+    def go_on(text: str) -> str | None:
+        piece = step.step(text)
+        if piece:
+            step.take(piece)
+        return None if piece is None else ""
+
+    return go_on
 
 
 def _skipping(reader: Reader, closers: tuple[str, ...]) -> Reading[None]:

@@ -18,7 +18,8 @@ import re
 FENCE = r"`(?:``|`?\Z)|~(?:~~|~?\Z)"
 _RUN = re.compile(r"`{1,64}|~{1,64}")
 _LONGEST = 64
-_NOT_BLANK = re.compile(r"[^ \t\r]")
+_BLANKS = " \t\r"
+_NOT_BLANK = re.compile(f"[^{_BLANKS}]")
 _INFO_ENDS = {"`": re.compile("[`\n]"), "~": re.compile("\n")}
 
 
@@ -30,6 +31,20 @@ class Fence:
         self._state = "info"
         self._count = 0
         self.ended_line = False
+
+    def quotes(self, text: str) -> bool:
+        """Whether all of the text belongs to the fence, as can be told at a glance: then it is passed."""
+        if self._run[0] in text or self._state not in ("line", "blank"):
+            return False
+        line = text[text.rfind("\n") + 1 :]
+        if len(line) < len(text) or self._state == "blank":
+            self._state = "line" if line.strip(_BLANKS) else "blank"
+        return True
+
+    @property
+    def first(self) -> str:
+        """What is in every text that changes the state."""
+        return "\n" if self._state == "line" else ""
 
     @staticmethod
     def opening(text: str, at: int) -> str | None:

@@ -6,7 +6,7 @@ import re
 from string import ascii_letters
 
 from toolrelay.dialects._faults import BrokenError, CutError, NotACallError
-from toolrelay.dialects._python_value import python_value
+from toolrelay.dialects._python_value import PYTHON
 from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._schema import Parameters, quoted
 from toolrelay.dialects.base import Speaker
@@ -47,7 +47,7 @@ def python_call(reader: Reader, speaker: Speaker, *, offered_only: bool = False)
         speaker.argue(("{" if first else ", ") + quoted(key) + ": ")
         first = False
         yield from reader.blanks()
-        yield from python_value(reader, speaker.argue)
+        yield from PYTHON.read(reader, speaker.argue)
         yield from reader.blanks()
         if (yield from reader.literal(",", ")")) == ")":
             break

@@ -6,18 +6,20 @@ what it understands and keeps back only what may be the beginning of the marker 
 
 A primitive that fails (`_faults`) leaves the reader where it stood: where a reading fails never depends on the chunks either.
 
-What may take long, such as a value of a megabyte, is a step: a function that goes on with what has come and says whether it is
-done. The grammar yields it, and it is called for each chunk, past all the generators that stand above it.
+What may take long, such as a value of a megabyte, is a step (see _steps). The grammar yields it, and it is asked for each chunk,
+past all the generators that stand above it.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
 from toolrelay.dialects._faults import CutError, NotACallError
-from toolrelay.dialects._steps import Mark, Search, Step, String, Taker, Value, mark_at, mark_in, meaning
+from toolrelay.dialects._json_value import String, Value, meaning
+from toolrelay.dialects._steps import Mark, Search, Step, Taker, mark_at, mark_in
 
 T = TypeVar("T")
 Reading: TypeAlias = Generator[Step | None, None, T]
@@ -102,14 +104,19 @@ class Reader:
                 return found
             yield None
 
-    def until(self, *markers: str, take: Taker, limit: int | None = None, or_end: bool = False) -> Reading[str]:
+    def until(
+        self, *markers: str, take: Taker, limit: int = sys.maxsize, or_end: bool = False, escaped: bool = False
+    ) -> Reading[str]:
         """Hands over what comes before the first of the markers, as it comes; passes the marker and returns it.
 
+        `escaped`: as a part of a JSON string.
         Longer than `limit` is too long to be held. `or_end`: the end of the stream does as well, and "" is returned.
         """
-        search = Search(self, markers, take, limit, or_end=or_end)
-        if not search.step():
-            yield search.step
+        search = Search(self, markers, take, limit, or_end=or_end, escaped=escaped)
+        if (piece := search.step("")) is not None:
+            if piece:
+                take(piece)
+            yield search
         return search.found
 
     def run(self, pattern: re.Pattern[str], limit: int = NAME_LIMIT) -> Reading[str]:
@@ -178,8 +185,10 @@ class Reader:
         """A JSON string; what it means is handed over as it comes."""
         yield from self.literal('"')
         string = String(self, take)
-        if not string.step():
-            yield string.step
+        if (piece := string.step("")) is not None:
+            if piece:
+                take(piece)
+            yield string
 
     def value(self, take: Taker) -> Reading[None]:
         """A JSON value; its own text is handed over as it comes.
@@ -192,8 +201,10 @@ class Reader:
         if not first:
             raise CutError
         value = Value(self, take)
-        if not value.step():
-            yield value.step
+        if (piece := value.step("")) is not None:
+            if piece:
+                take(piece)
+            yield value
 
 
 def read_whole(text: str, reading: Callable[[Reader], Reading[None]]) -> str:

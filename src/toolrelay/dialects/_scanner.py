@@ -16,7 +16,7 @@ deltas hold none of the marks that anything begins with, and cost one search.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 from msgspec import Struct
@@ -26,7 +26,7 @@ from toolrelay.core.request import Tool
 from toolrelay.dialects._attempt import Attempt
 from toolrelay.dialects._faults import BrokenError, CutError, NotACallError, ReadingError
 from toolrelay.dialects._fences import FENCE, Fence
-from toolrelay.dialects._steps import marks_pattern
+from toolrelay.dialects._steps import first_characters, marks_pattern
 from toolrelay.dialects.base import Dialect, Opener
 
 
@@ -54,9 +54,16 @@ class Quoting(Struct, frozen=True, kw_only=True):
 
 
 class _Watch(Struct, frozen=True):
-    """What may begin in one state. `trigger` finds that, and little that turns out to be none of it."""
+    """What may begin in one state. `trigger` finds that, and little that turns out to be none of it.
+
+    So does `within_line` where the text goes on in a line that has begun: less may begin there, and nothing without a line break
+    or one of the characters `first` and `second`.
+    """
 
     trigger: re.Pattern[str]
+    within_line: re.Pattern[str]
+    first: str
+    second: str
     openers: tuple[Opener, ...]
     tag: str
     fences: bool
@@ -64,9 +71,23 @@ class _Watch(Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def _watch_for(openers: tuple[Opener, ...], tag: str, *, fences: bool) -> _Watch:
-    pattern = marks_pattern(tuple(opener.text for opener in openers) + ((tag,) if tag else ()))
-    patterns = [part for part in (pattern, FENCE if fences else "") if part]
-    return _Watch(re.compile("|".join(patterns) or "(?!)"), openers, tag, fences)
+    anywhere = tuple(opener.text for opener in openers if opener.place != "line") + ((tag,) if tag else ())
+    at_line = tuple(opener.text for opener in openers if opener.place == "line")
+    after_break = "|".join(filter(None, (marks_pattern(at_line), FENCE if fences else "")))
+    first, second = first_characters(anywhere or ("\n",))
+    return _Watch(
+        _any_of(marks_pattern(anywhere), after_break),
+        _any_of(marks_pattern(anywhere), rf"\n[^\S\n]*(?:{after_break})" if after_break else ""),
+        first,
+        second,
+        openers,
+        tag,
+        fences,
+    )
+
+
+def _any_of(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(filter(None, patterns)) or "(?!)")
 
 
 class Scanner:
@@ -88,29 +109,42 @@ class Scanner:
         self._argued = False
         self._attempt: Attempt | None = None
         self._watch = self._watching()
-        self._set_search()
+        self._first = self._second = ""
+        self._set_firsts()
 
     # From outside
 
     def feed(self, text: str) -> list[ScannerEvent]:
         out: list[ScannerEvent] = []
         self._out = out
-        if not text.isascii() or self._half:
+        if self._half or not (text.isascii() or text.isprintable()):
             text = self._whole(text)
-        if self._attempt is not None:
-            if self._attempt.stride(text):
-                said = self._said
-                if len(said) == 1 and said[0] and self._argued:  # nearly every delta of a call
-                    out.append(ArgumentsDelta(self._open_call, said.pop()))
-                else:
-                    self._give_arguments()
-            else:
+        attempt = self._attempt
+        if attempt is not None:
+            step = attempt.step
+            if step is None or attempt.room <= len(text):
+                attempt.feed(text)
                 self._settle()
-        elif self._search(text) is not None:
-            self._accept(text)
+                return out
+            attempt.room -= len(text)
+            attempt.pieces.append(text)
+            try:
+                piece = step(text)
+            except ReadingError as error:
+                attempt.fail(error)
+                piece = None
+            if piece and self._argued:  # nearly every delta of a call
+                out.append(ArgumentsDelta(self._open_call, piece))
+            elif piece:
+                self.argue(piece)
+                self._give_arguments()
+            elif piece is None:
+                attempt.step = None
+                self._settle()
+            return out
+        if self._line_is_blank or self._first in text or self._second in text or "\n" in text:
+            self._consider(text)
         elif text:  # nearly every delta
-            if self._line_is_blank or "\n" in text:
-                self._look(text)
             out.append(ReasoningDelta(text) if self._thinking else TextDelta(text))
         return out
 
@@ -128,6 +162,27 @@ class Scanner:
         self._emit(held)
         return out
 
+    def _consider(self, text: str) -> None:
+        """Text in which something may begin or end."""
+        fence = self._fence
+        if fence is not None:
+            if fence.quotes(text):
+                self._first = self._second = fence.first
+                self._emit(text)
+            else:
+                self._accept(text)
+            return
+        if self._held:
+            text, self._held = self._held + text, ""
+            self._set_firsts()
+        watch = self._watch
+        if (watch.trigger if self._line_is_blank else watch.within_line).search(text) is not None:
+            self._accept(text)
+        elif text:
+            if self._line_is_blank or "\n" in text:
+                self._look(text)
+            self._out.append(ReasoningDelta(text) if self._thinking else TextDelta(text))
+
     def _accept(self, text: str) -> None:
         """More text, while no grammar is reading, or none is any more."""
         for at in range(0, len(text), _PIECE):
@@ -135,8 +190,8 @@ class Scanner:
             if self._attempt is not None:
                 self._attempt.feed(piece)
             else:
-                piece, self._held = self._held + piece, ""
-                self._scan(piece, 0)
+                held, self._held = self._held, ""
+                self._scan(held + piece, 0)
             self._settle()
 
     def _settle(self) -> None:
@@ -148,21 +203,28 @@ class Scanner:
             self._scan(*rest)
         if self._said:
             self._give_arguments()
-        self._set_search()
+        self._set_firsts()
 
-    def _set_search(self) -> None:
-        """What decides whether a delta is more than text: a search, unless something is under way already."""
-        idle = self._attempt is None and self._fence is None and not self._held
-        self._search: Callable[[str], object | None] = self._watch.trigger.search if idle else _anything
+    def _set_firsts(self) -> None:
+        """What decides whether a delta may be more than text: a line break, or one of two characters. "" is in every text."""
+        if self._held:
+            self._first = ""
+        elif self._fence is not None:
+            self._first = self._second = self._fence.first
+        else:
+            self._first, self._second = self._watch.first, self._watch.second
 
     def _whole(self, text: str) -> str:
         """The text with surrogates made whole, or replaced where they stand alone. A first half waits for the second."""
-        text, self._half = self._half + text, ""
-        if _SURROGATE.search(text) is None:
-            return text
-        if "\ud800" <= text[-1] < "\udc00":
-            text, self._half = text[:-1], text[-1]
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        if self._half:
+            text, self._half = self._half + text, ""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            if "\ud800" <= text[-1] < "\udc00":
+                text, self._half = text[:-1], text[-1]
+            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return text
 
     # What a grammar says (dialects.base.Speaker)
 
@@ -227,11 +289,8 @@ class Scanner:
         """Keeps in mind where a line and the answer begin."""
         if not text:
             return
-        if "\n" in text:
-            tail = text[text.rfind("\n") + 1 :]
-            self._line_is_blank = not tail or tail.isspace()
-        elif self._line_is_blank:
-            self._line_is_blank = text.isspace()
+        if self._line_is_blank or "\n" in text:
+            self._line_is_blank = text[-1].isspace() and not text[text.rfind("\n") + 1 :].strip()
         if not self._begun and not self._thinking and not text.isspace():
             self._begin()
 
@@ -240,7 +299,7 @@ class Scanner:
         if not self._begun:
             self._begun = True
             self._watch = self._watching()
-            self._set_search()
+            self._set_firsts()
 
     def _watching(self) -> _Watch:
         """What may begin here. Fences that were entered look after themselves."""
@@ -288,6 +347,7 @@ class Scanner:
                 done = looked = at
             else:
                 self._begin()
+                self._line_is_blank = False
                 self._fence = Fence(mark)
                 at += len(mark)
         if self._fence is None:
@@ -377,10 +437,5 @@ class Scanner:
         return self._leave(attempt)
 
 
-def _anything(_text: str) -> object:
-    return True
-
-
 _NONE = -1
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _PIECE = 64 * 1024  # a whole answer in one chunk is read in pieces, so that a place in it is never far from its piece's end

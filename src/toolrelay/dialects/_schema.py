@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+from json.encoder import encode_basestring
 
 import msgspec
 
@@ -12,7 +12,6 @@ from toolrelay.core.request import Tool
 
 ANY = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 STRING = frozenset({"string"})
-_SPECIAL = re.compile(r'["\\\x00-\x1f]')
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -23,7 +22,7 @@ def quoted(text: str) -> str:
 
 def escaped(text: str) -> str:
     """As a part of a JSON string."""
-    return text if _SPECIAL.search(text) is None else quoted(text)[1:-1]
+    return text if text.isprintable() and '"' not in text and "\\" not in text else encode_basestring(text)[1:-1]
 
 
 class Parameters:

@@ -7,7 +7,7 @@ parameter or the end of the call follows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -56,6 +56,10 @@ class TagForm(Struct, frozen=True, kw_only=True):
     def close(self, key: str) -> str:
         return self.value_close.replace("{key}", key)
 
+    def closes(self, key: str) -> tuple[str, ...]:
+        """All that may end a value."""
+        return (f"\n{self.close(key)}", self.close(key)) if self.trims else (self.close(key),)
+
     def write(self, argument: Argument) -> str:
         """A parameter as the model writes it."""
         value = f"\n{argument.plain}\n" if self.trims else argument.plain
@@ -94,81 +98,40 @@ def tagged_call(reader: Reader, speaker: Speaker, form: TagForm, name: str) -> R
 
 def _value(reader: Reader, speaker: Speaker, form: TagForm, key: str, types: frozenset[str]) -> Reading[None]:
     """A value up to its closing tag. Strings go out as they come; other values when they are whole."""
-    value: _Taking = _Spoken(speaker, form) if types == STRING else _Held(speaker, form, types)
-    close = form.close(key)
+    closes = form.closes(key)
+    held = None if types == STRING else _Held()
+    if form.trims:
+        yield from reader.option("\n")
+    if held is None:
+        speaker.argue('"')
     while True:
-        yield from reader.until(close, take=value.take, limit=value.left)
+        if held is None:
+            found = yield from reader.until(*closes, take=speaker.argue, escaped=True)
+        else:
+            found = yield from reader.until(*closes, take=held.take, limit=HELD_LIMIT - held.size)
         if (yield from reader.ahead(form.key_open, *form.ends)):
             break
-        value.take(close)
-    value.end()
-
-
-class _Taking(Protocol):
-    @property
-    def left(self) -> int | None: ...
-
-    def take(self, text: str) -> None: ...
-
-    def end(self) -> None: ...
-
-
-class _Spoken:
-    """A string, given out as it comes, but for a line break at its end that may belong to the form."""
-
-    left: int | None = None
-
-    def __init__(self, speaker: Speaker, form: TagForm) -> None:
-        self._argue = speaker.argue
-        self._trims = form.trims
-        self._begun = False
-        self._waiting = ""
-        speaker.argue('"')
-
-    def take(self, text: str) -> None:
-        if self._trims and (self._waiting or not self._begun or text[-1] == "\n"):
-            text = self._trimmed(text)
-        self._argue(escaped(text))
-
-    def _trimmed(self, text: str) -> str:
-        if not self._begun:
-            self._begun = True
-            text = text.removeprefix("\n")
-        text, self._waiting = self._waiting + text, ""
-        if text.endswith("\n"):
-            text, self._waiting = text[:-1], "\n"
-        return text
-
-    def end(self) -> None:
-        self._argue('"')
+        if held is None:
+            speaker.argue(escaped(found))
+        else:
+            held.take(found)
+    speaker.argue('"' if held is None else held.spelled(types, form.further))
 
 
 class _Held:
     """A value whose type is known only when it is whole."""
 
-    def __init__(self, speaker: Speaker, form: TagForm, types: frozenset[str]) -> None:
-        self._speaker = speaker
-        self._form = form
-        self._types = types
+    def __init__(self) -> None:
         self._pieces: list[str] = []
-        self._size = 0
-
-    @property
-    def left(self) -> int | None:
-        return HELD_LIMIT - self._size
+        self.size = 0
 
     def take(self, text: str) -> None:
         self._pieces.append(text)
-        self._size += len(text)
+        self.size += len(text)
 
-    def end(self) -> None:
+    def spelled(self, types: frozenset[str], further: Callable[[str], str | None]) -> str:
         text = "".join(self._pieces)
-        if self._form.trims:
-            text = text.removeprefix("\n").removesuffix("\n")
-        spelled = meant(text, self._types)
-        if spelled is None:
-            spelled = self._form.further(text)
-        self._speaker.argue(quoted(text) if spelled is None else spelled)
+        return meant(text, types) or further(text) or quoted(text)
 
 
 def attribute(text: str, name: str) -> str | None:

@@ -86,7 +86,7 @@ class _Marks(msgspec.Struct, frozen=True, kw_only=True):
     def _string(self, reader: Reader, take: Taker, types: frozenset[str]) -> Reading[None]:
         if "string" in types:
             take('"')
-            yield from reader.until(self.string, take=take, spell=escaped)
+            yield from reader.until(self.string, take=take, escaped=True)
             take('"')
             return
         pieces: list[str] = []
