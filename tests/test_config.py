@@ -160,7 +160,7 @@ def test_the_process_environment_is_read_by_from_environment(write: Write, monke
 def test_only_the_configuration_reads_the_environment() -> None:
     def reads(source: Path) -> bool:
         for node in ast.walk(ast.parse(source.read_text("utf-8"))):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os" and node.attr in names:
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in {f"os.{name}" for name in names}:
                 return True
             if isinstance(node, ast.ImportFrom) and node.module == "os" and any(alias.name in names for alias in node.names):
                 return True
