@@ -11,13 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 from toolrelay import log
 from toolrelay.backends.base import BackendKind
 from toolrelay.backends.base import discover as discover_backends
-from toolrelay.config import ModelSettings, ServerSettings, Settings, check_binding, file_mark
+from toolrelay.config import ModelSettings, ServerSettings, Settings, Surroundings, check_binding, file_mark
 from toolrelay.errors import ConfigurationError
 from toolrelay.runtime.interpreter import interpreted
 from toolrelay.runtime.no_result import Guard, telling
@@ -63,12 +62,12 @@ class App:
 def open_models(settings: Settings) -> dict[str, Model]:
     """Every model, or all that is wrong with them. Nothing is connected yet."""
     kinds = discover_backends()
-    secret = cache(partial(secret_in, Path(settings.data_dir)))
+    secret = cache(partial(secret_in, settings.surroundings.data_dir))
     models: dict[str, Model] = {}
     problems: list[str] = []
     for name, model in settings.models.items():
         try:
-            models[name] = _open_model(model, kinds, Path(settings.data_dir), secret)
+            models[name] = _open_model(model, kinds, settings.surroundings, secret)
         except ConfigurationError as error:
             problems.append(f"{file_mark(settings)}{error.message}")
     if problems:
@@ -76,11 +75,13 @@ def open_models(settings: Settings) -> dict[str, Model]:
     return models
 
 
-def _open_model(settings: ModelSettings, kinds: Mapping[str, BackendKind], data_dir: Path, secret: Callable[[], bytes]) -> Model:
+def _open_model(
+    settings: ModelSettings, kinds: Mapping[str, BackendKind], surroundings: Surroundings, secret: Callable[[], bytes]
+) -> Model:
     kind = kinds.get(settings.provider)
     if kind is None:
         raise ConfigurationError(f"models.{settings.name}.provider: {settings.provider!r} is not available in this version.")
-    backend = interpreted(settings, kind.open(settings, data_dir), kind.profile(settings), secret)
+    backend = interpreted(settings, kind.open(settings, surroundings), kind.profile(settings), secret)
     return Model(settings=settings, backend=backend)
 
 

@@ -17,6 +17,7 @@ from toolrelay.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from toolrelay.backends.base import Finding
     from toolrelay.config import Settings
 
 REACH_SECONDS = 2.0
@@ -145,9 +146,16 @@ def _print_models(settings: Settings, *, offline: bool) -> bool:
         if model.provider in PROVIDERS
     }
     faults = {} if offline else _try_all(set(urls.values()))
+    findings = {} if offline else _inspect(settings)
     for name, model in settings.models.items():
+        if name in findings:
+            found = findings[name]
+            server = f"NO: {found.problem}" if found.problem else found.told
+            rows.append((name, model.provider, model.model, "-", model.base_url or "-", "yes" if model.api_key else "no", server))
+            continue
         if name not in urls:
-            rows.append((name, model.provider, model.model, "-", "-", "-", "built in"))
+            server = "built in" if model.provider == "demo" else "not tried"
+            rows.append((name, model.provider, model.model, "-", "-", "-", server))
             continue
         url = urls[name]
         server = "not tried" if offline else f"NO: {faults[url]}" if faults[url] else "answers"
@@ -156,7 +164,33 @@ def _print_models(settings: Settings, *, offline: bool) -> bool:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    return not any(faults.values())
+    for found in findings.values():
+        for note in found.notes:
+            typer.echo(f"note: {note}", err=True)
+    return not any(faults.values()) and not any(found.problem for found in findings.values())
+
+
+def _inspect(settings: Settings) -> dict[str, Finding]:
+    """What the kinds of backends that can tell say of their models."""
+    import asyncio
+
+    from toolrelay.backends.base import Finding, discover
+
+    kinds = discover()
+
+    async def all_of_them() -> dict[str, Finding]:
+        found: dict[str, Finding] = {}
+        for name, model in settings.models.items():
+            inspect = kinds[model.provider].inspect
+            if inspect is None:
+                continue
+            try:
+                found[name] = await inspect(model, settings.surroundings)
+            except ConfigurationError as error:
+                found[name] = Finding(problem=error.message)
+        return found
+
+    return asyncio.run(all_of_them())
 
 
 def _try_all(urls: Iterable[str]) -> dict[str, str]:

@@ -36,11 +36,9 @@ NOT_YET: Final[dict[str, tuple[object, ...]]] = {
     "keys.approve": (False,),
     "keys.toolsets": ((),),
     "keys.requests_per_minute": (0,),
-    "models.provider": ("openai", "openrouter", "ollama", "lmstudio", "vllm", "llamacpp", "demo", "compatible"),
+    "models.provider": ("openai", "openrouter", "ollama", "lmstudio", "vllm", "llamacpp", "codex", "demo", "compatible"),
     "models.toolsets": ((),),
     "models.approval": ("hold",),
-    "models.rails": ((),),
-    "models.rails_dir": ("",),
     "models.status": ("silent",),
     "models.approval_expiry_seconds": (3600,),
     "models.max_tool_rounds": (10,),
@@ -60,6 +58,7 @@ _UNSHOWN: Final = frozenset({"api_key", "sha256", "url", "base_url"})
 _ELSEWHERE: Final = {
     "config_file": "--config or TOOLRELAY_CONFIG",
     "data_dir": "--data-dir",
+    "surroundings": "--data-dir",
     "tools_off": "TOOLRELAY_TOOLS=off",
     "log": "TOOLRELAY_LOG",
     "log_level": "TOOLRELAY_LOG_LEVEL",
@@ -117,7 +116,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     client_style: Literal["openai", "use_tool"] = "openai"
     use_tool_order: Literal["tools_first", "as_is"] = "tools_first"
     no_result_seconds: expect.SecondsOrOff = 0
-    rails: tuple[str, ...] = ()
+    rails: tuple[Literal["apply_patch", "web_search", "web_search_asked"], ...] = ()
     rails_dir: str = ""
     status: Literal["silent", "text"] = "silent"
     max_tool_result_bytes: expect.Positive = 262144
@@ -133,6 +132,16 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
 
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """Where the gateway runs. Its environment may hold anything, and is never shown."""
+
+    data_dir: Path
+    environ: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Surroundings(data_dir={self.data_dir!r})"
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`toolsets` are kept as they were written, because each kind of toolset knows its own keys."""
 
@@ -145,7 +154,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     toolsets: dict[str, dict[str, Any]] = {}
     config_file: str = ""
     tools_off: bool = False
-    data_dir: str = ""
+    surroundings: Surroundings = Surroundings(data_dir=Path("data"))
     log: Literal["json", "text"] = "json"
     log_level: str = "info"
 
@@ -178,7 +187,7 @@ def load(
         server=server,
         models=settings.models or {"demo": ModelSettings(name="demo", provider="demo", model="demo")},
         tools_off=_variable(environ, "TOOLRELAY_TOOLS", Literal["on", "off"], "on") == "off",
-        data_dir=_data_dir(data_dir, environ),
+        surroundings=Surroundings(data_dir=Path(_data_dir(data_dir, environ)), environ=dict(environ)),
         log=_variable(environ, "TOOLRELAY_LOG", Literal["json", "text"], "text" if stderr_is_tty else "json"),
         log_level=_variable(environ, "TOOLRELAY_LOG_LEVEL", _LogLevel, "info"),
     )
@@ -298,6 +307,9 @@ class _Reading:
         if model.provider == "demo":
             for field in filter(raw.get, _REACHED):
                 self.complain(f"{where}.{field}", "the demo model has none")
+        if model.provider != "codex":
+            for field in filter(raw.get, ("rails", "rails_dir")):
+                self.complain(f"{where}.{field}", "only a codex model has rails")
         if model.provider == "compatible" and not model.base_url:
             self.complain(f"{where}.base_url", f'missing; provider "compatible" needs {expect.in_words(expect.BaseUrl)}')
         try:

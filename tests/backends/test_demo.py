@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from toolrelay.backends._demo_mind import WHO, think
 from toolrelay.backends.base import discover
 from toolrelay.backends.demo import BACKEND, DemoBackend, Step
-from toolrelay.config import ModelSettings
+from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
     AnswerFailed,
@@ -435,7 +435,7 @@ async def collect(backend: DemoBackend, asked: Request) -> list[list[StreamEvent
 
 def test_it_is_found_as_the_provider_demo() -> None:
     assert discover()["demo"] is BACKEND
-    backend = BACKEND.open(ModelSettings(provider="demo"), Path("nowhere"))
+    backend = BACKEND.open(ModelSettings(provider="demo"), Surroundings(data_dir=Path("nowhere")))
     assert isinstance(backend, DemoBackend)
     asyncio.run(backend.close())
 

@@ -29,7 +29,7 @@ from toolrelay.backends import http
 from toolrelay.backends._providers import PROVIDERS
 from toolrelay.backends.base import discover
 from toolrelay.backends.http import BACKEND, HttpBackend
-from toolrelay.config import ModelSettings
+from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.events import AnswerFinished, StreamEvent, TextDelta
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
@@ -289,7 +289,7 @@ def test_cancelling_between_two_tries_makes_no_further_one() -> None:
 
 
 def opened(settings: ModelSettings) -> HttpBackend:
-    backend = BACKEND.open(settings, Path("nowhere"))
+    backend = BACKEND.open(settings, Surroundings(data_dir=Path("nowhere")))
     assert isinstance(backend, HttpBackend)
     return backend
 

@@ -6,12 +6,11 @@ import importlib
 import pkgutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from toolrelay.config import ModelSettings
+from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.events import StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
@@ -60,15 +59,26 @@ async def relayed(backend: Backend, request: Request, take: Take) -> None:
             await taken(take, batch)
 
 
+class Finding(Struct, frozen=True, kw_only=True):
+    """`problem` is empty where all is well; `notes` are further lines for whoever asked."""
+
+    told: str = ""
+    problem: str = ""
+    notes: tuple[str, ...] = ()
+
+
 class BackendKind(Struct, frozen=True, kw_only=True):
     """`providers` are the values of a model's `provider` that this kind serves.
 
-    `open` is given the gateway's data directory, too; `profile` says what a model of this kind can do.
+    open     connects nothing yet
+    profile  what a model of this kind can do
+    inspect  how it stands with such a model, for `toolrelay check`; None: no more than its server's address can be told
     """
 
     providers: frozenset[str]
-    open: Callable[[ModelSettings, Path], Backend]
+    open: Callable[[ModelSettings, Surroundings], Backend]
     profile: Callable[[ModelSettings], Profile]
+    inspect: Callable[[ModelSettings, Surroundings], Awaitable[Finding]] | None = None
 
 
 def discover() -> dict[str, BackendKind]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from pathlib import Path
 from typing import TypeAlias
 
 from toolrelay.backends._demo_mind import think
 from toolrelay.backends.base import Backend, BackendKind
-from toolrelay.config import ModelSettings
+from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
@@ -79,7 +78,7 @@ class DemoBackend:
             raise
 
 
-def _open(_settings: ModelSettings, _data_dir: Path) -> Backend:
+def _open(_settings: ModelSettings, _surroundings: Surroundings) -> Backend:
     return DemoBackend()
 
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
@@ -20,7 +19,7 @@ from toolrelay.backends._http_client import Origin, Pool
 from toolrelay.backends._http_connection import ExchangeError, Response
 from toolrelay.backends._providers import PROVIDERS
 from toolrelay.backends.base import Backend, BackendKind, Take, taken
-from toolrelay.config import ModelSettings
+from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
@@ -272,7 +271,7 @@ def _headers(settings: ModelSettings, wire: Wire, origin: Origin) -> str:
     return "".join(f"{name}: {value}\r\n" for name, value in headers)
 
 
-def open_backend(settings: ModelSettings, data_dir: Path) -> Backend:  # noqa: ARG001 -- it keeps nothing
+def open_backend(settings: ModelSettings, _surroundings: Surroundings) -> Backend:
     provider = PROVIDERS[settings.provider]
     word = settings.wire or provider.wire
     wire = next((wire for wire in discover_wires().values() if wire.word == word), None)

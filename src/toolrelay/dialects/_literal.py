@@ -42,6 +42,7 @@ class Literals:
     word     what a value may be that stands in none, and `key` what a key may
     spell    the JSON of such a value
     escape   reads an escape, where there are any
+    brackets what lists, dicts and the like begin with
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Literals:
         key: re.Pattern[str],
         spell: Callable[[str], str],
         escape: Escape | None = None,
+        brackets: str = "[{(",
     ) -> None:
         self.openings = (marks(quotes), whole_marks(quotes))
         self.ends = {quote: marks((quote, "\\") if escape else (quote,)) for quote in quotes}
@@ -59,6 +61,8 @@ class Literals:
         self.key = key
         self.spell = spell
         self.escape = escape
+        self.brackets = brackets
+        self.punctuation = ",:" + "".join(_BRACKETS[bracket][1] for bracket in brackets)
         self.known_move = lru_cache(maxsize=_MANY)(self.move)
 
     def read(self, reader: Reader, take: Taker) -> Reading[None]:
@@ -159,11 +163,11 @@ class _Walk:
             return self._open_string(opening)
         self._end_string(at_end=True)
         first = text[at]
-        if first in _BRACKETS:
+        if first in self._form.brackets:
             self._open_bracket(first)
         elif self._filled and not self._stack:
             return True
-        elif not self._stack or first not in ",:])}":
+        elif not self._stack or first not in self._form.punctuation:
             return self._word()
         else:
             self._punctuate(first)

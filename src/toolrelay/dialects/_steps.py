@@ -141,9 +141,11 @@ class Search:
             self._left -= len(text)
             return escaped(text) if self._escaped else text
         end = len(text) if found is None else found.start()
-        reader.text, reader.at = text, min(end, self._left)
+        reader.text = text
         if end > self._left:
+            reader.at = self._left
             raise BrokenError("held_too_long")
+        reader.at = end
         self._left -= end
         piece = escaped(text[:end]) if self._escaped else text[:end]
         if found is None or found.lastindex is not None:

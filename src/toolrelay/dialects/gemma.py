@@ -19,7 +19,7 @@ from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._literal import Literals
 from toolrelay.dialects._python import python_calls
 from toolrelay.dialects._reader import Reader, Reading
-from toolrelay.dialects._schema import ANY, Parameters, escaped, meant, quoted
+from toolrelay.dialects._schema import ANY, Parameters, meant, quoted
 from toolrelay.dialects._steps import Taker
 from toolrelay.dialects._writing import JSON_WORDS, arguments, python_call
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
@@ -157,7 +157,11 @@ _GEMMA_4 = _Marks(
 )
 _NESTED = {
     marks.string: Literals(
-        quotes=(marks.string,), word=_BARE, key=_KEY, spell=lambda word: meant(word.strip(), ANY) or quoted(word.strip())
+        quotes=(marks.string,),
+        brackets="[{",
+        word=_BARE,
+        key=_KEY,
+        spell=lambda word: meant(word.strip(), ANY) or quoted(word.strip()),
     )
     for marks in (_FUNCTION_GEMMA, _GEMMA_4)
 }

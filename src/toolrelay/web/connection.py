@@ -123,9 +123,6 @@ class Connection(asyncio.Protocol):
     def cancel(self) -> None:
         self._task.cancel()
 
-    def write(self, data: bytes) -> None:
-        self._transport.write(data)
-
     def drained(self) -> Awaitable[None]:
         if self._writable is None or self._writable.done():
             self._writable = self._loop.create_future()
@@ -145,6 +142,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self.write = self._transport.write
         self._house.greet(self)
         self._expect_head()
         self._task = self._loop.create_task(self._serve())

@@ -1,0 +1,407 @@
+"""One turn of Codex, heard: messages of its thread in, stream events and answers to its questions out.
+
+Codex runs a loop of its own: it asks the model, runs what the model calls, and asks again. Only one answer of the model is wanted
+of it, so the turn is ended where that answer ends.
+
+    what comes                                 what becomes of it
+    ----------------------------------------   ---------------------------------------------------------------------------
+    text, reasoning                            goes out as it comes
+    a call of an offered tool, whole           goes out, in the model's order; Codex's own request to run it is left waiting
+    text after a call, by `cutoff`             nothing of it: the answer is cut there
+    the end of a response with such calls      the end of the answer
+    a call of another tool, or a bad one       nothing: Codex refuses it and asks the model again, which is let happen a few
+                                               times; the calls of the same response that are good go out all the same
+    a tool of Codex's own that does begin      the answer fails, at once, unless it is on rails
+    a request for approval, or for input       refused, but for a patch that the rails allow
+    the end of the turn                        the end of the answer: stop, length, content_filter, or a failure
+    an upstream that is asked again            goes on, if nothing was said yet; else the answer fails
+
+Calls are taken from `rawResponseItem/completed`, which holds the model's own words in the model's own order. `item/tool/call`
+comes for one call at a time, as far as the one before it is answered, and holds its arguments parsed.
+
+What has been said cannot be taken back: when Codex asks the upstream again after a break, the model begins anew, and the two
+beginnings would stand one after the other. Therefore that answer fails.
+
+While a call waits, Codex does not tell that its upstream has broken off: `probe` gives the waiting calls up to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import ClassVar, Literal
+
+from msgspec import Struct
+
+from toolrelay.backends._codex_cost import Cost
+from toolrelay.backends._codex_errors import cut_short, explained
+from toolrelay.backends._codex_history import Plan
+from toolrelay.backends._codex_policy import REFUSALS
+from toolrelay.backends._codex_rpc import Notification, ServerRequest
+from toolrelay.backends._codex_speech import Speech
+from toolrelay.backends._codex_tools import given
+from toolrelay.backends._codex_words import failed_call, json_of, object_of, text_of
+from toolrelay.core.events import (
+    AnswerFailed,
+    AnswerFinished,
+    AnswerStarted,
+    ArgumentsDelta,
+    CallFinished,
+    CallStarted,
+    Finish,
+    ItemReceived,
+    Noticed,
+    StreamEvent,
+)
+from toolrelay.core.json import JsonObject
+from toolrelay.core.messages import CallKind
+from toolrelay.core.request import Tool
+from toolrelay.dialects._repair import is_object, repaired
+from toolrelay.errors import BackendError, ModelError, ToolrelayError
+from toolrelay.wires._responses_items import NAME as RESPONSES
+
+MOST_REFUSED = 3  # responses of one turn that hold nothing but refused calls
+
+# Items that are Codex at work of its own accord. That one begins means that the doors which should be closed are not.
+OWN_WORK = frozenset(
+    {
+        "commandExecution", "fileChange", "mcpToolCall", "collabAgentToolCall", "subAgentActivity", "webSearch", "imageView",
+        "imageGeneration", "sleep",
+    }
+)  # fmt: skip
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
+
+
+class Manner(Struct, frozen=True, kw_only=True):
+    """How a turn is heard.
+
+    model   the provider's name for it
+    rails   those of OWN_WORK that the operator allows
+    allows  whether a fileChange among them may be made
+    """
+
+    model: str = ""
+    cutoff: Literal["off", "first", "burst"] = "burst"
+    on_bad_call: Literal["pass", "retry", "fail"] = "retry"
+    rails: frozenset[str] = frozenset()
+    allows: Callable[[JsonObject], bool] = lambda _change: False
+    is_account: bool = False
+
+
+class CodexTurn:
+    """After each `hear`:
+
+    over      the answer has ended; what more comes is not heard
+    was_cut   it has, but for its cost
+    answers   what to answer to which request, once
+    """
+
+    def __init__(self, plan: Plan, turn_id: str, *, manner: Manner, now: datetime) -> None:
+        self.over = False
+        self.was_cut = False
+        self.answers: list[tuple[ServerRequest, JsonObject]] = []
+        self._plan = plan
+        self._turn_id = turn_id
+        self._manner = manner
+        self._now = now
+        self._out: list[StreamEvent] = []
+        self._speech = Speech(plan.stops)
+        self._cost = Cost(plan.size)
+        self._finish: Finish = "stop"
+        self._begun = False
+        self._heard: set[str] = set()  # messages of which a delta came
+        self._made = 0
+        self._given: set[str] = set()
+        self._bad: dict[str, str] = {}  # why, by call
+        self._waiting: dict[str, ServerRequest] = {}
+        self._changes: dict[str, JsonObject] = {}  # patches, by item
+        self._refused = ""
+        self._strikes = 0
+
+    @property
+    def waits(self) -> bool:
+        """A call that the client has got is still waiting for its result, as far as Codex knows."""
+        return bool(self._waiting)
+
+    def hear(self, messages: Sequence[Notification | ServerRequest]) -> list[StreamEvent]:
+        self._out = self._speech.out = []
+        for message in messages:
+            if isinstance(message, ServerRequest):
+                if not self.over:
+                    self._read_request(message)
+            elif message.method == "turn/completed":
+                self._read_end(message.params)
+            elif not self.over and message.params.get("turnId") == self._turn_id:
+                read = self._READS.get(message.method)
+                if read is not None:
+                    read(self, message.params)
+        return self._opened()
+
+    def _opened(self) -> list[StreamEvent]:
+        """The events, behind the beginning of the answer, if they are its first."""
+        out = self._out
+        if not self._begun and any(not isinstance(event, Noticed | AnswerFailed) for event in out):
+            self._begun = True
+            out.insert(0, AnswerStarted(model=self._manner.model or None))
+        return out
+
+    # Text and reasoning
+
+    def _read_text(self, params: JsonObject) -> None:
+        item_id, delta = text_of(params, "itemId"), text_of(params, "delta")
+        self._heard.add(item_id)
+        self._say(item_id, delta)
+
+    def _say(self, item_id: str, text: str) -> None:
+        if self.was_cut or not text:
+            return
+        if self._made and self._manner.cutoff != "off":
+            if not text.isspace():
+                self._cut("text_after_calls", "calls")
+            return
+        self._cost.written += len(text)
+        if self._plan.must and not self._made:
+            return
+        self._speech.say(item_id, text)
+        if self._speech.stopped:
+            self._cut("stop", "stop")
+
+    def _read_summary(self, params: JsonObject) -> None:
+        self._think(params, "summary", "summaryIndex")
+
+    def _read_thought(self, params: JsonObject) -> None:
+        self._think(params, "text", "contentIndex")
+
+    def _think(self, params: JsonObject, kind: Literal["summary", "text"], place: str) -> None:
+        delta, part = text_of(params, "delta"), params.get(place)
+        if self.was_cut or not delta:
+            return
+        self._cost.written += len(delta)
+        self._speech.think(text_of(params, "itemId"), delta, kind, part if isinstance(part, int) else 0)
+
+    def _read_start(self, params: JsonObject) -> None:
+        item = object_of(params.get("item"))
+        kind, item_id = text_of(item, "type"), text_of(item, "id")
+        if kind == "agentMessage":
+            self._speech.announce(item)
+        elif kind == "reasoning" and not self.was_cut:
+            self._speech.begin_thought(item_id)
+        elif kind in self._manner.rails:
+            self._changes[item_id] = item
+        elif kind in OWN_WORK:
+            self._notice("builtin_stopped", kind)
+            self._fail(ModelError(f"Codex began to work on its own ({kind}), which it may not.", code="builtin_tool"))
+
+    def _read_end_of_item(self, params: JsonObject) -> None:
+        """A message may come whole, without deltas."""
+        item = object_of(params.get("item"))
+        if item.get("type") == "agentMessage" and text_of(item, "id") not in self._heard:
+            self._say(text_of(item, "id"), text_of(item, "text"))
+
+    # Calls
+
+    def _read_raw(self, params: JsonObject) -> None:
+        item = object_of(params.get("item"))
+        kind = item.get("type")
+        if self.was_cut:
+            return
+        if kind == "reasoning":
+            self._speech.end_thought(item)
+        elif kind == "message" and item.get("role") == "assistant":
+            self._speech.annotate(item)
+        elif kind == "web_search_call":
+            raw: JsonObject = {key: value for key, value in item.items() if not key.startswith("internal_")}
+            self._out.append(ItemReceived(wire=RESPONSES, raw=raw))
+        elif kind in _CALLS and not (kind == "custom_tool_call" and self._runs_on_rails(item)):
+            self._take_call(text_of(item, "call_id"), text_of(item, "name") or str(kind), item)
+
+    def _runs_on_rails(self, item: JsonObject) -> bool:
+        return item.get("name") == "apply_patch" and "fileChange" in self._manner.rails
+
+    def _take_call(self, call_id: str, name: str, item: JsonObject) -> None:
+        tool = self._plan.offered.get(name) if item.get("type") == "function_call" else None
+        arguments = text_of(item, "arguments") or text_of(item, "input")
+        self._cost.written += len(arguments)
+        if tool is None:
+            self._refuse(call_id, name, arguments, "unknown_tool")
+            return
+        mended = arguments if is_object(arguments) else repaired(arguments)
+        if mended is None:
+            self._refuse(call_id, name, arguments, "invalid_json")
+            return
+        if mended != arguments:
+            self._notice("repaired_json", tool.name)
+        self._give(call_id, name, tool, mended)
+
+    def _give(self, call_id: str, name: str, tool: Tool | None, arguments: str) -> None:
+        if self._plan.single and self._made:
+            self._notice("parallel_tool_calls_false", name)
+            return
+        self._speech.release()
+        kind: CallKind = "function"
+        if tool is not None:
+            kind, arguments = given(tool, arguments)
+        index = self._made
+        self._made += 1
+        self._given.add(call_id)
+        self._out.append(CallStarted(index, name if tool is None else tool.name, kind=kind))
+        self._out.append(ArgumentsDelta(index, arguments))
+        self._out.append(CallFinished(index))
+        cutoff = self._manner.cutoff
+        if cutoff == "first" or (self._plan.single and cutoff != "off"):
+            self._cut("first_call", "calls")
+
+    def _refuse(self, call_id: str, name: str, arguments: str, rule: str) -> None:
+        """Codex refuses it too, in its own words, and asks the model again; unless it takes the call for a good one."""
+        self._notice(rule, name)
+        match self._manner.on_bad_call:
+            case "fail":
+                self._fail(ModelError(f"The model made a call that cannot be used ({rule}).", code="bad_call"))
+            case "pass" if name in self._plan.offered or (arguments and name not in _BUILT_IN):
+                self._give(call_id, name, None, arguments)
+            case _:
+                self._refused = name
+                self._bad[call_id] = _WHY[rule]
+                waiting = self._waiting.pop(call_id, None)
+                if waiting is not None:
+                    self._answer(waiting, failed_call(_WHY[rule]))
+
+    def _read_request(self, request: ServerRequest) -> None:
+        change = self._changes.get(text_of(request.params, "itemId"))
+        if request.method == "item/fileChange/requestApproval" and change is not None and self._manner.allows(change):
+            self._notice("patch_allowed", "apply_patch", "tool_run")
+            self._answer(request, {"decision": "accept"})
+            return
+        if request.method != "item/tool/call":
+            refusal = REFUSALS.get(request.method)
+            if refusal is not None:
+                self._notice("builtin_refused", request.method)
+                self._refused = request.method
+                self._answer(request, refusal)
+            return
+        call_id = text_of(request.params, "callId")
+        if call_id in self._bad:
+            self._answer(request, failed_call(self._bad[call_id]))
+        else:
+            self._waiting[call_id] = request
+
+    def _answer(self, request: ServerRequest, result: JsonObject) -> None:
+        self.answers.append((request, result))
+
+    def probe(self) -> None:
+        """Nothing has come for long although a call waits: if the upstream has broken off, Codex will now say so."""
+        for request in self._waiting.values():
+            self._answer(request, failed_call("The result will follow later."))
+        self._waiting.clear()
+
+    # The end
+
+    def _read_end_of_response(self, params: JsonObject) -> None:
+        self._cost.add(params.get("usage"))
+        for call_id, request in list(self._waiting.items()):
+            if call_id not in self._given and not self.was_cut:  # of which nothing raw has come
+                name = text_of(request.params, "tool")
+                self._take_call(call_id, name, {"type": "function_call", "arguments": json_of(request.params.get("arguments"))})
+        if self.over:
+            return
+        if self.was_cut:
+            self._out += self.settle()
+        elif self._made:
+            self._notice("end_of_calls", None, "tool_cutoff")
+            self._end("calls")
+        elif self._refused:
+            self._strike()
+
+    def _strike(self) -> None:
+        name, self._refused = self._refused, ""
+        self._strikes += 1
+        if self._strikes >= MOST_REFUSED:
+            self._notice("refused_too_often", name)
+            message = f"The model keeps calling tools that it was not given, such as {name!r}, and was stopped."
+            self._fail(ModelError(message, code="unknown_tool"))
+
+    def _read_usage(self, params: JsonObject) -> None:
+        self._cost.note(params.get("tokenUsage"))
+
+    def _read_error(self, params: JsonObject) -> None:
+        """One that is not retried comes again with the end of the turn."""
+        error = object_of(params.get("error"))
+        if params.get("willRetry") is not True:
+            return
+        cut = cut_short(error)
+        if cut is not None:
+            self._end(cut)
+        elif self._speech.said or self._made:
+            message = "The model's server cut its answer off. A second answer would begin anew, so there is none."
+            self._fail(BackendError(message, code="upstream_cut"))
+        else:
+            self._notice("nothing_said", None, "upstream_retried")
+
+    def _read_end(self, params: JsonObject) -> None:
+        turn = object_of(params.get("turn"))
+        if turn.get("id") != self._turn_id:
+            return
+        if self.over:
+            return
+        if self.was_cut:
+            self._out += self.settle()
+            return
+        match turn.get("status"):
+            case "completed":
+                self._end("calls" if self._made else "stop")
+            case "failed":
+                error = object_of(turn.get("error"))
+                cut = cut_short(error)
+                if cut is not None:
+                    self._end(cut)
+                else:
+                    self._fail(explained(error, now=self._now, is_account=self._manner.is_account))
+            case status:
+                self._fail(BackendError(f"Codex ended the turn too early ({status}).", code="upstream_cut"))
+
+    def _cut(self, rule: str, finish: Finish) -> None:
+        self.was_cut = True
+        self._finish = finish
+        if finish == "calls":
+            self._notice(rule, None, "tool_cutoff")
+
+    def settle(self) -> list[StreamEvent]:
+        """The end of an answer that was cut. Where its cost did not come in time it is estimated, and marked as that."""
+        self.over = True
+        return [AnswerFinished(finish=self._finish, usage=self._cost.usage())]
+
+    def _end(self, finish: Finish) -> None:
+        if self._plan.must and not self._made and finish == "stop":
+            message = "The model was to call a tool, and did not."
+            self._fail(ModelError(message, code="tool_choice_unmet"))
+            return
+        self._speech.release()
+        self.over = True
+        self._out.append(AnswerFinished(finish=finish, usage=self._cost.usage()))
+
+    def _fail(self, error: ToolrelayError) -> None:
+        self._speech.release()
+        self.over = True
+        self._out.append(AnswerFailed(error))
+
+    def _notice(self, rule: str, tool: str | None, event: str = "tool_block") -> None:
+        self._out.append(Noticed(event=event, rule=rule, tool=tool))
+
+    _READS: ClassVar[dict[str, Callable[[CodexTurn, JsonObject], None]]] = {
+        "item/agentMessage/delta": _read_text,
+        "item/reasoning/summaryTextDelta": _read_summary,
+        "item/reasoning/textDelta": _read_thought,
+        "item/started": _read_start,
+        "item/completed": _read_end_of_item,
+        "rawResponseItem/completed": _read_raw,
+        "rawResponse/completed": _read_end_of_response,
+        "thread/tokenUsage/updated": _read_usage,
+        "error": _read_error,
+    }
+
+
+_BUILT_IN = frozenset({"shell", "shell_command", "local_shell", "exec_command", "write_stdin", "apply_patch", "view_image"})
+_WHY = {
+    "unknown_tool": "There is no such tool.",
+    "invalid_json": "The arguments were not a JSON object. Make the call again, correctly.",
+}

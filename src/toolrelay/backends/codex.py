@@ -1,0 +1,226 @@
+"""Codex as a backend: the real app-server, of which every request takes one answer of the model and nothing else.
+
+Nothing is kept between requests. Each one opens a thread of its own, gives it the whole conversation, and lets the turn go when
+the answer has ended, or when nobody wants it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from toolrelay import log
+from toolrelay.backends._codex_binary import find_binary
+from toolrelay.backends._codex_history import Plan, plan_for
+from toolrelay.backends._codex_home import Place
+from toolrelay.backends._codex_pool import Pool
+from toolrelay.backends._codex_process import Channel, CodexError
+from toolrelay.backends._codex_rails import rails_of
+from toolrelay.backends._codex_turn import CodexTurn, Manner
+from toolrelay.backends.base import Backend, BackendKind, Finding
+from toolrelay.config import ModelSettings, Surroundings
+from toolrelay.core.events import AnswerFailed, StreamEvent
+from toolrelay.core.json import JsonObject
+from toolrelay.core.profiles import Profile
+from toolrelay.core.request import Request
+from toolrelay.errors import BackendError, ClientError, ConfigurationError, ToolrelayError
+
+TRIES = 2
+USAGE_WITHIN = 0.1  # seconds that a cut answer's cost is waited for
+PROBE_AFTER = 5.0  # seconds without a word, while a call waits, until it is looked whether the upstream still speaks
+MAX_WARNINGS = 256
+_REFUSED = (-32600, -32602)
+
+# A bad call as text would be an invention: Codex has refused it, and the model tries again.
+_ON_BAD_CALL: dict[str, Literal["pass", "retry", "fail"]] = {"pass": "pass", "fail": "fail"}
+
+# An ephemeral thread leaves no file behind; without environments there is nothing that a command could run in.
+THREAD: JsonObject = {
+    "ephemeral": True,
+    "environments": [],
+    "approvalPolicy": "never",
+    "sandbox": "read-only",
+    "experimentalRawEvents": True,
+}
+
+
+class CodexBackend:
+    """`probe_after`: see PROBE_AFTER."""
+
+    def __init__(self, settings: ModelSettings, pool: Pool, *, probe_after: float = PROBE_AFTER) -> None:
+        self._name = settings.name
+        self._model = settings.model or settings.name
+        self._pool = pool
+        self._silence = settings.timeout_seconds
+        self._probe_after = probe_after
+        self._keeps_plain_reasoning = bool(settings.base_url)
+        self._rails = rails_of(settings)
+        self._manner = Manner(
+            model=self._model,
+            cutoff=settings.cutoff,
+            on_bad_call=_ON_BAD_CALL.get(settings.on_bad_call, "retry"),
+            rails=self._rails.kinds,
+            allows=self._rails.allows,
+            is_account=not (settings.base_url or settings.api_key),
+        )
+        self._key = settings.api_key
+        self._warned: set[str] = set()
+
+    async def stream(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
+        """A turn that had said nothing when its process ended is tried once more."""
+        try:
+            plan = plan_for(request, rails=self._rails, keeps_plain_reasoning=self._keeps_plain_reasoning)
+        except ToolrelayError as error:
+            yield [AnswerFailed(error)]
+            return
+        self._warn(plan.dropped)
+        for tries in range(1, TRIES + 1):
+            said = False
+            try:
+                async with aclosing(self._answer(plan)) as batches:
+                    async for batch in batches:
+                        said = True
+                        yield self._told(batch)
+            except CodexError as error:
+                if said or tries == TRIES or not error.gone:
+                    yield self._told([AnswerFailed(_explained(error))])
+                    return
+                log.warning("codex_turn_retried", model=self._name, reason=error.message)
+            except ToolrelayError as error:
+                yield [AnswerFailed(error)]
+                return
+            else:
+                return
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def _answer(self, plan: Plan) -> AsyncGenerator[list[StreamEvent], None]:
+        """Ending the lease interrupts a turn that still runs."""
+        async with self._pool.lease() as lease:
+            thread: JsonObject = {"model": self._model, "cwd": lease.work, **THREAD, **plan.thread}
+            thread_id = _id(await lease.call("thread/start", thread), "thread")
+            channel = lease.listen(thread_id)
+            if plan.items:
+                await lease.call("thread/inject_items", {"threadId": thread_id, "items": plan.items})
+            turn_id = _id(await lease.call("turn/start", {"threadId": thread_id, **plan.turn}), "turn")
+            turn = CodexTurn(plan, turn_id, manner=self._manner, now=datetime.now())  # noqa: DTZ005 -- Codex tells local time
+            hearing = _Hearing(turn, channel, silence=self._silence, probe_after=self._probe_after)
+            while not turn.over:
+                events = await hearing.next()
+                if events:
+                    yield events
+
+    def _told(self, batch: list[StreamEvent]) -> list[StreamEvent]:
+        """Providers quote what they were sent, the gateway's key among it: no client gets to see that."""
+        last = batch[-1]
+        if isinstance(last, AnswerFailed) and self._key:
+            error = last.error
+            error.message = error.message.replace(self._key, "[the gateway's key]")
+            error.args = (error.message,)
+        return batch
+
+    def _warn(self, dropped: tuple[str, ...]) -> None:
+        for field in dropped:
+            if field not in self._warned and len(self._warned) < MAX_WARNINGS:
+                self._warned.add(field)
+                log.warning("field_dropped", model=self._name, field=field[:100], wire="codex")
+
+
+class _Hearing:
+    """A turn and the clock: silence ends an answer, too, and how long it may last depends on what is waited for."""
+
+    def __init__(self, turn: CodexTurn, channel: Channel, *, silence: float, probe_after: float) -> None:
+        self._turn = turn
+        self._channel = channel
+        self._silence = silence
+        self._probe_after = probe_after
+        self._cut_until: float | None = None
+
+    async def next(self) -> list[StreamEvent]:
+        turn = self._turn
+        try:
+            async with asyncio.timeout_at(self._until()):
+                events = turn.hear(await self._channel.next())
+        except TimeoutError:
+            events = self._was_silent()
+        except CodexError:
+            if not turn.was_cut:
+                raise
+            events = turn.settle()
+        for request, result in turn.answers:
+            self._channel.answer(request, result)
+        turn.answers.clear()
+        return events
+
+    def _until(self) -> float | None:
+        now = asyncio.get_running_loop().time()
+        if self._turn.was_cut:
+            self._cut_until = self._cut_until or now + USAGE_WITHIN
+            return self._cut_until
+        seconds = self._probe_after if self._turn.waits else self._silence
+        return now + seconds if seconds else None
+
+    def _was_silent(self) -> list[StreamEvent]:
+        if self._turn.was_cut:
+            return self._turn.settle()
+        if self._turn.waits:
+            self._turn.probe()
+            return []
+        raise BackendError(f"The model said nothing for {self._silence:g} seconds.", status=504, code="upstream_timeout")
+
+
+def _id(result: JsonObject, of: str) -> str:
+    held = result.get(of)
+    found = held.get("id") if isinstance(held, dict) else None
+    if not isinstance(found, str):
+        raise CodexError(f"Codex began a {of} without an id")
+    return found
+
+
+def _explained(error: CodexError) -> ToolrelayError:
+    if error.code in _REFUSED:
+        return ClientError(f"Codex refused the request: {error.message}", code="unsupported_by_upstream")
+    if error.code is not None:
+        return BackendError(f"Codex refused the request: {error.message}", status=503 if error.code == -32001 else 502)
+    status, code = (502, "upstream_cut") if error.gone else (504, "upstream_timeout")
+    return BackendError(f"{error.message}.", status=status, code=code)
+
+
+def place_for(settings: ModelSettings, surroundings: Surroundings) -> Place:
+    """Where the processes of one model live, and whose model it is."""
+    environ = surroundings.environ
+    own_home = Path(environ.get("CODEX_HOME") or "~/.codex").expanduser()
+    return Place(
+        folder=str(surroundings.data_dir / "codex" / settings.name),
+        binary=find_binary(environ.get("TOOLRELAY_CODEX", ""), environ.get("PATH")),
+        model=settings.model or settings.name,
+        base_url=settings.base_url,
+        api_key=settings.api_key,
+        sign_in=str(own_home / "auth.json"),
+        most_result_bytes=settings.max_tool_result_bytes,
+        environ=environ,
+    )
+
+
+def open_backend(settings: ModelSettings, surroundings: Surroundings) -> Backend:
+    if "apply_patch" in settings.rails:  # the generated catalog has no such tool yet
+        raise ConfigurationError(f"models.{settings.name}.rails: apply_patch is not available in this version yet.")
+    return CodexBackend(settings, Pool(place_for(settings, surroundings)))
+
+
+def profile_of(_settings: ModelSettings) -> Profile:
+    return Profile(developer_role=True, constrains=True, heeds_choice=False, tool_names="plain")
+
+
+async def inspect(settings: ModelSettings, surroundings: Surroundings) -> Finding:
+    from toolrelay.backends import _codex_status  # noqa: PLC0415 -- it needs this module
+
+    return await _codex_status.inspect(settings, surroundings)
+
+
+BACKEND = BackendKind(providers=frozenset({"codex"}), open=open_backend, profile=profile_of, inspect=inspect)
