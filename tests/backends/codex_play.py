@@ -49,13 +49,13 @@ def request(*items: Item, **members: Any) -> Request:
 class Play:
     """A loop of its own, a process, an upstream. `ask` plays the scripts to one request; `requests` is what the upstream got."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **more: Any) -> None:
         self.upstream = Upstream()
         self.upstream.__enter__()
         self._runner = asyncio.Runner()
         binary = surveyed()
         self.settings = replace(SETTINGS, base_url=f"{self.upstream.url}/v1")
-        self.pool = Pool(place_at(folder, self.upstream), size=1)
+        self.pool = Pool(place_at(folder, self.upstream, **more), size=1)
         self.pool._binary = binary
         self.native = self.backend()
 

@@ -37,7 +37,8 @@ from toolrelay.backends._codex_pool import Pool
 from toolrelay.backends._codex_turn import MOST_REFUSED
 from toolrelay.backends.base import Backend
 from toolrelay.backends.base import discover as discover_backends
-from toolrelay.backends.codex import BACKEND, CodexBackend
+from toolrelay.backends.codex import BACKEND, CodexBackend, place_for
+from toolrelay.config import Surroundings
 from toolrelay.core.events import (
     AnswerFinished,
     AnswerStarted,
@@ -601,23 +602,28 @@ def test_what_codex_cannot_say_is_refused_before_it_is_asked(play: Play) -> None
 # The kind
 
 
-def test_it_is_found_as_the_provider_codex(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOOLRELAY_CODEX", binary_path())
+def test_it_is_found_as_the_provider_codex(tmp_path: Path) -> None:
     assert discover_backends()["codex"] is BACKEND
-    backend = BACKEND.open(SETTINGS, tmp_path)
+    backend = BACKEND.open(SETTINGS, Surroundings(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()}))
     assert isinstance(backend, CodexBackend)
     asyncio.run(backend.close())
     profile = BACKEND.profile(SETTINGS)
     assert (profile.tools, profile.heeds_choice, profile.constrains) == (True, False, True)
 
 
-def test_a_missing_binary_is_told_before_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOOLRELAY_CODEX", str(tmp_path / "codex"))
+def test_a_missing_binary_is_told_before_the_start(tmp_path: Path) -> None:
+    surroundings = Surroundings(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": str(tmp_path / "codex")})
     with pytest.raises(ConfigurationError, match="TOOLRELAY_CODEX"):
-        BACKEND.open(SETTINGS, tmp_path)
+        BACKEND.open(SETTINGS, surroundings)
 
 
-def test_rails_are_refused_before_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOOLRELAY_CODEX", binary_path())
+def test_a_rail_without_its_directory_is_refused_before_the_start(tmp_path: Path) -> None:
+    surroundings = Surroundings(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()})
     with pytest.raises(ConfigurationError, match=r"models\.mine\.rails"):
-        BACKEND.open(replace(SETTINGS, rails=("apply_patch",)), tmp_path)
+        BACKEND.open(replace(SETTINGS, rails=("apply_patch",)), surroundings)
+
+
+def test_only_a_model_on_that_rail_is_offered_patches(tmp_path: Path) -> None:
+    surroundings = Surroundings(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()})
+    assert not place_for(SETTINGS, surroundings).patches
+    assert place_for(replace(SETTINGS, rails=("apply_patch",)), surroundings).patches

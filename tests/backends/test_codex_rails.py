@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from tests.backends.codex_play import SETTINGS, WEATHER, Play, ending, fold, request, text
 from tests.backends.codex_upstream import Call, calls, completed, frame, head, message, says
-from toolrelay.backends import _codex_home
 from toolrelay.backends._codex_history import plan_for
 from toolrelay.backends._codex_rails import NO_RAILS, Rails, asks_for_search, rails_of
 from toolrelay.backends._codex_rpc import Notification, ServerRequest
@@ -160,12 +159,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
 
 @pytest.fixture(scope="module")
 def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
-    """Its catalog offers patches, as that of a model on rails has to."""
-    with pytest.MonkeyPatch.context() as patched:
-        entry = _codex_home.catalog_entry
-        patched.setattr(_codex_home, "catalog_entry", lambda *known: {**entry(*known), "apply_patch_tool_type": "freeform"})
-        play = Play(tmp_path_factory.mktemp("codex"))
-        play.ask(request(), says("It has started."))
+    """Its catalog offers patches, as that of a model on rails does."""
+    play = Play(tmp_path_factory.mktemp("codex"), patches=True)
     yield play
     play.close()
 

@@ -122,7 +122,7 @@ def test_headers_of_interim_responses_and_trailers_are_not_the_responses(run: Ru
             response = await pool.send(ASK)
             await response.read_all(10)
             response.release()
-            return [name.lower() for name, _ in response.headers]
+            return list(response.headers)
 
     interim = b"HTTP/1.1 103 Early Hints\r\nx-interim: 1\r\n\r\n"
     with Upstream(interim + stream_head() + chunk(b"x") + b"0\r\nx-trailer: 1\r\n\r\n") as upstream:

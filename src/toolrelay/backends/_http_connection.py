@@ -87,10 +87,8 @@ class Response:
 
     def header(self, name: bytes) -> str | None:
         """`name` in lower case; the first of several."""
-        for key, value in self.headers:
-            if key.lower() == name:
-                return value.decode("latin-1")
-        return None
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1")
 
     async def read(self) -> bytes:
         """Everything that has arrived since the last call, as soon as there is something; nothing at the end."""
@@ -162,7 +160,7 @@ class Connection(asyncio.Protocol):
 
     def _begin(self) -> None:
         self.status = 0
-        self.headers: list[tuple[bytes, bytes]] = []
+        self.headers: dict[bytes, bytes] = {}  # names in lower case; the first of several
         self.complete = False
         self.error: ExchangeError | None = None
         self._response: Response | None = None
@@ -377,11 +375,7 @@ class Connection(asyncio.Protocol):
         """Neither a length nor chunks: the end of the connection is the end of the body."""
         if not self.status:
             return False
-        for name, value in self.headers:
-            lowered = name.lower()
-            if lowered == b"content-length" or (lowered == b"transfer-encoding" and b"chunked" in value.lower()):
-                return False
-        return True
+        return b"content-length" not in self.headers and b"chunked" not in self.headers.get(b"transfer-encoding", b"").lower()
 
     # What the parser says
 
@@ -391,7 +385,7 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.status:  # else it is a trailer
-            self.headers.append((name, value))
+            self.headers.setdefault(name.lower(), value)
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()

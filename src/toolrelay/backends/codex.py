@@ -27,7 +27,7 @@ from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.json import JsonObject
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
-from toolrelay.errors import BackendError, ClientError, ConfigurationError, ToolrelayError
+from toolrelay.errors import BackendError, ClientError, ToolrelayError
 
 TRIES = 2
 USAGE_WITHIN = 0.1  # seconds that a cut answer's cost is waited for
@@ -192,24 +192,23 @@ def _explained(error: CodexError) -> ToolrelayError:
 
 
 def place_for(settings: ModelSettings, surroundings: Surroundings) -> Place:
-    """Where the processes of one model live, and whose model it is."""
+    """Where the processes of one model live, and whose model it is. All models share the folder, and in it the sign-in."""
     environ = surroundings.environ
     own_home = Path(environ.get("CODEX_HOME") or "~/.codex").expanduser()
     return Place(
-        folder=str(surroundings.data_dir / "codex" / settings.name),
+        folder=str(surroundings.data_dir / "codex"),
         binary=find_binary(environ.get("TOOLRELAY_CODEX", ""), environ.get("PATH")),
         model=settings.model or settings.name,
         base_url=settings.base_url,
         api_key=settings.api_key,
         sign_in=str(own_home / "auth.json"),
         most_result_bytes=settings.max_tool_result_bytes,
+        patches="apply_patch" in settings.rails,
         environ=environ,
     )
 
 
 def open_backend(settings: ModelSettings, surroundings: Surroundings) -> Backend:
-    if "apply_patch" in settings.rails:  # the generated catalog has no such tool yet
-        raise ConfigurationError(f"models.{settings.name}.rails: apply_patch is not available in this version yet.")
     return CodexBackend(settings, Pool(place_for(settings, surroundings)))
 
 
