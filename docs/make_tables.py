@@ -1,7 +1,8 @@
-"""Writes the tables of docs/wires.md and docs/dialects.md from the wires' and dialects' own: `make docs`."""
+"""Writes the tables of docs/: what wires and dialects say of themselves, and which versions the tests run: `make docs`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,15 +35,47 @@ def dialects() -> str:
     return f"\n| dialect | a call of get_weather | `auto` picks it for names like |\n|---|---|---|\n{rows}\n"
 
 
+CLIENTS = {
+    "openai": ("OpenAI's Python SDK, with its stream helpers", "tests/oracles/test_openai_python.py"),
+    "openai (npm)": ("OpenAI's JavaScript SDK, in Node", "tests/oracles/test_openai_node.py"),
+    "openai-agents": ("OpenAI's agents library", "tests/oracles/test_openai_agents.py"),
+    "langchain-openai": ("LangChain in Python", "tests/oracles/test_langchain.py"),
+    "@langchain/openai (npm)": ("LangChain in JavaScript, as Obsidian Copilot uses it from 3.2", "tests/oracles/test_copilot.py"),
+}
+MODELS = {
+    "openai-codex-cli-bin": ("the Codex app-server, behind it a scripted provider", "tests/backends/test_codex.py"),
+    "xllamacpp": ("llama.cpp's server with SmolLM2-135M-Instruct", "tests/oracles/test_real_model.py"),
+}
+
+
+def compatibility() -> str:
+    """The versions are those of the lock files."""
+    root = Path(__file__).parent.parent
+    lines = (root / "requirements/dev.txt").read_text().splitlines()
+    locked = dict(line.split(" ")[0].split("==") for line in lines if "==" in line)
+    packages = json.loads((root / "tests/node/package-lock.json").read_text())["packages"]
+    out = ""
+    for title, rows in (("Clients", CLIENTS), ("Models and servers", MODELS)):
+        out += f"\n## {title}\n\n| what | package | version | tests |\n|---|---|---|---|\n"
+        for package, (what, tests) in rows.items():
+            name, npm, _ = package.partition(" (npm)")
+            version = packages[f"node_modules/{name}"]["version"] if npm else locked[name]
+            out += f"| {what} | {package} | {version} | [{tests}](../{tests}) |\n"
+    return f"{out}\n"
+
+
+_SHOWN = str.maketrans({"\n": "⏎", "|": "&#124;", "<": "&lt;", "`": "&#96;", "]": "&#93;"})
+
+
 def _code(text: str) -> str:
     """Inline code for a table's cell; ⏎ is a line's end."""
-    shown = text.strip().replace("\n", "⏎").replace("|", "&#124;").replace("<", "&lt;").replace("`", "&#96;").replace("]", "&#93;")
-    return f"<code>{shown}</code>"
+    return f"<code>{text.strip().translate(_SHOWN)}</code>"
 
 
 PAGES: dict[Path, Callable[[], str]] = {
     Path(__file__).parent / "wires.md": wires,
     Path(__file__).parent / "dialects.md": dialects,
+    Path(__file__).parent / "compatibility.md": compatibility,
 }
 
 
