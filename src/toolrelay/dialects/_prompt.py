@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -127,17 +128,38 @@ class _Telling:
 
 def rule_block(request: Request, tools: Sequence[Tool], dialect: Dialect, names: Names) -> str:
     """What the model is told of its tools and of how to call them."""
+    offer = _Offer([replace(tool, name=names.to_model(tool.name)) for tool in tools])
+    return "\n".join([_offered(offer, dialect), *_choice_rules(request, tools, names)])
+
+
+class _Offer:
+    """Tools, known by their bytes: agents send the same ones with each request."""
+
+    __slots__ = ("_bytes", "tools")
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self.tools = tools
+        self._bytes = _encode(tools)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Offer) and self._bytes == other._bytes
+
+    def __hash__(self) -> int:
+        return hash(self._bytes)
+
+
+@lru_cache(maxsize=256)
+def _offered(offer: _Offer, dialect: Dialect) -> str:
     marks = _marks(dialect)
-    renamed = [_harmless(replace(tool, name=names.to_model(tool.name)), marks) for tool in tools]
-    catalog = dialect.render_tools(renamed) if dialect.render_tools is not None else _catalog(renamed, dialect)
-    lines = [catalog, *_choice_rules(request, renamed, names)]
-    return "\n".join(lines)
+    harmless = [_harmless(tool, marks) for tool in offer.tools]
+    return dialect.render_tools(harmless) if dialect.render_tools is not None else _catalog(harmless, dialect)
 
 
 _TAG = re.compile(r"</?[^\s<>{}=\"]+>|\[/?[A-Z_]+\]")
 _PROBE = Tool(name="f", description="")
 
 
+@lru_cache(maxsize=256)
 def _marks(dialect: Dialect) -> re.Pattern[str]:
     """Finds the first character of all that means something to the dialect's models: around its calls, and around its catalog."""
     catalog = dialect.render_tools([_PROBE]) if dialect.render_tools is not None else ""

@@ -6,6 +6,7 @@ TAG is known only within the conversation (see _seal): text that merely quotes a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from toolrelay.dialects import hermes
 from toolrelay.dialects.base import Dialect, Outcome
 
 
+@lru_cache(maxsize=256)
 def sealed_with(tag: str) -> Dialect:
     """The dialect of one conversation. Results are sealed, too: no tool's output can end its own frame."""
 
