@@ -203,7 +203,7 @@ def tree(pid: int) -> set[int]:
     return found
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Ours without proxies, which loopback does not need, and with compiled modules, as any installation has them."""
     unwanted = {"PYTHONDONTWRITEBYTECODE", "TOOLRELAY_CONFIG"}
     return {name: value for name, value in os.environ.items() if name not in unwanted and not name.lower().endswith("_proxy")}
@@ -220,7 +220,7 @@ class Running:
         with self._log.open("ab") as log, on_core(place.gateway_core):
             self._process = subprocess.Popen(
                 gateway.command,
-                env=_environment() | dict(gateway.environment),
+                env=environment() | dict(gateway.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -257,8 +257,12 @@ class Running:
             return False
         return status != 503
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def pids(self) -> set[int]:
-        return tree(self._process.pid)
+        return tree(self.pid)
 
     def rss_mb(self) -> float:
         kilobytes = 0

@@ -29,15 +29,21 @@ def scripted(backend: Backend, *, keepalive: float = 15) -> App:
 
 
 @asynccontextmanager
-async def serving(app: App, *, idle: float = 75) -> AsyncIterator[int]:
-    """Gives the port. `idle` is how many seconds a connection without a request is kept."""
-    server = Server(app.answer, idle=idle)
+async def listening(server: Server) -> AsyncIterator[int]:
+    """Gives the port."""
     listener = socket.create_server(("127.0.0.1", 0))
     await server.start(listener)
     try:
         yield listener.getsockname()[1]
     finally:
         await server.stop(30, asyncio.Event())
+
+
+@asynccontextmanager
+async def serving(app: App, *, idle: float = 75) -> AsyncIterator[int]:
+    """Gives the port. `idle` is how many seconds a connection without a request is kept."""
+    async with listening(Server(app.answer, idle=idle)) as port:
+        yield port
 
 
 async def ask(port: int, path: str, body: Any = None, *, method: str = "POST") -> tuple[int, bytes]:

@@ -45,6 +45,18 @@ def split(*pieces: bytes) -> list[bytes]:
         (b"data: a\n\ndata: la\ndata: st", [b"a", b"la\nst"]),
         (b"data: \xf0\x9f\x98\x80\n\n", ["😀".encode()]),
         (b"data: a\xe2\x80\xa8b\xc2\x85c\n\n", ["a\u2028b\x85c".encode()]),
+        (b"event: x\ndata: a\n\nevent: y\ndata: b\n\n", [b"a", b"b"]),
+        (b"event: x\ndata: a\n\nevent: y\ndata: b\n\ndata: [DONE]\n\n", [b"a", b"b", b"[DONE]"]),
+        (b"event: x\ndata: a\n\nevent: y\ndata: [DONE]\n\n", [b"a", b"[DONE]"]),
+        (b"event: x\ndata: a\ndata: [DONE]\n\n", [b"a\n[DONE]"]),
+        (b"event: x\ndata: a\n\nxdata: [DONE]\n\n", [b"a"]),
+        (b"event: x\ndata: a\n\nevent: y\ndata: b\ndata: c\n\n", [b"a", b"b\nc"]),
+        (b"event: x\ndata: a\n\ndata: b\ndata: c\n\n", [b"a", b"b\nc"]),
+        (b"event: data: x\ndata: a\n\n", [b"a"]),
+        (b"event: x\n\ndata: a\n\n", [b"a"]),
+        (b"event: x\ndata: \n\n", []),
+        (b"data:a\ndata: b\n\n", [b"a\nb"]),
+        (b"data: [DONE]\n\n", [b"[DONE]"]),
         (b"", []),
         (b": nothing but a comment", []),
     ],
@@ -62,6 +74,7 @@ _LINES = st.sampled_from(
         b"data",
         b": c",
         b"event: x",
+        b"data: [DONE]",
         b"id",
         b"",
         "data: 😀".encode(),
@@ -75,6 +88,14 @@ _LINES = st.sampled_from(
 def test_cuts_never_matter(draw: st.DataObject, lines: list[tuple[bytes, bytes]]) -> None:
     stream = b"".join(line + end for line, end in lines)
     assert split(*draw.draw(cut_bytes(stream))) == split(stream)
+
+
+_EVENTS = st.sampled_from([b"data: a\n\n", b"event: x\ndata: b\n\n", b"data: [DONE]\n\n", b": c\n\n", b"data: d\ndata: e\n\n"])
+
+
+@given(st.lists(_EVENTS, max_size=6))
+def test_what_comes_with_an_event_does_not_matter(events: list[bytes]) -> None:
+    assert split(b"".join(events)) == split(*events)
 
 
 def test_an_event_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,8 @@ class Turn:
     def handle(self, events: Sequence[StreamEvent]) -> list[Command]:
         if self._waits_for != "the model":
             return self._handle_late(events)
+        if not self._keeps and _LOOKED_AT.isdisjoint(map(type, events)):
+            return [Emit(list(events))]
         add = self._assembly.add
         keeps = self._keeps
         seen: list[StreamEvent] = []

@@ -143,7 +143,7 @@ class TurnLog:
     def record(self, command: Record) -> None:
         """Every call has a line: its name, id, owner and size; its arguments only where the configuration asks for content."""
         step = command.step
-        if not isinstance(step, CallPlanned):
+        if type(step) is not CallPlanned:
             return
         self._calls += 1
         self._figures.calls[step.owner] += 1
@@ -178,6 +178,10 @@ class TurnLog:
         if self._calls:
             fields["calls"] = self._calls
         if self._first is not None:
-            fields["first_ms"] = round((self._first - self._started) * 1000, 2)
-        fields["ms"] = round((now - self._started) * 1000, 2)
+            fields["first_ms"] = _milliseconds(self._first - self._started)
+        fields["ms"] = _milliseconds(now - self._started)
         log.info("turn", wire=self._wire, **fields)
+
+
+def _milliseconds(seconds: float) -> float:
+    return int(seconds * 100_000) / 100  # cut, not rounded: several times as fast

@@ -193,7 +193,7 @@ class _Timed:
         self.put = self._first
 
     def _first(self, events: list[StreamEvent]) -> Awaitable[None] | None:
-        if not isinstance(events[0], AnswerFailed):
+        if type(events[0]) is not AnswerFailed:
             self._account.spoke(time.monotonic())
         self.put = self._sink.put
         return self._sink.put(events)

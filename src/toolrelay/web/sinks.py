@@ -69,21 +69,25 @@ class StreamSink:
                 if not isinstance(event, AnswerStarted):
                     break
         frames = self._encoder.encode(events)
-        return self._write(frames) if frames else None
-
-    def _write(self, frames: bytes) -> Awaitable[None] | None:
+        if not frames:
+            return None
         if not self._open:
-            self._open = True
-            self._response.begin(200, EVENT_STREAM)
+            self._begin()
         self._written = self._loop.time()
         return self._response.write(frames)
+
+    def _begin(self) -> None:
+        self._open = True
+        self._response.begin(200, EVENT_STREAM)
 
     def _tick(self) -> None:
         wait = self._written + self._keepalive - self._loop.time()
         if wait <= 0:
             wait = self._keepalive
             if not self._response.full:
-                self._write(KEEP_ALIVE)
+                if not self._open:
+                    self._begin()
+                self._response.write(KEEP_ALIVE)
         self._timer = self._loop.call_later(wait, self._tick)
 
     def close(self) -> None:

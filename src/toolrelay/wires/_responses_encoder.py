@@ -174,7 +174,7 @@ class ResponsesEncoder:
             body = encode(text)
         except UnicodeEncodeError:
             body = encode(mended(text))
-        self._out += (prefix, body, b',"sequence_number":%d}\n\n' % self._sequence)
+        self._out.append(b'%b%b,"sequence_number":%d}\n\n' % (prefix, body, self._sequence))
         self._sequence += 1
 
     def _begin(self) -> None:

@@ -28,6 +28,8 @@ class Splitter:
 
     def feed(self, data: bytes) -> list[bytes]:
         if not self._held and not self._last and data.endswith(b"\n\n") and _CR not in data:  # whole events, as nearly always
+            if data.find(_LF) == len(data) - 2 > 6 and data.startswith(b"data: "):
+                return [data[6:-2]]
             usual = _usual(data)
             if usual is not None:
                 return usual
@@ -70,16 +72,22 @@ class Splitter:
 
 
 def _usual(data: bytes) -> list[bytes] | None:
-    """The data of events that have one line of it, and before it at most the event's name. None: there are others among them."""
-    bare = data.startswith(b"data: ")
-    lines = data.count(b"\n")
-    if bare and lines == 2:
-        return [data[6:-2]] if len(data) > 8 else None
-    *events, rest = data.split(b"\n\n")
-    if rest or lines != 3 * len(events) - bare - data.count(b"\n\ndata: "):
+    """The data of events that have one line of it, and either all or none of them a name before it. None: there are others."""
+    lines = data.split(b"\n")
+    lines.pop()
+    if len(lines) == 3 and lines[0].startswith(b"event: ") and lines[1].startswith(b"data: ") and len(lines[1]) > 6:
+        return [lines[1][6:]]
+    size = 2 if data.startswith(b"data: ") else 3
+    last = []
+    if size == 3 and lines[-2] == b"data: [DONE]":  # which has no name
+        del lines[-2:]
+        last.append(b"[DONE]")
+    found = [line[6:] for line in lines[size - 2 :: size] if line.startswith(b"data: ") and len(line) > 6]
+    if len(found) * size != len(lines) or any(lines[size - 1 :: size]):
         return None
-    found = [event[6:] if event.startswith(b"data: ") else event.partition(b"\ndata: ")[2] for event in events]
-    return found if all(found) else None
+    if size == 3 and [line for line in lines[::3] if not line.startswith(b"event: ")]:
+        return None
+    return found + last
 
 
 def _data(event: bytes) -> bytes:
