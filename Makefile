@@ -51,8 +51,9 @@ golden: setup ## write the golden frames anew: look at the difference before you
 docs: $(VENV)/.dev ## write the tables of docs/wires.md anew, from the wires' own
 	$(PY) docs/make_tables.py
 
-bench: $(VENV)/.dev ## measure the gateway's cost per request and per chunk
+bench: $(VENV)/.dev ## measure the gateway's cost per request and per chunk, and the dialects' per delta (ARGS: only the gateway's)
 	$(PY) bench/run.py $(ARGS)
+	@$(if $(ARGS),,$(PY) bench/dialects.py)
 
 lock: $(VENV)/.dev ## compile pyproject.toml and package.json into the locks (LOCK_FLAGS=--upgrade for newer versions)
 	$(COMPILE) pyproject.toml --group dev --output-file requirements/dev.txt

@@ -78,10 +78,12 @@ class Attempt:
 
     def begin_anew(self) -> None:
         """A call is whole, or something else was said: what is printed from here on belongs to what follows."""
+        reader = self.reader
         self.opener = ""
-        self.pieces = [self.reader.text]
-        self._start = self.reader.at
-        self.room = CALL_LIMIT - self._unread
+        self.committed = True
+        self.pieces = [reader.text]
+        self._start = reader.at
+        self.room = CALL_LIMIT - len(reader.text) + reader.at
 
     def skip(self, rule: str, closers: tuple[str, ...]) -> None:
         self.rule = rule

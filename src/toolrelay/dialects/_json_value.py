@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from toolrelay.dialects._faults import BrokenError, NotACallError
@@ -201,36 +202,36 @@ class String:
 
     def step(self, text: str) -> str | None:
         reader = self._reader
-        if text and '"' not in text and "\\" not in text and reader.at == len(reader.text):
+        if reader.at < len(reader.text):
+            text = reader.text[reader.at :] + text
+        elif text and '"' not in text and "\\" not in text:
             return text
-        reader.feed(text)
-        text, at = reader.text, reader.at
-        pieces: list[str] = []
-        done = False
-        while not done:
-            found = _MARKS['"'].search(text, at)
-            end = len(text) if found is None else found.start()
-            pieces.append(text[at:end])
-            at = end
-            if found is None:
-                break
-            if found.group() == '"':
-                at, done = found.end(), True
-            elif found.group() == "\\":
-                if not reader.closed and _MAY_BE_ESCAPE.match(text, at) is not None:
-                    break
-                escape = _ESCAPE.match(text, at)
-                if escape is None:
-                    break
-                pieces.append(_meant(escape))
-                at = escape.end()
-            else:  # a control character, which ought to have been escaped
-                pieces.append(found.group())
-                at = found.end()
-        reader.at = at
-        return handed_over("".join(pieces), self, reader, done=done)
+        reading = _known_inside if len(text) <= _SHORT and not reader.closed else _inside
+        piece, reader.at, done = reading(text, reader.closed)
+        reader.text = text
+        return piece if not done and not reader.closed else handed_over(piece, self, reader, done=done)
 
 
+def _inside(text: str, closed: bool) -> tuple[str, int, bool]:  # noqa: FBT001 -- what is known is kept by place
+    """What the inside of a string means, how much of it was read, and whether it has come to its end."""
+    pieces: list[str] = []
+    at = 0
+    while (found := _STRING_END.search(text, at)) is not None:
+        pieces.append(text[at : found.start()])
+        at = found.start()
+        if found.group() == '"':
+            return "".join(pieces), at + 1, True
+        escape = _ESCAPE.match(text, at)
+        if escape is None or (not closed and _MAY_BE_ESCAPE.match(text, at)):
+            return "".join(pieces), at, False
+        pieces.append(_meant(escape))
+        at = escape.end()
+    pieces.append(text[at:])
+    return "".join(pieces), len(text), False
+
+
+_known_inside = lru_cache(maxsize=_MANY)(_inside)  # short texts of a string that holds JSON are often the same
+_STRING_END = re.compile(r'["\\]')
 _ESCAPE = re.compile(rf"\\u(?:{_HALVES.pattern}|({_HEX}{{4}}))|\\(.)", re.DOTALL)
 _MAY_BE_ESCAPE = re.compile(rf"\\(?:u(?:{_MAY_BE_HALVES.pattern}|{_HEX}{{0,3}}\Z)|\Z)")
 

@@ -260,7 +260,8 @@ class Scanner:
 
     def _pass_over(self) -> None:
         """What was read has been said: it is no part of a call."""
-        self._commit()
+        if self._said:
+            self._give_arguments()
         if self._attempt is not None:
             self._attempt.begin_anew()
 

@@ -1,0 +1,44 @@
+"""The dialects' bench runs, prints its lines and keeps its results. How long anything takes is not looked at."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import dialects, report
+from toolrelay.dialects.base import discover
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_it_prints_a_line_for_each_scenario() -> None:
+    command = [sys.executable, "bench/dialects.py", "--size", "60", "--rounds", "1"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for scenario in dialects.SCENARIOS:
+        assert f"\n{scenario.name} " in printed
+    assert f"of {len(dialects.SCENARIOS)} targets reached" in printed
+
+
+def test_some_dialects_have_columns_of_their_own() -> None:
+    known = discover()
+    lines = dialects.measure({"hermes": known["hermes"]}, list(dialects.SCENARIOS[:2]), size=40, rounds=1)
+    head, *rows = dialects.columns(lines)
+    assert "hermes" in head
+    assert [row.split()[0] for row in rows] == ["plain", "prose"]
+
+
+def test_results_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    costs, growth = {"hermes": 300.0, "react": 500.0}, {"hermes": 1.0, "react": 1.0}
+    dialects.save([dialects.Line(scenario=dialects.SCENARIOS[0], costs=costs, growth=growth)], {"hermes": 0.2}, {"date": "today"})
+    assert "| plain | 400 | 300 | 400 | 500 | react | 1.0 | **MISSED** react |" in (tmp_path / "dialects.md").read_text()
+    assert json.loads((tmp_path / "dialects.json").read_text())["scenarios"]["plain"]["ns"] == costs
+
+
+def test_growth_beyond_a_line_is_a_missed_target() -> None:
+    line = dialects.Line(scenario=dialects.SCENARIOS[0], costs={"hermes": 1.0}, growth={"hermes": 4.0})
+    assert line.verdict == "MISSED"
