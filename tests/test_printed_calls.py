@@ -64,7 +64,8 @@ class Asked:
         self._check_stream()
 
     def _check_stream(self) -> None:
-        text, calls = "", {}
+        text = ""
+        calls: dict[int, list[str]] = {}
         for frame in self.chunks:
             for choice in frame["choices"]:
                 text += choice["delta"].get("content") or ""
@@ -166,11 +167,20 @@ def test_calls_and_the_binding_of_their_results_are_not_dropped_from_the_history
 
 
 def test_a_call_that_never_ends_is_given_up(stage: Stage, gateway: Gateway) -> None:
-    endless = '<tool_call>\n{"name": "' + "x" * (1 << 20) + "x" * 4096
-    stage.play(*(printing(endless, size=65536) for _ in range(2)))
+    endless = '<tool_call>\n{"arguments": {"text": "' + "x" * (1 << 20) + "x" * 4096
+    first = stage.play(*(printing(endless, size=65536) for _ in range(2)))
+    before = len(gateway.log())
     answer = gateway.post(CHAT.path, CHAT.ask(tools=[TOOL]))
-    assert answer.status_code in (200, 502)
-    assert _rules(gateway) & {"too_long", "held_too_long", "malformed", "no_name"}
+    assert answer.status_code == 200
+    assert _rules(gateway, before) == {"held_too_long"}
+    assert len(str(stage.asked(first + 1))) < 50_000, "the model is not sent all of it again"
+
+
+def test_what_a_model_goes_on_to_say_after_its_calls_is_cut_and_the_log_says_so(stage: Stage, gateway: Gateway) -> None:
+    before = len(gateway.log())
+    assert Asked(stage, gateway, call("now", "{}") + "\nIt is noon.").text == ""
+    cut = [line for line in _lines(gateway, before) if line["event"] == "tool_cutoff"]
+    assert [(line["rule"], line["dialect"], line["level"]) for line in cut] == [("text_after_calls", "hermes", "info")] * 2
 
 
 def _round(output: str) -> list[dict[str, Any]]:
@@ -185,11 +195,13 @@ def _round(output: str) -> list[dict[str, Any]]:
 # Bad input: never a 500, never silence
 
 
-def _rules(gateway: Gateway) -> set[str]:
-    lines = [json.loads(line) for line in gateway.log().splitlines()]
-    return {
-        line["rule"] for line in lines if line["event"] == "tool_block" and line.get("dialect") == "hermes" and "rule" in line
-    }
+def _lines(gateway: Gateway, since: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gateway.log()[since:].splitlines()]
+
+
+def _rules(gateway: Gateway, since: int) -> set[str]:
+    told = [line for line in _lines(gateway, since) if line["event"] == "tool_block" and "rule" in line]
+    return {line["rule"] for line in told if line.get("dialect") == "hermes"}
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -197,7 +209,7 @@ def _rules(gateway: Gateway) -> set[str]:
 @pytest.mark.parametrize(
     ("printed", "rule"),
     [
-        ('<tool_call>\n{"name": "now", "arguments": {"a": }}\n</tool_call>', "malformed"),
+        ('<tool_call>\n{"name": "now", "arguments": {"a": }}\n</tool_call>', "invalid_json"),
         (call("no_such_tool", "{}"), "unknown_tool"),
         (call("now", '{"surplus": 1}'), "schema"),
         ('<tool_call>\n{"name": "now", "arguments": {"a": "', "cut"),
@@ -214,8 +226,9 @@ def test_a_bad_call_is_answered_and_logged_with_its_dialect_and_rule(
     inner["strict"] = True
     inner["parameters"] = {"type": "object", "properties": {}, "additionalProperties": False}
     stage.play(*(printing(printed) for _ in range(2)))
+    before = len(gateway.log())
     answer = gateway.post(front.path, front.ask(tools=[tool], stream=stream))
     assert answer.status_code == 200
     said = answer.text.replace("\\n", "").replace("\\u003c", "<")
     assert "tool_call" in said or not rule, "it was asked for twice, and then it came out as text"
-    assert not rule or rule in _rules(gateway)
+    assert not rule or rule in _rules(gateway, before)

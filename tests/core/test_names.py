@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,3 +46,9 @@ def test_every_name_is_fit_unique_and_finds_its_way_back(given_names: list[str])
     assert all(re.fullmatch(rf"[A-Za-z0-9_-]{{1,{LONGEST}}}", name) for name in fit)
     assert [names.to_client(name) for name in fit] == given_names
     assert [Names(given_names).to_model(name) for name in given_names] == fit
+
+
+def test_a_name_that_looks_like_another_ones_mark_stays_its_own() -> None:
+    given = ["a.b", "a_b", "a_b_" + sha256(b"a.b").hexdigest()[:8]]
+    names = Names(given)
+    assert [names.to_client(names.to_model(name)) for name in given] == given

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrelay.dialects._repair import repaired
+from toolrelay.dialects._repair import LONGEST, repaired
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=20),
@@ -51,3 +51,10 @@ def test_what_is_no_object_stays_wrong(text: str) -> None:
 )
 def test_where_more_than_one_thing_can_have_been_meant_nothing_is_repaired(text: str) -> None:
     assert repaired(text) is None
+
+
+def test_a_text_that_would_take_long_is_not_repaired_and_a_number_may_be_of_any_size() -> None:
+    long = '{"a": [' + ", ".join(f'"v{number:06}"' for number in range(1000)) + ",]}"
+    assert repaired(long) is not None
+    assert repaired('{"a": "' + "x" * LONGEST + '",}') is None
+    assert repaired('{"a": 1e999, "b": 123456789012345678901234567890}') == '{"a": 1e999, "b": 123456789012345678901234567890}'

@@ -9,10 +9,16 @@ from typing import Any
 import httpx
 import jsonschema_rs
 import pytest
+from msgspec.structs import replace
 from openai import APIStatusError, OpenAI
 
 from tests.gateway import Gateway, running
 from tests.llama import llama_server
+from toolrelay.core.profiles import Profile
+from toolrelay.dialects._conversation import Conversation
+from toolrelay.dialects._manner import Manner
+from toolrelay.dialects.base import discover as discover_dialects
+from toolrelay.wires.base import discover as discover_wires
 
 CITIES = ("Paris", "Tokyo", "New York", "Lima", "Oslo", "Cairo", "Rome", "Delhi", "Berlin", "Sydney")
 WEATHER: dict[str, Any] = {
@@ -80,13 +86,23 @@ def test_a_model_that_must_call_makes_a_call_that_fits_the_schema(gateway: Gatew
     assert choice == "required" or call.function.name == "notes.search"
 
 
-@pytest.mark.parametrize("model", ["sealed", "hermes"])
-def test_a_model_that_need_not_call_prints_prose_which_comes_out_untouched(upstream: str, gateway: Gateway, model: str) -> None:
-    asked = {"messages": [{"role": "user", "content": PROSE}], "seed": 7, "max_tokens": 60, "temperature": 0}
-    bare = httpx.post(f"{upstream}/chat/completions", json=asked, timeout=120).json()["choices"][0]["message"]["content"]
-    assert len(bare) > 40
-    relayed = ask(gateway, model, PROSE, 7, max_tokens=60, temperature=0, tools=TOOLS, tool_choice="none")
-    assert relayed.message.content == bare
+def told(body: dict[str, Any], dialect: str) -> bytes:
+    """The request as the model's server gets it, which the gateway's own pieces say."""
+    wire = discover_wires()["openai_chat"]
+    conversation = Conversation(wire.decode_request(json.dumps(body).encode()), Manner(dialect=discover_dialects()[dialect]))
+    return wire.encode_request(replace(conversation.request, stream=False), Profile()).body
+
+
+@pytest.mark.parametrize("choice", ["none", "auto"])
+def test_a_model_that_need_not_call_prints_prose_which_comes_out_untouched(upstream: str, gateway: Gateway, choice: str) -> None:
+    asked: dict[str, Any] = {"tools": TOOLS, "tool_choice": choice, "seed": 7, "max_tokens": 60, "temperature": 0}
+    body = {"model": "unheld", "messages": [{"role": "user", "content": PROSE}], **asked}
+    headers = {"content-type": "application/json"}
+    bare = httpx.post(f"{upstream}/chat/completions", content=told(body, "hermes"), headers=headers, timeout=120).json()
+    prose = bare["choices"][0]["message"]["content"]
+    assert len(prose) > 40
+    relayed = ask(gateway, "unheld", PROSE, **asked)
+    assert relayed.message.content == prose
     assert relayed.message.tool_calls is None
 
 

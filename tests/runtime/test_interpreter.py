@@ -27,7 +27,7 @@ from toolrelay.core.messages import Message
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.errors import BackendError
-from toolrelay.runtime.interpreter import Interpreter, interpreted
+from toolrelay.runtime.interpreter import interpreted
 
 HERMES = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
 BAD = '<tool_call>\n{"name": "never", "arguments": {}}\n</tool_call>'
@@ -72,11 +72,16 @@ def fold(events: list[StreamEvent]) -> Answer:
 # Who needs one
 
 
-def test_a_native_model_without_quirks_needs_no_interpreter() -> None:
+def test_a_model_without_tools_needs_no_interpreter() -> None:
     backend = script([STOP])
-    assert model(backend, tool_calling="native") is backend
     assert model(backend, tool_calling="off") is backend
-    assert isinstance(model(backend, tool_calling="native", on_bad_call="retry"), Interpreter)
+
+
+def test_what_is_asked_of_a_native_model_without_quirks_goes_as_it_came() -> None:
+    backend = script([TextDelta(HERMES), STOP])
+    plain = model(backend, tool_calling="native")
+    assert said(plain) == [TextDelta(HERMES), STOP]
+    assert backend.requests[0] is ASKED
 
 
 @pytest.mark.parametrize(
@@ -159,6 +164,23 @@ def test_a_server_that_takes_no_tools_is_spoken_to_in_text_from_then_on() -> Non
     assert "native_tools_refused" in str(lines)
     said(auto)
     assert [bool(request.tools) for request in backend.requests] == [True, False, False]
+
+
+def test_words_of_a_client_that_the_server_quotes_are_no_refusal() -> None:
+    refusal = AnswerFailed(BackendError("Invalid value: 'does not support tools'.", status=400))
+    backend = script([refusal], [TextDelta("Hi."), STOP])
+    auto = model(backend, model="qwen3")
+    quoting = replace(ASKED, user="does not support tools")
+    assert said(auto, quoting) == [refusal]
+    said(auto)
+    assert backend.requests[-1].tools
+
+
+def test_what_the_owner_wants_of_bad_calls_holds_after_a_refusal_too() -> None:
+    backend = script([REFUSAL], [TextDelta(BAD), STOP])
+    last = said(model(backend, model="qwen2", on_bad_call="fail"))[-1]
+    assert isinstance(last, AnswerFailed)
+    assert last.error.code == "bad_call"
 
 
 def test_another_refusal_is_the_clients_to_see() -> None:

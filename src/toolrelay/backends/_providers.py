@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolrelay.core.profiles import Profile
 
@@ -19,6 +20,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 
 
 _LOCAL = Profile(max_tokens_field="max_tokens", constrains=True)
+_HEEDLESS = replace(_LOCAL, heeds_choice=False)  # llama.cpp may answer in prose to `required`, Ollama does not know tool_choice
 
 PROVIDERS = {
     "openai": Provider(
@@ -28,10 +30,10 @@ PROVIDERS = {
     "openrouter": Provider(base_url="https://openrouter.ai/api/v1", profile=Profile(developer_role=True, tool_names="plain")),
     "ollama": Provider(
         base_url="http://127.0.0.1:11434/v1",
-        profile=Profile(max_tokens_field="max_tokens", constrains=True, heeds_choice=False),
+        profile=_HEEDLESS,
     ),
     "lmstudio": Provider(base_url="http://127.0.0.1:1234/v1", profile=_LOCAL),
     "vllm": Provider(base_url="http://127.0.0.1:8000/v1", profile=_LOCAL),
-    "llamacpp": Provider(base_url="http://127.0.0.1:8080/v1", profile=_LOCAL),
+    "llamacpp": Provider(base_url="http://127.0.0.1:8080/v1", profile=_HEEDLESS),
     "compatible": Provider(),
 }

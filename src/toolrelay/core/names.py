@@ -33,8 +33,13 @@ class Names:
         plain = _OTHER.sub("_", name).strip("_") or "tool"
         if len(plain) <= LONGEST and _is_fit(plain) and plain not in self._back:
             return plain
-        mark = sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
-        return f"{plain[: LONGEST - len(mark) - 1]}_{mark}"
+        seed = name.encode(errors="surrogatepass")
+        while True:
+            mark = sha256(seed).hexdigest()[:8]
+            fit = f"{plain[: LONGEST - len(mark) - 1]}_{mark}"
+            if fit not in self._back:
+                return fit
+            seed += b"\0"
 
     @property
     def are_fit(self) -> bool:

@@ -43,14 +43,18 @@ class Asking:
         choice = request.tool_choice or ToolChoice()
         self.must = bool(self.tools) and choice.mode in ("required", "named") and not choice.raw
         self.prints = not manner.native or (self.must and not manner.heeds_choice)
-        self._single_text = manner.single_text
+        self._came = request
+        self._manner = manner
         self.spoken: Dialect = manner.dialect
-        if self.spoken.seal is not None and (self.prints or manner.catches):
+        if self.spoken.seal is not None and (self.prints or manner.catches or self.must):
             self.spoken = self.spoken.seal(tag_for(request, manner.secret()))
-        self.dialect = CONSTRAINED if self.prints and self.must and manner.constrains else self.spoken
         if self.prints and (request.sampling.n or 1) > 1:
             raise invalid("n may only be 1 for this model: its calls are read from its text.", "n")
-        self._asked = _all_functions(request) if self.prints else self._native(request, manner)
+        self._ask()
+
+    def _ask(self) -> None:
+        self.dialect = CONSTRAINED if self.prints and self.must and self._manner.constrains else self.spoken
+        self._asked = _all_functions(self._came) if self.prints else self._native(self._came, self._manner)
         self.request = self._told()
 
     def known(self) -> dict[str, Tool]:
@@ -60,7 +64,7 @@ class Asking:
     def _told(self) -> Request:
         if not self.prints:
             return self._asked
-        told = (flattened if self._single_text else text_only)(self._asked, self.spoken, self.names)
+        told = (flattened if self._manner.single_text else text_only)(self._asked, self.spoken, self.names)
         if self.dialect is not CONSTRAINED:
             return told
         schema = call_schema([replace(tool, name=name) for name, tool in self.known().items()])
@@ -80,6 +84,12 @@ class Asking:
         """The server would not take the schema: the model is asked as one that nothing holds."""
         self.dialect = self.spoken
         self.request = self._told()
+
+    def print_from_now_on(self) -> None:
+        """A native model did not heed the choice."""
+        if not self.prints:
+            self.prints = True
+            self._ask()
 
     def again(self, error: str, printed: str, call: Call | None = None) -> None:
         """The model sees what it did and what was wrong with it."""
@@ -110,7 +120,13 @@ _INPUT: JsonObject = {
 
 
 def as_function(tool: Tool) -> Tool:
-    return replace(tool, kind="function", format=None, parameters=_INPUT) if tool.kind == "custom" else tool
+    if tool.kind != "custom":
+        return tool
+    grammar = tool.format.get("definition") if tool.format is not None else None
+    told = [tool.description or ""]
+    if tool.format is not None and isinstance(grammar, str):
+        told.append(f"Its input has to match this grammar ({tool.format.get('syntax', 'lark')}): {grammar}")
+    return replace(tool, kind="function", format=None, parameters=_INPUT, description="\n".join(filter(None, told)) or None)
 
 
 def _all_functions(request: Request) -> Request:

@@ -43,19 +43,23 @@ from toolrelay.dialects._scanner import CallBroken, Scanner
 from toolrelay.errors import ModelError
 
 TRIES = 2
+HELD_LIMIT = 1024 * 1024  # characters
+SHOWN_LIMIT = 8192  # characters of a bad answer that the model is shown again
 _CHARACTERS_PER_TOKEN = 4
+_REFUSALS = frozenset({400, 422, 500, 501})  # with which servers answer to a schema that they cannot take
 
 
 class _Open:
     """A call that is being heard. `index` is its place in the answer; None: it is held back until it is whole."""
 
-    __slots__ = ("index", "pieces", "printed", "start", "tool")
+    __slots__ = ("index", "pieces", "printed", "size", "start", "tool")
 
     def __init__(self, start: CallStarted, tool: Tool | None, index: int | None, *, printed: bool) -> None:
         self.start = start
         self.tool = tool
         self.index = index
         self.printed = printed
+        self.size = 0
         self.pieces: list[str] = []
 
     @property
@@ -81,13 +85,14 @@ class Conversation:
         self._single = request.parallel_tool_calls is False
         self._manner = manner
         self._asking = Asking(request, manner)
-        self._must = self._asking.must and self._asking.prints
+        self._must = self._asking.must
         self._usage: Usage | None = None
         self._tries = 0
         self._begun = 0
         self._made = 0
         self._cuts = False
         self._why = ""
+        self._said = False
         self._out: list[StreamEvent] = []
         self._listen()
 
@@ -101,12 +106,16 @@ class Conversation:
         self._scanner = self._ear()
         self._open: dict[int, _Open] = {}
         self._printed: list[str] = []
+        self._withheld: list[str] = []
 
     def _ear(self) -> Scanner | None:
         """None: the model's text is text."""
         asking, manner = self._asking, self._manner
         if asking.tools and (asking.prints or manner.catches):
-            return Scanner(asking.dialect, asking.known(), manner.quoting)
+            quoting = manner.quoting
+            if asking.is_constrained:  # a model that is held to a schema has no room to ponder first
+                quoting = replace(quoting, begins_in_reasoning=False)
+            return Scanner(asking.dialect, asking.known(), quoting)
         if asking.prints and manner.quoting.reasoning is not None:
             return Scanner(replace(asking.spoken, openers=()), {}, manner.quoting)
         return None
@@ -138,7 +147,7 @@ class Conversation:
                 self._finish_call(index)
             case AnswerFinished():
                 self._finish(event)
-            case AnswerFailed(error=error) if self._asking.is_constrained and error.status == 400 and not self._printed:
+            case AnswerFailed(error=error) if self._asking.is_constrained and error.status in _REFUSALS and not self._printed:
                 self._notice("constraint_refused", "")
                 self._asking.unconstrained()
                 self._tries -= 1
@@ -153,6 +162,7 @@ class Conversation:
                 self._reasoning_is_apart()
             case TextDelta() if self._must_call():
                 self._printed.append(event.text)
+                self._withheld.append(event.text)
             case _:
                 self._out.append(event)
 
@@ -185,14 +195,17 @@ class Conversation:
                 self._out.append(event)
 
     def _must_call(self) -> bool:
-        return self._must and not self._made
+        return self._must and not self._begun
 
     def _take_text(self, event: TextDelta) -> None:
         if self._cuts:
             if not event.text.isspace():
                 self._cut("text_after_calls")
-        elif not self._must or self._made:
+        elif not self._must or self._begun:
+            self._said = True
             self._out.append(event)
+        else:
+            self._withheld.append(event.text)
 
     # Calls. A native one has its index for a key, a printed one the complement of its own.
 
@@ -211,6 +224,9 @@ class Conversation:
         return tool is None or tool.strict is True or tool.kind == "custom" or not self._streams
 
     def _leave(self, start: CallStarted) -> int:
+        if self._withheld:  # a call has come: what was said before it may be heard
+            self._out.append(TextDelta("".join(self._withheld)))
+            self._withheld = []
         index = self._begun
         self._begun += 1
         self._out.append(replace(start, index=index))
@@ -223,6 +239,20 @@ class Conversation:
         call.pieces.append(text)
         if call.index is not None:
             self._out.append(ArgumentsDelta(call.index, text))
+            return
+        call.size += len(text)
+        if call.size > HELD_LIMIT:
+            self._hold_no_longer(key, call)
+
+    def _hold_no_longer(self, key: int, call: _Open) -> None:
+        """So much is held of no call. One that is only held to be tried again may leave; one that has to be checked may not."""
+        tool = call.tool
+        if tool is None or tool.strict is True or tool.kind == "custom":
+            del self._open[key]
+            self._bad(call, "held_too_long")
+        else:
+            call.index = self._leave(call.start)
+            self._out.append(ArgumentsDelta(call.index, call.arguments))
 
     def _finish_call(self, key: int) -> None:
         call = self._open.pop(key, None)
@@ -252,7 +282,7 @@ class Conversation:
             call.pieces = [mended]
             self._notice("repaired_json", call.start.name)
         check = self._manner.check
-        if call.index is None and call.tool.strict and check is not None:
+        if call.index is None and (call.tool.strict or call.tool.kind == "custom") and check is not None:
             breach = check(as_function(call.tool), call.arguments)
             if breach is not None:
                 self._why = breach
@@ -279,7 +309,11 @@ class Conversation:
 
     def _break(self, broken: CallBroken) -> None:
         call = None if broken.index is None else self._open.pop(~broken.index, None)
-        if call is None:
+        if call is not None and call.index is not None:
+            self._notice(broken.rule, call.start.name)
+            self._fail("The model did not finish a call of which a part had already been sent.")
+            return
+        if call is None or self._manner.on_bad_call == "text" or self._tries == TRIES:
             call = _Open(CallStarted(0, ""), None, None, printed=True)
             call.pieces = [broken.text]
         self._bad(call, broken.rule)
@@ -318,7 +352,8 @@ class Conversation:
 
     def _ask_again(self, error: str, call: Call | None = None) -> None:
         self.again = True
-        self._asking.again(error, "".join(self._printed), call)
+        printed = "".join(self._printed)
+        self._asking.again(error, printed if len(printed) <= SHOWN_LIMIT else f"{printed[:SHOWN_LIMIT]}…", call)
 
     def next_try(self) -> None:
         """The model is being asked again."""
@@ -342,9 +377,15 @@ class Conversation:
                 self._end(AnswerFinished(finish="calls", usage=self._usage))
             if self.over or self.again:
                 return
+        if self._must_call() and self._asking.is_constrained and not truncated:
+            self._hear_again()
+            if self.over or self.again:
+                return
         if self._must_call() and not (truncated and in_call):
             self._miss(truncated=truncated)
             return
+        if self._manner.quoting.begins_in_reasoning and not (truncated or self._begun or self._said):
+            self._out.append(TextDelta("".join(self._printed)))  # its thoughts had no end: then they were none
         finish: Finish = event.finish if truncated else "calls" if self._made else "stop"
         self._end(replace(event, finish=finish, usage=self._usage))
 
@@ -354,9 +395,18 @@ class Conversation:
             self._fail("The model was to call a tool, and reached its limit before it did.", code="tool_choice_unmet")
         elif self._tries < TRIES:
             self._notice("no_call", "")
+            self._asking.print_from_now_on()
             self._ask_again(_EXPLAINED["no_call"])
         else:
             self._fail("The model was to call a tool, and did not, although it was asked twice.", code="tool_choice_unmet")
+
+    def _hear_again(self) -> None:
+        """The server did not hold the model to the schema: it may have made its call in its own way."""
+        self._asking.unconstrained()
+        self._scanner = self._ear()
+        if self._scanner is not None:
+            said, self._withheld = "".join(self._printed), []
+            self._take_all([*self._scanner.feed(said), *self._scanner.flush()])
 
     def _cut(self, rule: str) -> None:
         self.was_cut = True

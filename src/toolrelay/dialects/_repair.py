@@ -8,23 +8,26 @@ JSON that is valid is never touched.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from toolrelay.core.json import Json
 
+LONGEST = 64 * 1024  # characters: a repair takes its time, and all wait for it
 _PUNCTUATION = re.compile(r"""[\s"'`,:{}\[\]\\]+""")
 _decode = msgspec.json.decode
+_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encode = msgspec.json.encode
 
 
 def is_object(text: str) -> bool:
-    """Whether the text is a valid JSON object."""
+    """Whether the text is a valid JSON object. Its values stay as they are: no number is too large."""
     try:
-        return isinstance(_decode(text.encode(errors="replace")), dict)
+        _objects.decode(text.encode(errors="replace"))
     except (msgspec.MsgspecError, RecursionError):
         return False
+    return True
 
 
 def repaired(text: str) -> str | None:
@@ -34,6 +37,8 @@ def repaired(text: str) -> str | None:
     doubled = _unwrapped(text)
     if doubled is not None:
         return doubled
+    if len(text) > LONGEST:
+        return None
     from json_repair import repair_json  # noqa: PLC0415 -- needed for bad calls only
 
     try:
@@ -42,7 +47,7 @@ def repaired(text: str) -> str | None:
         return None
     if not is_object(candidate) or _words(candidate) != _words(text):
         return None
-    return candidate if all(_was_string(value, text) for value in _strings(_decode(candidate))) else None
+    return candidate if _were_strings(_strings(_decode(candidate)), text) else None
 
 
 def _strings(value: Json) -> Iterator[str]:
@@ -54,9 +59,17 @@ def _strings(value: Json) -> Iterator[str]:
             yield from _strings(inner)
 
 
-def _was_string(value: str, text: str) -> bool:
-    encoded = _encode(value).decode()[1:-1]
-    return any(f"{quote}{form}{quote}" in text for quote in "\"'" for form in (value, encoded))
+def _were_strings(values: Iterable[str], text: str) -> bool:
+    """They stand in the text in their order, each from its first quote to its last."""
+    at = 0
+    for value in values:
+        encoded = _encode(value).decode()[1:-1]
+        forms = {f"{quote}{form}{quote}" for quote in "\"'" for form in (value, encoded)}
+        found = re.compile("|".join(map(re.escape, forms))).search(text, at)
+        if found is None:
+            return False
+        at = found.end()
+    return True
 
 
 def _unwrapped(text: str) -> str | None:

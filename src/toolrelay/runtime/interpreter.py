@@ -63,20 +63,18 @@ def interpreted(settings: ModelSettings, backend: Backend, profile: Profile, sec
         secret=secret,
         check=breach,
     )
-    plain = native and manner.on_bad_call == "pass" and manner.heeds_choice and manner.any_names and not manner.catches
-    if plain and chosen == "native":
-        return backend
-    return Interpreter(settings.name, backend, manner, may_print=chosen == "auto")
+    printing = replace(manner, native=False, catches=False, on_bad_call=settings.on_bad_call or "retry")
+    return Interpreter(settings.name, backend, manner, printing if native and chosen == "auto" else None)
 
 
 class Interpreter:
-    """`may_print`: a native model whose server refuses tools is taken for one that prints, from then on."""
+    """`printing`: how a native model is spoken with once its server has refused to take tools; None: not at all."""
 
-    def __init__(self, name: str, backend: Backend, manner: Manner, *, may_print: bool = False) -> None:
+    def __init__(self, name: str, backend: Backend, manner: Manner, printing: Manner | None = None) -> None:
         self._name = name
         self._backend = backend
         self._manner = manner
-        self._may_print = may_print and manner.native
+        self._printing = printing
 
     async def relay(self, request: Request, take: Take) -> None:
         if self._passes(request):
@@ -87,11 +85,12 @@ class Interpreter:
         except ToolrelayError as error:
             await taken(take, [AnswerFailed(error)])
             return
-        hearing = _Hearing(conversation, take, may_print=self._may_print)
+        hearing = _Hearing(conversation, take, request if self._printing is not None else None)
         while True:
             await hearing.listen(self._backend)
-            if hearing.refused:
-                self._print_from_now_on()
+            if hearing.refused and self._printing is not None:
+                log.warning("native_tools_refused", model=self._name, dialect=self._manner.dialect.name)
+                self._manner, self._printing = self._printing, None
                 await self.relay(request, take)
                 return
             if not conversation.again:
@@ -100,29 +99,35 @@ class Interpreter:
 
     def _passes(self, request: Request) -> bool:
         """There is nothing to interpret."""
-        sampling = request.sampling
-        if self._manner.native:
-            return not request.tools or (sampling.n or 1) > 1 or bool(sampling.logprobs)
-        plain = not self._manner.single_text and self._manner.quoting.reasoning is None
-        return plain and not request.tools and not any(isinstance(item, Call) for item in request.items)
-
-    def _print_from_now_on(self) -> None:
-        log.warning("native_tools_refused", model=self._name, dialect=self._manner.dialect.name)
-        self._manner = replace(self._manner, native=False, catches=False, on_bad_call="retry")
-        self._may_print = False
+        manner = self._manner
+        if not manner.native:
+            plain = not manner.single_text and manner.quoting.reasoning is None
+            return plain and not request.tools and not any(isinstance(item, Call) for item in request.items)
+        if not request.tools:
+            return True
+        sampling, choice = request.sampling, request.tool_choice
+        if (sampling.n or 1) > 1 or sampling.logprobs:
+            return True
+        if choice is not None and choice.mode != "auto":
+            return False
+        careless = self._printing is not None or manner.catches or manner.on_bad_call != "pass" or not manner.any_names
+        return not careless
 
     async def close(self) -> None:
         await self._backend.close()
 
 
 class _Hearing:
-    """What a backend says, taken through the conversation."""
+    """What a backend says, taken through the conversation.
 
-    def __init__(self, conversation: Conversation, take: Take, *, may_print: bool) -> None:
+    `asked`: what was asked, where a refusal to take tools would be understood.
+    """
+
+    def __init__(self, conversation: Conversation, take: Take, asked: Request | None) -> None:
         self.refused = False
         self._conversation = conversation
         self._take = take
-        self._fresh = may_print
+        self._asked = asked
         self._limit = asyncio.timeout(None)
 
     async def listen(self, backend: Backend) -> None:
@@ -141,9 +146,9 @@ class _Hearing:
 
     def _hear(self, batch: list[StreamEvent]) -> Awaitable[None] | None:
         conversation = self._conversation
-        if self._fresh:
-            self._fresh = False
-            if _refuses_tools(batch[0]):
+        if self._asked is not None:
+            asked, self._asked = self._asked, None
+            if _refuses_tools(batch[0], asked):
                 self.refused = True
                 raise _EnoughError
         events = conversation.hear(batch)
@@ -164,5 +169,7 @@ class _EnoughError(Exception):
     """No more is to be heard of this answer."""
 
 
-def _refuses_tools(event: StreamEvent) -> bool:
-    return isinstance(event, AnswerFailed) and _NO_TOOLS.search(event.error.message) is not None
+def _refuses_tools(event: StreamEvent, asked: Request) -> bool:
+    """Servers quote what they were sent: words of the client's own do not count."""
+    said = _NO_TOOLS.search(event.error.message) if isinstance(event, AnswerFailed) else None
+    return said is not None and said.group() not in str(asked)
