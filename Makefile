@@ -17,7 +17,7 @@ NPM := PATH="$(abspath $(BIN)):$$PATH" npm --prefix tests/node
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types format golden docs bench lock setup clean
+.PHONY: help run test check lint types format golden docs bench soak lock setup clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do printf 'make %-7s %s\n' "$$name" "$$text"; done
@@ -51,9 +51,12 @@ golden: setup ## write the golden frames anew: look at the difference before you
 docs: $(VENV)/.dev ## write the tables of docs/wires.md anew, from the wires' own
 	$(PY) docs/make_tables.py
 
-bench: $(VENV)/.dev ## measure the gateway's cost per request and per chunk, and the dialects' per delta (ARGS: only the gateway's)
+bench: $(VENV)/.dev ## measure the gateway's cost per request and per chunk, the dialects' per delta, and what is added to Codex (ARGS: only the gateway's)
 	$(PY) bench/run.py $(ARGS)
-	@$(if $(ARGS),,$(PY) bench/dialects.py)
+	@$(if $(ARGS),,$(PY) bench/dialects.py && $(PY) bench/codex.py)
+
+soak: $(VENV)/.dev ## run 2,000 turns through Codex and watch the memory
+	$(PY) bench/codex.py --only memory --turns 2000 $(ARGS)
 
 lock: $(VENV)/.dev ## compile pyproject.toml and package.json into the locks (LOCK_FLAGS=--upgrade for newer versions)
 	$(COMPILE) pyproject.toml --group dev --output-file requirements/dev.txt

@@ -1,6 +1,6 @@
 """What it costs to find calls in a model's text, per delta of four characters, events included. `make bench` runs it, too.
 
-  bench/dialects.py                            every scenario for every dialect, about a minute
+  bench/dialects.py                            every scenario for every dialect, one to two minutes
   bench/dialects.py --only plain,string        some scenarios
   bench/dialects.py --dialects glm45,react     some dialects, each in a column of its own
   bench/dialects.py --sglang                   also SGLang's detectors on the same text, in a virtual environment of their own
@@ -31,11 +31,11 @@ from toolrelay.core.request import Tool
 from toolrelay.dialects._scanner import Scanner
 from toolrelay.dialects.base import Dialect, discover
 
-_SIZE = 8_000
+_SIZE = 6_000
 _LONGER = 4
 _ROUNDS = 6
 _MEGABYTE_LIMIT_S = 1.0
-_GROWTH_LIMIT = 2.0
+_GROWTH_LIMIT = 2.5
 _MEGABYTE_DIALECTS = ("hermes", "qwen3_coder", "olmo3", "gemma4", "harmony", "llama3_json")
 _TOOL = Tool(
     name="write",

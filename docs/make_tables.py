@@ -1,4 +1,4 @@
-"""Writes the tables of docs/: what wires and dialects say of themselves, and which versions the tests run: `make docs`."""
+"""Writes the tables of docs/: what wires, dialects and Codex say of themselves, and which versions the tests run: `make docs`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from toolrelay.backends._codex_history import CANNOT_SAY
 from toolrelay.core.messages import Call
 from toolrelay.core.profiles import HABITS
 from toolrelay.dialects.base import discover as discover_dialects
@@ -21,6 +22,11 @@ def wires() -> str:
         rows = "".join(f"| {what} | {fate} |\n" for what, fate in wire.cannot_say.items())
         out += f"\n## A model reached over `{name}` cannot be told\n\n| what | what happens |\n|---|---|\n{rows}"
     return f"{out}\n"
+
+
+def codex() -> str:
+    rows = "".join(f"| {what} | {fate} |\n" for what, fate in CANNOT_SAY.items())
+    return f"\n| what Codex cannot be told | what happens |\n|---|---|\n{rows}\n"
 
 
 def dialects() -> str:
@@ -74,6 +80,7 @@ def _code(text: str) -> str:
 
 PAGES: dict[Path, Callable[[], str]] = {
     Path(__file__).parent / "wires.md": wires,
+    Path(__file__).parent / "codex.md": codex,
     Path(__file__).parent / "dialects.md": dialects,
     Path(__file__).parent / "compatibility.md": compatibility,
 }

@@ -10,7 +10,8 @@ import pytest
 
 from tests.gateway import Gateway, running
 from tests.scripted import scripted, serving
-from tests.stage import FRONTS, STREAMED, Front, Stage, configuration, frames, whole
+from tests.stage import BEGUN, FRONTS, REST, STREAMED, Front, Stage, configuration, frames, whole
+from tests.upstream import Gate
 from tests.visitor import Visitor, request
 from toolrelay import log
 from toolrelay.backends.demo import DemoBackend
@@ -131,21 +132,42 @@ def test_a_refused_head_that_goes_on_for_long_is_not_read_to_its_end(gateway: Ga
     assert gateway.get("/healthz").status_code == 200
 
 
-def test_a_long_head_sent_ahead_does_not_spoil_the_answer_before_it(gateway: Gateway, stage: Stage, front: Front) -> None:
-    stage.play(STREAMED)
+@pytest.mark.parametrize("ahead", [head_of(3 * LONGEST_HEAD), b"nonsense\r\n\r\n"], ids=["a long head", "garbage"])
+def test_what_is_sent_ahead_does_not_spoil_the_answer_before_it(
+    gateway: Gateway, stage: Stage, front: Front, ahead: bytes
+) -> None:
+    gate = Gate()
+    stage.play((BEGUN, gate, REST))
     body = json.dumps(front.ask(stream=True)).encode()
-    with Visitor(gateway.port) as visitor:
-        visitor.say(request("POST", front.path, body) + head_of(3 * LONGEST_HEAD))
+    with Visitor(gateway.port) as visitor, Visitor(gateway.port) as other:
+        visitor.say(request("POST", front.path, body) + ahead)
+        gate.reached.result(30)
+        assert other.get("/healthz").reply().status == 200  # by now the gateway has read it
+        gate.open()
         assert frames(visitor.reply().body)
         assert ended(visitor)
 
 
-def test_garbage_sent_ahead_does_not_spoil_the_answer_before_it(gateway: Gateway, stage: Stage, front: Front) -> None:
-    stage.play(STREAMED)
+def test_a_body_that_is_no_http_does_not_spoil_the_answer_before_it(gateway: Gateway, stage: Stage, front: Front) -> None:
+    gate = Gate()
+    stage.play((BEGUN, gate, REST))
     body = json.dumps(front.ask(stream=True)).encode()
-    with Visitor(gateway.port) as visitor:
-        visitor.say(request("POST", front.path, body) + b"nonsense\r\n\r\n")
+    chunked = f"POST {front.path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+    with Visitor(gateway.port) as visitor, Visitor(gateway.port) as other:
+        visitor.say(request("POST", front.path, body) + chunked)
+        gate.reached.result(30)
+        visitor.say(b"zz\r\n\r\n")
+        assert other.get("/healthz").reply().status == 200  # by now the gateway has read it
+        gate.open()
         assert frames(visitor.reply().body)
+        assert ended(visitor)
+
+
+def test_a_refused_body_that_turns_out_to_be_no_http_ends_the_connection(gateway: Gateway) -> None:
+    with Visitor(gateway.port) as visitor:
+        visitor.say(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")
+        assert visitor.reply().status == 404
+        visitor.say(b"zz\r\n\r\n")
         assert ended(visitor)
 
 

@@ -90,6 +90,23 @@ def test_a_client_that_has_sent_its_next_request_and_leaves_lets_the_upstream_go
     assert open_turns(gateway) == 0
 
 
+@LEAVES
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_sends_its_next_request_in_the_midst_and_leaves_lets_the_upstream_go(
+    gateway: Gateway, stage: Stage, front: Front, leave: Leave, *, stream: bool
+) -> None:  # bug 44
+    gate = Gate()
+    asked = stage.play((BEGUN, gate) if stream else (gate,))
+    with Visitor(gateway.port) as visitor, Visitor(gateway.port) as other:
+        visitor.post(front.path, front.ask(stream=stream))
+        gate.reached.result(30)
+        visitor.get("/v1/models")
+        assert other.get("/healthz").reply().status == 200  # by now the gateway has read it
+        leave(visitor)
+        stage.left(asked).result(30)
+    assert open_turns(gateway) == 0
+
+
 def test_a_client_that_leaves_is_in_the_log_and_nothing_else_is(stage: Stage, front: Front) -> None:
     asked = stage.play((BEGUN, Gate()), (Gate(),))
     with running(configuration(stage)) as gateway:

@@ -32,18 +32,16 @@ class Fence:
         self._count = 0
         self.ended_line = False
 
-    def quotes(self, text: str) -> bool:
-        """Whether all of the text belongs to the fence, as can be told at a glance: then it is passed."""
+    def glance(self, text: str) -> str | None:
+        """Passes a text that plainly belongs to the fence; returns what is in every text that may change the state after it.
+
+        None: it takes a closer look.
+        """
         if self._run[0] in text or self._state not in ("line", "blank"):
-            return False
+            return None
         line = text[text.rfind("\n") + 1 :]
         if len(line) < len(text) or self._state == "blank":
             self._state = "line" if line.strip(_BLANKS) else "blank"
-        return True
-
-    @property
-    def first(self) -> str:
-        """What is in every text that changes the state."""
         return "\n" if self._state == "line" else ""
 
     @staticmethod

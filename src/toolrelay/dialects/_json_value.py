@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from toolrelay.dialects._reader import Reader
 
 SCALAR_LIMIT = 256
-_BOTTOMLESS = -sys.maxsize
+_BOTTOMLESS = -(1 << 62)
 _MARKS = {
     "": re.compile(r"""["'{}\[\]<>`|｜]"""),
     '"': re.compile(r'["\\\x00-\x1f]'),

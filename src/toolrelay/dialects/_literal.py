@@ -104,16 +104,27 @@ class _Literal:
 
     def step(self, text: str) -> str | None:
         reader, quote = self._reader, self._quote
+        inside = ""
         if reader.at < len(reader.text):
+            may_be_word = not quote and text.isalnum()
             text = reader.text[reader.at :] + text
-        elif quote and text and quote not in text and '"' not in text and "\\" not in text and text.isprintable():
-            return text
+            if may_be_word and self._form.key.fullmatch(text) and len(text) <= _WORD_LIMIT:
+                reader.text, reader.at = text, 0  # a word that has not come to its end
+                return ""
+        elif quote and text and '"' not in text and "\\" not in text and text.isprintable():
+            if quote not in text:
+                return text
+            if quote not in text[:2]:  # what comes before it is not worth remembering
+                inside, _, after = text.partition(quote)
+                text = quote + after
         if reader.closed or len(text) > _SHORT:
             move = self._form.move(self._position, text, closed=reader.closed)
         else:
             move = self._form.known_move(self._position, text)
         self._position, self._quote, piece, reader.at, rule = move
         reader.text = text
+        if inside:
+            piece = inside + piece
         if self._position and not rule and not reader.closed:
             return piece
         if rule:

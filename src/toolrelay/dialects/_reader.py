@@ -13,7 +13,6 @@ past all the generators that stand above it.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
@@ -25,6 +24,7 @@ T = TypeVar("T")
 Reading: TypeAlias = Generator[Step | None, None, T]
 
 NAME_LIMIT = 256
+NO_LIMIT = 1 << 62
 BLANK_LIMIT = 256
 NAME_ALONE = re.compile(r"\s*[\w.\-]*\s*")
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -105,7 +105,7 @@ class Reader:
             yield None
 
     def until(
-        self, *markers: str, take: Taker, limit: int = sys.maxsize, or_end: bool = False, escaped: bool = False
+        self, *markers: str, take: Taker, limit: int = NO_LIMIT, or_end: bool = False, escaped: bool = False
     ) -> Reading[str]:
         """Hands over what comes before the first of the markers, as it comes; passes the marker and returns it.
 

@@ -10,7 +10,8 @@
 
 The grammar decides. Until it starts a call, all it has read is kept, and comes out as text if it turns out to be none: first the
 opener, then the rest is looked at again. A call that breaks takes with it what follows, up to the dialect's next closer. Most
-deltas hold none of the marks that anything begins with, and cost one search.
+deltas hold none of the characters that marks begin with, and cost a look for those; most deltas of a call are handed straight
+to the step that the grammar waits for.
 """
 
 from __future__ import annotations
@@ -166,11 +167,12 @@ class Scanner:
         """Text in which something may begin or end."""
         fence = self._fence
         if fence is not None:
-            if fence.quotes(text):
-                self._first = self._second = fence.first
-                self._emit(text)
-            else:
+            first = fence.glance(text)
+            if first is None:
                 self._accept(text)
+            elif text:
+                self._first = self._second = first
+                self._out.append(TextDelta(text))
             return
         if self._held:
             text, self._held = self._held + text, ""
@@ -207,10 +209,8 @@ class Scanner:
 
     def _set_firsts(self) -> None:
         """What decides whether a delta may be more than text: a line break, or one of two characters. "" is in every text."""
-        if self._held:
+        if self._held or self._fence is not None:
             self._first = ""
-        elif self._fence is not None:
-            self._first = self._second = self._fence.first
         else:
             self._first, self._second = self._watch.first, self._watch.second
 

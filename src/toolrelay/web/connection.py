@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
@@ -27,11 +26,10 @@ from toolrelay.wires._errors import encode_error
 LONGEST_HEAD = 65536
 LEAST_DISCARDED = 65536  # about as much as is on its way before a client can know of the refusal
 HIGH_WATER = 65536
+MOST_AHEAD = 8  # requests that may wait; a connection that is not read does not tell when its client goes
 PARTING_SECONDS = 2.0
 
-_OFFER = re.compile(rb"\r\nupgrade(?=[ \t]*:)", re.IGNORECASE)
-_PASSED_OVER = b"\r\nx-offer"  # as long as what it stands for
-
+_LONG = 256  # such a URL is not remembered
 Answer: TypeAlias = Callable[[Exchange], Awaitable[None]]
 
 
@@ -54,8 +52,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, house: House) -> None:
         self._house = house
         self._loop = asyncio.get_running_loop()
-        self._parser = HttpRequestParser(self)
-        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)  # the answer before it is still to be given
+        self._parser = self._new_parser()
         self._exchange: Exchange | None = None  # the one whose request is being read, or was read last
         self._waiting: deque[Exchange] = deque()  # those that have not had their turn
         self._answering: Exchange | None = None
@@ -64,6 +61,7 @@ class Connection(asyncio.Protocol):
         self._watch: asyncio.TimerHandle | None = None
         self._due: float | None = None  # by when the next head must be there; None: a request is being read or answered
         self._head_size: int | None = 0  # of the head that is being read; None: it is a body
+        self._resumes = False  # the head that is being read only tells a new parser where it is
         self._discarded = 0
         self._parting: int | None = None  # how much is still read, and passed over, before a refused connection is closed
         self._paused = False
@@ -71,6 +69,11 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self.full = False
+
+    def _new_parser(self) -> HttpRequestParser:
+        parser = HttpRequestParser(self)
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)  # the answer before it is still to be given
+        return parser
 
     # The task
 
@@ -82,7 +85,7 @@ class Connection(asyncio.Protocol):
                     await self._next
                     continue
                 self._answering = exchange = self._waiting.popleft()
-                self.listen()  # also when more is waiting: only who reads sees the client go
+                self.listen()
                 await self._house.answer(exchange)
                 self._answering = None
                 self._finish(exchange)
@@ -156,7 +159,8 @@ class Connection(asyncio.Protocol):
             exchange.leave()
         self.resume_writing()
         self._wake()
-        del self._parser  # it refers back to this object
+        del self._parser  # it refers back to this object, and so does an exchange
+        self._exchange = None
 
     def pause_writing(self) -> None:
         self.full = True
@@ -170,9 +174,6 @@ class Connection(asyncio.Protocol):
         if self._parting is not None:
             self._pass_over(len(data))
             return
-        if b"pgrade" in data and self._head_size is not None:
-            head, end, body = data.partition(b"\r\n\r\n")
-            data = _OFFER.sub(_PASSED_OVER, head) + end + body
         while data and not self._transport.is_closing():
             data = self._read_some(data)
 
@@ -202,11 +203,23 @@ class Connection(asyncio.Protocol):
     def _parse(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
-        except HttpParserUpgrade:
-            pass
+        except HttpParserUpgrade as offer:
+            self._read_on(data[offer.args[0] :])
         except HttpParserError:
             if self._refuse(ClientError("Invalid HTTP request received.", code="invalid_http")):
                 self._transport.close()
+
+    def _read_on(self, data: bytes) -> None:
+        """For the parser an offer to change the protocol was the end of HTTP. Another one reads on, from the same place."""
+        exchange = self._exchange
+        if exchange is None:
+            return
+        exchange.whole = False
+        self._resumes = True
+        self._parser = self._new_parser()
+        body = [name for name in (b"content-length", b"transfer-encoding") if name in exchange.headers]
+        self._parse(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(b"%b: %b\r\n" % (name, exchange.headers[name]) for name in body))
+        self._parse(data)
 
     # What the parser says
 
@@ -217,24 +230,26 @@ class Connection(asyncio.Protocol):
         self._headers.setdefault(name.lower(), value)
 
     def on_headers_complete(self) -> None:
+        if self._resumes:
+            self._resumes = False
+            self._url, self._headers, self._head_size = b"", {}, None
+            return
         parser = self._parser
         modern = parser.get_http_version() != "1.0"
         self._exchange = exchange = Exchange(
             self,
             parser.get_method().decode("ascii"),
-            _path(self._url),
+            _path(self._url) if len(self._url) < _LONG else _path.__wrapped__(self._url),
             self._headers,
             modern=modern,
             keep_alive=modern and parser.should_keep_alive(),
         )
-        self._url = b""
-        self._headers = {}
+        self._url, self._headers, self._head_size = b"", {}, None
         self._due = None
-        self._head_size = None
         self._discarded = 0
-        if self._answering is not None or self._waiting:
-            self._pause()
         self._waiting.append(exchange)
+        if len(self._waiting) > MOST_AHEAD:
+            self._pause()
         self._wake()
 
     def on_body(self, body: bytes) -> None:
@@ -282,10 +297,16 @@ class Connection(asyncio.Protocol):
             self._pass_over(surplus)
 
     def _refuse(self, error: ClientError) -> bool:
-        """False: answers are under way, which have no place for it. Then the connection ends after them."""
-        under_way = self._under_way()
-        if under_way and self._head_size is not None:
-            under_way[-1].keep_alive = False
+        """False: there is no place for it, because answers are under way. Then the connection ends after them."""
+        broken = self._exchange if self._head_size is None else None  # the request whose body it is
+        if broken is not None and broken in self._waiting:
+            self._waiting.remove(broken)
+        before = [exchange for exchange in self._under_way() if exchange is not broken]
+        if before:
+            before[-1].keep_alive = False
+            return False
+        if broken is not None and broken.begun:
+            self._transport.close()
             return False
         refusal = Exchange(self, "", "", {}, keep_alive=False)
         log.info("refused", turn=refusal.token, status=error.status, code=error.code)

@@ -72,6 +72,7 @@ class Exchange:
         "_size",
         "_waiter",
         "answered",
+        "begun",
         "discard",
         "gone",
         "headers",
@@ -103,6 +104,7 @@ class Exchange:
         self.token = made = token(os.urandom(10))
         self.lines = b"x-request-id: req_%b\r\n" % made.encode()
         self.whole = False  # the request
+        self.begun = False  # the answer
         self.answered = False
         self.gone = False
         self.watched = False
@@ -160,7 +162,7 @@ class Exchange:
         """A whole response."""
         if status != 204:  # which may not even say that its body is empty
             lines = b"%bcontent-length: %d\r\n" % (lines, len(body))
-        head = self._begun(status, lines)
+        head = self._begin(status, lines)
         self.answered = True
         if not self.gone:
             self._line.write(head if self.method == "HEAD" else head + body)
@@ -169,7 +171,7 @@ class Exchange:
         """Opens a response whose body comes piece by piece. Its head leaves with the first of them."""
         if self._modern:
             lines += b"transfer-encoding: chunked\r\n"
-        self._head = self._begun(status, lines)
+        self._head = self._begin(status, lines)
 
     def write(self, data: bytes) -> Awaitable[None] | None:
         """A piece of an open response. What is returned is to be waited for: the client reads too slowly."""
@@ -194,7 +196,8 @@ class Exchange:
         """Whether the client reads too slowly."""
         return self._line.full
 
-    def _begun(self, status: int, lines: bytes) -> bytes:
+    def _begin(self, status: int, lines: bytes) -> bytes:
+        self.begun = True
         if not self.keep_alive:
             lines += b"connection: close\r\n"
         return b"%b%b%b\r\n" % (status_line(status), self.lines, lines)
