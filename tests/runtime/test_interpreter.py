@@ -23,12 +23,14 @@ from toolrelay.core.events import (
     TextDelta,
     Usage,
 )
-from toolrelay.core.messages import Message
+from toolrelay.core.messages import Call, Message
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request, Tool, ToolChoice
+from toolrelay.dialects.base import discover
 from toolrelay.errors import BackendError
 from toolrelay.runtime.interpreter import interpreted
 
+DIALECTS = discover()
 HERMES = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
 BAD = '<tool_call>\n{"name": "never", "arguments": {}}\n</tool_call>'
 ASKED = Request(
@@ -109,6 +111,15 @@ def test_a_request_without_tools_goes_to_a_native_model_as_it_came() -> None:
     plain = replace(ASKED, tools=())
     assert said(model(backend, model="qwen3"), plain) == [TextDelta(HERMES), STOP]
     assert backend.requests[0] is plain
+
+
+def test_a_quirk_of_the_family_counts_and_of_no_other() -> None:
+    call = DIALECTS["kimi_k2"].render_calls([Call(id="functions.now:0", name="now", arguments="{}")])
+    thoughts = f"<think>Let me see. {call}"
+    kimi = said(model(script([TextDelta(thoughts), STOP]), tool_calling="auto", model="Kimi-K2-Thinking"))
+    assert [call.name for call in fold(kimi).calls] == ["now"]
+    other = said(model(script([TextDelta(f"<think>{HERMES}"), STOP]), tool_calling="auto", model="qwen3:8b"))
+    assert fold(other).calls == ()
 
 
 # What it does

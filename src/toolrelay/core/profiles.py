@@ -34,12 +34,17 @@ class Profile(Struct, frozen=True, kw_only=True):
 
 
 class Habits(Struct, frozen=True, kw_only=True):
-    """How a family of models prints: its dialect, and how it marks its reasoning. `pattern` is looked for in the model's name."""
+    """How a family of models prints: its dialect, how it marks its reasoning, and its quirks.
+
+    `pattern` is looked for in the model's name. Calls in reasoning or in a Markdown fence count only where a quirk says so.
+    """
 
     pattern: str
     dialect: str
     reasoning: tuple[str, str] | None = None
     begins_in_reasoning: bool = False
+    calls_in_reasoning: bool = False
+    calls_in_fences: bool = False
 
 
 _THINK = ("<think>", "</think>")
@@ -78,7 +83,8 @@ HABITS = (
     Habits(pattern=r"glm[-_]?(4[.p]7|5)", dialect="glm47", reasoning=_THINK),
     Habits(pattern=r"glm[-_]?4[.p][56]", dialect="glm45", reasoning=_THINK),
     Habits(pattern=r"kimi[-_]?k3", dialect="kimi_k3", reasoning=("<|open|>think<|sep|>", "<|close|>think<|sep|>")),
-    Habits(pattern=r"kimi[-_]?(k2|linear)", dialect="kimi_k2", reasoning=_THINK),
+    # It often goes on to its calls without an end to its thoughts (vLLM's pull request 32216).
+    Habits(pattern=r"kimi[-_]?(k2|linear)", dialect="kimi_k2", reasoning=_THINK, calls_in_reasoning=True),
     Habits(pattern=r"minimax[-_]?m1", dialect="minimax_m1", reasoning=_THINK),
     Habits(pattern=r"minimax[-_]?m2", dialect="minimax_m2", reasoning=_THINK),
     Habits(pattern=r"granite.*function", dialect="granite_20b_fc"),

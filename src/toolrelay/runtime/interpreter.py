@@ -18,7 +18,7 @@ from toolrelay.config import ModelSettings
 from toolrelay.core.arguments import breach
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.messages import Call
-from toolrelay.core.profiles import Profile, habits_of
+from toolrelay.core.profiles import Habits, Profile, habits_of
 from toolrelay.core.request import Request
 from toolrelay.dialects._conversation import Conversation
 from toolrelay.dialects._manner import Manner
@@ -52,10 +52,7 @@ def interpreted(settings: ModelSettings, backend: Backend, profile: Profile, sec
         catches=native and chosen == "auto" and habits is not None,
         heeds_choice=profile.heeds_choice,
         any_names=profile.tool_names == "any",
-        quoting=Quoting(
-            reasoning=habits.reasoning if habits is not None else None,
-            begins_in_reasoning=habits is not None and habits.begins_in_reasoning,
-        ),
+        quoting=_quoting(habits),
         cutoff=settings.cutoff,
         on_bad_call=settings.on_bad_call or ("pass" if native else "retry"),
         single_text=profile.single_text,
@@ -65,6 +62,17 @@ def interpreted(settings: ModelSettings, backend: Backend, profile: Profile, sec
     )
     printing = replace(manner, native=False, catches=False, on_bad_call=settings.on_bad_call or "retry")
     return Interpreter(settings.name, backend, manner, printing if native and chosen == "auto" else None)
+
+
+def _quoting(habits: Habits | None) -> Quoting:
+    if habits is None:
+        return Quoting()
+    return Quoting(
+        reasoning=habits.reasoning,
+        begins_in_reasoning=habits.begins_in_reasoning,
+        calls_in_reasoning=habits.calls_in_reasoning,
+        calls_in_fences=habits.calls_in_fences,
+    )
 
 
 class Interpreter:
