@@ -43,7 +43,10 @@ def without_tools(request: Request) -> Request:
 
 def with_results_cut(request: Request, limit: int) -> Request:
     """Tool results with more bytes of text than the limit are cut, with a mark that says so."""
-    if not any(isinstance(item, Result) and _size_over(item.output, limit) for item in request.items):
+    for item in request.items:
+        if type(item) is Result and _size_over(item.output, limit):
+            break
+    else:
         return request
     items = tuple(
         replace(item, output=_cut_content(item.output, limit)) if isinstance(item, Result) else item for item in request.items
