@@ -164,9 +164,8 @@ def _print_models(settings: Settings, *, offline: bool) -> bool:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    for found in findings.values():
-        for note in found.notes:
-            typer.echo(f"note: {note}", err=True)
+    for note in dict.fromkeys(note for found in findings.values() for note in found.notes):
+        typer.echo(f"note: {note}", err=True)
     return not any(faults.values()) and not any(found.problem for found in findings.values())
 
 

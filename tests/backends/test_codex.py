@@ -437,15 +437,6 @@ def test_many_clients_that_leave_at_any_moment_leave_nothing_behind(play: Play) 
     assert text(play.ask(request(), says("ok"))) == "ok"
 
 
-def test_fifty_turns_at_once(play: Play) -> None:
-    play.script(says("Hel", "lo"))
-
-    async def main() -> list[list[StreamEvent]]:
-        return await asyncio.gather(*(told(play.native, request()) for _ in range(50)))
-
-    assert {text(events) for events in play.run(main())} == {"Hello"}
-
-
 # Who dies
 
 

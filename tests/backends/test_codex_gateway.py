@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import psutil
@@ -11,7 +13,7 @@ import pytest
 from openai import APIStatusError, BadRequestError, OpenAI, RateLimitError
 
 from tests.backends.codex_stage import binary_path
-from tests.backends.codex_upstream import Call, calls, failed, head, holds, says, stops_short
+from tests.backends.codex_upstream import Call, calls, failed, head, holds, says, stops_short, texts
 from tests.gateway import Gateway, running
 from tests.oracles.test_openai_python import ask_chat, ask_responses, calls_of
 from tests.oracles.tools import CHAT_TOOLS, RESPONSES_TOOLS
@@ -20,18 +22,25 @@ from tests.visitor import Visitor
 from toolrelay.core.messages import Call as PastCall
 from toolrelay.dialects.base import discover
 
-PROGRAM = """
-from msgspec.structs import replace
-from toolrelay.app import serve
-from toolrelay.config import ModelSettings
-models = {{
-    name: ModelSettings(name=name, provider="codex", model="scripted", base_url="{url}/v1", api_key="key", tool_calling=way)
-    for name, way in (("auto", "auto"), ("native", "native"), ("hermes", "hermes"))
-}}
-sys.exit(serve(replace(settings, models=models)))
-"""
+WAYS = ("auto", "native", "hermes")
 MADE = [Call("get_weather", {"city": "Paris"}), Call("get_time", {"city": "Paris"})]
 RESULTS = ["18 degrees", "noon"]
+
+
+def config(upstream: Upstream) -> str:
+    """A model for each way, by that name."""
+    return "".join(
+        f'[models.{way}]\nprovider = "codex"\nmodel = "scripted"\nbase_url = "{upstream.url}/v1"\napi_key = "key"\n'
+        f'tool_calling = "{way}"\n'
+        for way in WAYS
+    )
+
+
+@contextmanager
+def opened(*scripts: Script | Step) -> Iterator[Theatre]:
+    environ = {"TOOLRELAY_CODEX": binary_path()}
+    with Upstream(*scripts) as upstream, running(config(upstream), environ=environ) as gateway:
+        yield Theatre(gateway, upstream)
 
 
 class Theatre:
@@ -47,12 +56,11 @@ class Theatre:
 
 @pytest.fixture(scope="module")
 def theatre() -> Iterator[Theatre]:
-    binary_path()
-    with Upstream() as upstream, running(program=PROGRAM.format(url=upstream.url)) as gateway:
-        yield Theatre(gateway, upstream)
+    with opened() as theatre:
+        yield theatre
 
 
-@pytest.fixture(params=["auto", "native", "hermes"])
+@pytest.fixture(params=WAYS)
 def model(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -153,14 +161,42 @@ def test_errors_have_a_status_that_the_sdk_knows(theatre: Theatre) -> None:  # b
     assert stopped.value.status_code == 502
 
 
-def test_a_client_that_leaves_lets_go_of_the_upstream(theatre: Theatre) -> None:  # bug 44
-    theatre.script(holds(Gate(), "one", "two"))
-    body = {"model": "native", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_client_that_leaves_lets_go_of_the_upstream(theatre: Theatre, *, stream: bool, heard: bool) -> None:  # bug 44
+    gate = Gate()
+    theatre.script(holds(gate, "one", "two") if heard else (head(), gate))
+    body = {"model": "native", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
     with Visitor(theatre.gateway.port) as visitor:
-        visitor.post("/v1/chat/completions", body).frame()
-        visitor.leave()
+        visitor.post("/v1/chat/completions", body)
         received = theatre.upstream.request(0).result(30)
+        gate.reached.result(30)
+        if heard and stream:
+            visitor.frame()
+        visitor.leave()
         theatre.upstream.links[received.link].left.result(30)
+
+
+def test_fifty_clients_at_once_each_get_the_answer_to_their_own_question(theatre: Theatre) -> None:
+    theatre.script(says("Hel", "lo"))
+    questions = [f"question {number}" for number in range(50)]
+
+    def ask(question: str) -> str | None:
+        messages: list[Any] = [{"role": "user", "content": question}]
+        answer: str | None = say(theatre, stream=True, messages=messages).choices[0].message.content
+        return answer
+
+    with ThreadPoolExecutor(len(questions)) as clients:
+        assert set(clients.map(ask, questions)) == {"Hello"}
+    asked = [texts(received) for received in theatre.upstream.requests]
+    assert sorted(asked) == sorted([question] for question in questions)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_of_five_megabytes_comes_whole(theatre: Theatre, *, stream: bool) -> None:
+    pieces = [f"{number:08}" * 12_500 for number in range(50)]
+    theatre.script(says(*pieces))
+    assert say(theatre, stream=stream).choices[0].message.content == "".join(pieces)
 
 
 def test_the_log_says_what_was_cut_and_never_what_was_said(theatre: Theatre) -> None:
@@ -172,12 +208,10 @@ def test_the_log_says_what_was_cut_and_never_what_was_said(theatre: Theatre) -> 
 
 
 def test_nothing_is_left_when_the_gateway_ends() -> None:
-    binary_path()
-    with Upstream(says("Hello")) as upstream, running(program=PROGRAM.format(url=upstream.url)) as gateway:
-        theatre = Theatre(gateway, upstream)
+    with opened(says("Hello")) as theatre:
         assert say(theatre).choices[0].message.content == "Hello"
-        children = psutil.Process(gateway.process.pid).children(recursive=True)
+        children = psutil.Process(theatre.gateway.process.pid).children(recursive=True)
         assert any("codex" in child.name() for child in children)
-        assert gateway.stop() == 0
+        assert theatre.gateway.stop() == 0
         _, alive = psutil.wait_procs(children, timeout=10)
         assert not alive

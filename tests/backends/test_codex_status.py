@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from tests.backends.codex_stage import binary_path
+from tests.backends.codex_stage import binary_path, surveyed
 from toolrelay.backends._codex_status import SIGN_IN, Status, status
 from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.errors import ConfigurationError
@@ -67,3 +68,15 @@ def test_a_binary_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("TOOLRELAY_CODEX", "/nowhere/codex")
     with pytest.raises(ConfigurationError, match="TOOLRELAY_CODEX"):
         asyncio.run(status(ACCOUNT, Surroundings(data_dir=tmp_path, environ=dict(os.environ))))
+
+
+def test_models_that_the_documents_name_are_ones_that_codex_knows() -> None:
+    root = Path(__file__).parent.parent.parent
+    pages = [root / "docs" / "codex.md", root / "docs" / "obsidian-copilot.md", root / "toolrelay.example.toml"]
+    named = {
+        name
+        for page in pages
+        for name in re.findall(r'^#?provider = "codex"\n#?model = "([^"]+)"', page.read_text(), re.MULTILINE)
+    }
+    assert named
+    assert named <= {entry["slug"] for entry in surveyed().catalog}

@@ -23,7 +23,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _TOO_LONG = "The conversation is longer than the model's context window."
-_SIGN_IN = "Codex is not signed in, or its sign-in has run out: sign in again with `codex login`."
+SIGN_IN = "Codex is not signed in, or its sign-in has run out: sign in again with `codex login`."
 
 # Words of codexErrorInfo that say it all. The message is Codex's own where none is given here.
 _WORDS: dict[str, tuple[int, str, str, str]] = {
@@ -36,7 +36,7 @@ _WORDS: dict[str, tuple[int, str, str, str]] = {
     "internalServerError": (500, "server_error", "upstream_error", ""),
     "cyberPolicy": (400, "invalid_request_error", "content_policy_violation", ""),
     "misalignmentPolicyViolation": (400, "invalid_request_error", "content_policy_violation", ""),
-    "unauthorized": (502, "server_error", "upstream_auth", _SIGN_IN),
+    "unauthorized": (502, "server_error", "upstream_auth", SIGN_IN),
 }
 
 
@@ -63,7 +63,7 @@ def _explained(error: JsonObject, *, is_account: bool) -> BackendError:
         return BackendError(said or message, status=code_of_http, type=type_, code=code)
     status = _http_status(kind)
     if status in (401, 403) and is_account:
-        return BackendError(_SIGN_IN, code="upstream_auth")
+        return BackendError(SIGN_IN, code="upstream_auth")
     if status is not None:
         said = _BESIDES.sub("", _STATUS.sub("", message))
         found = decode_error(status, said.encode(errors="replace"))

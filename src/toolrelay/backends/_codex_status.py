@@ -32,7 +32,7 @@ class Status(Struct, frozen=True, kw_only=True):
 async def inspect(settings: ModelSettings, surroundings: Surroundings) -> Finding:
     found = await status(settings, surroundings)
     told = f"Codex {found.version}, {found.account}" if found.account else f"Codex {found.version}"
-    models = (f"models.{settings.name}: this Codex knows {', '.join(found.models)}",) if found.models else ()
+    models = (f"Codex {found.version} knows {', '.join(found.models)}",) if found.models else ()
     return Finding(told=told, problem=found.problem, notes=models)
 
 

@@ -7,17 +7,18 @@ the answer has ended, or when nobody wants it any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
 from toolrelay import log
 from toolrelay.backends._codex_binary import find_binary
+from toolrelay.backends._codex_errors import SIGN_IN
 from toolrelay.backends._codex_history import Plan, plan_for
 from toolrelay.backends._codex_home import Place
-from toolrelay.backends._codex_pool import Pool
+from toolrelay.backends._codex_pool import Lease, Pool
 from toolrelay.backends._codex_process import Channel, CodexError
 from toolrelay.backends._codex_rails import rails_of
 from toolrelay.backends._codex_turn import CodexTurn, Manner
@@ -30,6 +31,7 @@ from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ClientError, ToolrelayError
 
 TRIES = 2
+MOST_DEAD = 4  # processes that a turn may be given which have died meanwhile
 USAGE_WITHIN = 0.1  # seconds that a cut answer's cost is waited for
 PROBE_AFTER = 5.0  # seconds without a word, while a call waits, until it is looked whether the upstream still speaks
 MAX_WARNINGS = 256
@@ -49,9 +51,9 @@ THREAD: JsonObject = {
 
 
 class CodexBackend:
-    """`probe_after`: see PROBE_AFTER."""
+    """`probe_after`: see PROBE_AFTER. `sign_in`: the file without which nothing need be tried."""
 
-    def __init__(self, settings: ModelSettings, pool: Pool, *, probe_after: float = PROBE_AFTER) -> None:
+    def __init__(self, settings: ModelSettings, pool: Pool, *, probe_after: float = PROBE_AFTER, sign_in: str = "") -> None:
         self._name = settings.name
         self._model = settings.model or settings.name
         self._pool = pool
@@ -68,10 +70,11 @@ class CodexBackend:
             is_account=not (settings.base_url or settings.api_key),
         )
         self._key = settings.api_key
+        self._sign_in = sign_in
         self._warned: set[str] = set()
 
     async def stream(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
-        """A turn that had said nothing when its process ended is tried once more."""
+        """A turn that had said nothing when its process ended is tried once more, and so is one that began too early."""
         try:
             plan = plan_for(request, rails=self._rails, keeps_plain_reasoning=self._keeps_plain_reasoning)
         except ToolrelayError as error:
@@ -81,12 +84,12 @@ class CodexBackend:
         for tries in range(1, TRIES + 1):
             said = False
             try:
-                async with aclosing(self._answer(plan)) as batches:
+                async with aclosing(self._answer(plan, at_once=tries == 1)) as batches:
                     async for batch in batches:
                         said = True
                         yield self._told(batch)
             except CodexError as error:
-                if said or tries == TRIES or not error.gone:
+                if said or tries == TRIES or not (error.gone or isinstance(error, _TooEarlyError)):
                     yield self._told([AnswerFailed(_explained(error))])
                     return
                 log.warning("codex_turn_retried", model=self._name, reason=error.message)
@@ -99,21 +102,38 @@ class CodexBackend:
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _answer(self, plan: Plan) -> AsyncGenerator[list[StreamEvent], None]:
+    async def _answer(self, plan: Plan, *, at_once: bool) -> AsyncGenerator[list[StreamEvent], None]:
         """Ending the lease interrupts a turn that still runs."""
-        async with self._pool.lease() as lease:
-            thread: JsonObject = {"model": self._model, "cwd": lease.work, **THREAD, **plan.thread}
-            thread_id = _id(await lease.call("thread/start", thread), "thread")
+        self._check_sign_in()
+        async with self._thread(plan) as (lease, thread_id):
             channel = lease.listen(thread_id)
-            if plan.items:
-                await lease.call("thread/inject_items", {"threadId": thread_id, "items": plan.items})
-            turn_id = _id(await lease.call("turn/start", {"threadId": thread_id, **plan.turn}), "turn")
+            turn_id = await _begin(lease, thread_id, plan, at_once=at_once)
             turn = CodexTurn(plan, turn_id, manner=self._manner, now=datetime.now())  # noqa: DTZ005 -- Codex tells local time
             hearing = _Hearing(turn, channel, silence=self._silence, probe_after=self._probe_after)
             while not turn.over:
                 events = await hearing.next()
                 if events:
                     yield events
+
+    @asynccontextmanager
+    async def _thread(self, plan: Plan) -> AsyncIterator[tuple[Lease, str]]:
+        """A thread on a process that lives. If several die at once, each is found out only when it is asked."""
+        for dead in range(MOST_DEAD + 1):
+            async with self._pool.lease() as lease:
+                thread: JsonObject = {"model": self._model, "cwd": lease.work, **THREAD, **plan.thread}
+                try:
+                    thread_id = _id(await lease.call("thread/start", thread), "thread")
+                except CodexError as error:
+                    if error.gone and dead < MOST_DEAD:
+                        continue
+                    raise
+                yield lease, thread_id
+                return
+
+    def _check_sign_in(self) -> None:
+        """Codex itself would ask OpenAI without one, again and again for half a minute."""
+        if self._sign_in and not Path(self._sign_in).exists():
+            raise BackendError(SIGN_IN, code="upstream_auth")
 
     def _told(self, batch: list[StreamEvent]) -> list[StreamEvent]:
         """Providers quote what they were sent, the gateway's key among it: no client gets to see that."""
@@ -129,6 +149,36 @@ class CodexBackend:
             if field not in self._warned and len(self._warned) < MAX_WARNINGS:
                 self._warned.add(field)
                 log.warning("field_dropped", model=self._name, field=field[:100], wire="codex")
+
+
+class _TooEarlyError(CodexError):
+    """A turn that began before it had been given the conversation."""
+
+
+async def _begin(lease: Lease, thread_id: str, plan: Plan, *, at_once: bool) -> str:
+    """Gives the thread its conversation, begins its turn, and returns the turn's id.
+
+    `at_once`: without waiting in between, which saves a way there and back. Codex does what concerns one thread in the order in
+    which it is asked to. It answers in that order too, so that a turn whose answer comes first was begun without a conversation:
+    because giving that was refused, or had to be repeated, or because another version keeps another order.
+    """
+    turn: JsonObject = {"threadId": thread_id, **plan.turn}
+    if not plan.items:
+        return _id(await lease.call("turn/start", turn), "turn")
+    giving = asyncio.create_task(lease.call("thread/inject_items", {"threadId": thread_id, "items": plan.items}))
+    try:
+        await (asyncio.sleep(0) if at_once else giving)  # it is on its way before the turn is
+        turn_id = _id(await lease.call("turn/start", turn), "turn")
+        if giving.done() and giving.exception() is None:
+            return turn_id
+        with suppress(CodexError):
+            await lease.call("turn/interrupt", {"threadId": thread_id, "turnId": turn_id})
+        if giving.done():
+            giving.result()
+        raise _TooEarlyError("Codex began a turn before it had the conversation")
+    finally:
+        giving.cancel()
+        await asyncio.gather(giving, return_exceptions=True)
 
 
 class _Hearing:
@@ -209,7 +259,8 @@ def place_for(settings: ModelSettings, surroundings: Surroundings) -> Place:
 
 
 def open_backend(settings: ModelSettings, surroundings: Surroundings) -> Backend:
-    return CodexBackend(settings, Pool(place_for(settings, surroundings)))
+    place = place_for(settings, surroundings)
+    return CodexBackend(settings, Pool(place), sign_in=place.sign_in if place.is_account else "")
 
 
 def profile_of(_settings: ModelSettings) -> Profile:
