@@ -34,6 +34,7 @@ from tests.backends.codex_upstream import (
 )
 from tests.upstream import CUT, Gate, Script, seen
 from toolrelay.backends._codex_pool import Pool
+from toolrelay.backends._codex_schemas import MOST_LEVELS
 from toolrelay.backends._codex_turn import MOST_REFUSED
 from toolrelay.backends.base import Backend
 from toolrelay.backends.base import discover as discover_backends
@@ -258,6 +259,17 @@ def test_a_schema_that_codex_does_not_take_is_the_clients_mistake(play: Play) ->
     assert "x" in error.message
 
 
+def test_a_schema_as_deep_as_may_be_is_taken_and_a_deeper_one_refused_at_once(play: Play) -> None:
+    schema: JsonObject = {"type": "string"}
+    for _ in range(MOST_LEVELS // 2 - 1):
+        schema = {"type": "object", "properties": {"a": schema}}
+    form = OutputFormat(type="json_schema", name="it", schema=schema, strict=True)
+    assert text(play.ask(request(tools=(Tool(name="x", parameters=schema),), output=form), says("ok"))) == "ok"
+    deeper: JsonObject = {"type": "object", "properties": {"a": schema}}
+    error = error_of(play.ask(request(tools=(Tool(name="x", parameters=deeper),)), says("never")))
+    assert (error.status, play.requests) == (400, [])
+
+
 # Both ways
 
 CITY = '{"city":"Paris"}'
@@ -382,6 +394,17 @@ def test_a_model_that_keeps_calling_built_in_tools_is_stopped(play: Play) -> Non
     assert MOST_REFUSED <= len(play.requests) <= MOST_REFUSED + 1
 
 
+@pytest.mark.parametrize("kind", ["local_shell_call", "tool_search_call"])
+def test_an_answer_that_is_nothing_but_a_refused_call_is_no_success(play: Play, kind: str) -> None:
+    """After the one Codex ends the turn, after the other it asks the model again."""
+    members = {"action": {"type": "exec", "command": ["ls"]}, "arguments": {"query": "x"}, "execution": "client"}
+    events = play.ask(request(), calls(Call("", {**members, "status": "completed"}, kind=kind)), says("After all."))
+    if len(play.requests) == 1:
+        assert error_of(events).code == "unknown_tool"
+    else:
+        assert text(events) == "After all."
+
+
 # Who leaves
 
 
@@ -420,21 +443,29 @@ async def left(play: Play) -> None:
 
 
 def test_many_clients_that_leave_at_any_moment_leave_nothing_behind(play: Play) -> None:  # bug 44
-    play.script(says(*"abcdefgh"))
+    """Each stays a little longer, until some have got as far as the upstream, which would never end its answer."""
+    play.script((head() + begun(*"abcdefgh"), Gate()))
+    upstream = play.upstream
 
     async def main() -> None:
-        for turns in range(0, 400, 25):
+        turns = 0
+        while len(upstream.requests) < 5:
             asking = asyncio.create_task(told(play.native, request()))
             for _ in range(turns):
                 await asyncio.sleep(0)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
+            turns += 25 + turns // 8
+        async with asyncio.timeout(10):
+            for received in upstream.requests:
+                await seen(upstream.links[received.link].left)
 
     play.run(main())
     (seat,) = play.pool._seats
     assert seat.turns == 0
     assert seat.process.channels == {}
     assert text(play.ask(request(), says("ok"))) == "ok"
+    assert len(play.requests) == 1
 
 
 # Who dies
@@ -447,6 +478,18 @@ def test_a_process_that_dies_before_it_said_anything_is_not_noticed(play: Play) 
     async def main() -> list[StreamEvent]:
         asking = asyncio.create_task(told(play.native, request()))
         await seen(play.upstream.request(0))
+        play.kill()
+        return await asking
+
+    assert seen_by_the_client(play.run(main())) == [STARTED, TextDelta("Hello"), DONE]
+
+
+def test_a_turn_of_which_only_the_log_has_heard_is_tried_again(play: Play) -> None:
+    play.script(calls(BUILT_IN[0]), (head(), Gate()), says("Hello"))
+
+    async def main() -> list[StreamEvent]:
+        asking = asyncio.create_task(told(play.native, request()))
+        await seen(play.upstream.request(1))
         play.kill()
         return await asking
 

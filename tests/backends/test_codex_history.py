@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from toolrelay.backends._codex_history import CANNOT_SAY, Plan, plan_for
+from toolrelay.backends._codex_schemas import MOST_LEVELS
 from toolrelay.backends._codex_tools import given as given_to
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import (
@@ -279,6 +280,29 @@ def test_tool_choice_is_met_by_what_is_offered(choice: ToolChoice | None, offere
 def test_parallel_calls_are_the_gateways_to_prevent() -> None:  # bug 27
     assert plan_for(request(tools=(TIME,), parallel_tool_calls=False)).single
     assert not plan_for(request(tools=(TIME,), parallel_tool_calls=True)).single
+
+
+def nested(levels: int) -> JsonObject:
+    """Of twice as many levels of JSON, and one."""
+    schema: JsonObject = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+def test_what_is_nested_too_deeply_for_codex_is_refused_before_it_is_asked() -> None:
+    deep = nested(MOST_LEVELS // 2)
+    form = OutputFormat(type="json_schema", name="it", schema=deep, strict=True)
+    item = OpaqueItem(wire="openai_responses", raw={"type": "compaction", "held": deep})
+    for asked, param in (
+        (request(tools=(Tool(name="f", parameters=deep),)), "tools"),
+        (request(output=form), "response_format"),
+        (request(output=form, wire="openai_responses"), "text.format"),
+        (request(item, wire="openai_responses"), "input"),
+    ):
+        error = refused(asked)
+        assert (error.status, error.code, error.param) == (400, "too_deep", param)
+    plan_for(request(tools=(Tool(name="f", parameters=nested(MOST_LEVELS // 2 - 1)),)))
 
 
 def test_a_providers_own_tool_is_refused() -> None:

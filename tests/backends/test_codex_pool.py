@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from tests.backends.codex_stage import answer, begun, heard, homes, pool_at, said, until, when
-from tests.backends.codex_upstream import holds, says
+from tests.backends.codex_upstream import holds, says, texts
 from tests.backends.fake_codex import fake_codex
 from tests.backends.pools import Run
 from tests.upstream import Gate, Upstream
@@ -66,15 +66,17 @@ def test_processes_are_started_when_they_are_needed_and_as_many_as_are_needed(tm
 
 def test_fifty_turns_at_once_all_come_through(tmp_path: Path) -> None:
     async def main() -> None:
-        with Upstream(says("a", "b", "c")) as upstream:
+        with Upstream(*(says("answer ", "no. ", str(number)) for number in range(50))) as upstream:
             async with pool_at(tmp_path, upstream, size=2) as pool:
 
-                async def turn() -> str:
+                async def turn(number: int) -> str:
                     async with pool.lease() as lease:
-                        return await answer(lease)
+                        return await answer(lease, f"question {number}")
 
-                assert await asyncio.gather(*(turn() for _ in range(50))) == ["abc"] * 50
-                assert len(upstream.requests) == 50
+                answers = await asyncio.gather(*map(turn, range(50)))
+                asked = [texts(received) for received in upstream.requests]
+                assert sorted(asked) == sorted([f"question {number}"] for number in range(50))
+                assert answers == [f"answer no. {asked.index([f'question {number}'])}" for number in range(50)]
                 assert [seat.turns for seat in pool._seats] == [0, 0]
                 assert [seat.process.channels for seat in pool._seats] == [{}, {}]
                 await when(lambda: not any(seat.process._calls for seat in pool._seats))
@@ -292,6 +294,31 @@ def test_an_interrupt_is_repeated_until_it_is_heard(tmp_path: Path, monkeypatch:
         found: JsonObject = {"heard": None}
         while not found["heard"]:
             found = await process.call("anything", {}, within=30)
+        assert found["heard"] == {"threadId": "t", "turnId": "u"}
+        await pool.close()
+
+    asyncio.run(main())
+
+
+def test_a_turn_that_was_left_before_its_first_message_is_interrupted(tmp_path: Path) -> None:  # bug 44
+    behaviour = """
+        if method == "thread/start":
+            say({"id": id, "result": {"thread": {"id": "t"}}})
+        elif method == "turn/start":
+            say({"id": id, "result": {"turn": {"id": "u"}}})
+        elif method == "turn/interrupt":
+            heard = params
+            say({"id": id, "result": {}})
+        else:
+            say({"id": id, "result": {"heard": globals().get("heard")}})
+    """
+
+    async def main() -> None:
+        pool = Pool(faked(tmp_path, behaviour), size=1)
+        async with pool.lease() as lease:
+            await lease.call("thread/start", {})
+            await lease.call("turn/start", {"threadId": "t"})
+        found = await lease._process.call("anything", {}, within=30)
         assert found["heard"] == {"threadId": "t", "turnId": "u"}
         await pool.close()
 

@@ -13,9 +13,9 @@ from tests.backends.codex_stage import MODEL, pool_at, schema, turn_params
 from tests.backends.codex_upstream import Call as MadeCall
 from tests.backends.codex_upstream import calls, says
 from tests.upstream import Upstream
-from toolrelay.backends._codex_policy import REFUSALS, refusal
 from toolrelay.backends._codex_process import HELLO, Process
 from toolrelay.backends._codex_rpc import Fault, LineReader, Result, ServerRequest
+from toolrelay.backends._codex_words import REFUSALS, refusal
 from toolrelay.backends.codex import CodexBackend
 from toolrelay.config import ModelSettings
 from toolrelay.core.events import AnswerFinished

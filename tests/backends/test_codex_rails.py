@@ -1,21 +1,19 @@
-"""Rails: Codex's own tools, allowed one by one and confined. The last tests run the real binary."""
+"""Rails: Codex's own tools, allowed one by one and confined. Patches are made in test_codex_patches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from tests.backends.codex_play import SETTINGS, WEATHER, Play, ending, fold, request, text
-from tests.backends.codex_upstream import Call, calls, completed, frame, head, message, says
+from tests.backends.codex_play import SETTINGS, WEATHER, Play, error_of, fold, request
+from tests.backends.codex_upstream import completed, frame, head, message
 from toolrelay.backends._codex_history import plan_for
 from toolrelay.backends._codex_rails import NO_RAILS, Rails, asks_for_search, rails_of
-from toolrelay.backends._codex_rpc import Notification, ServerRequest
-from toolrelay.backends._codex_turn import CodexTurn, Manner
+from toolrelay.core.events import ItemReceived
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call as PastCall
 from toolrelay.core.messages import Item, Message, OpaqueItem, Result
@@ -31,7 +29,7 @@ NOW = datetime(2026, 11, 16)  # noqa: DTZ001 -- Codex speaks local time
 
 def test_nothing_is_allowed_by_default() -> None:
     assert rails_of(SETTINGS) == NO_RAILS
-    assert NO_RAILS.kinds == frozenset()
+    assert NO_RAILS.kinds([USER]) == frozenset()
     assert NO_RAILS.thread([USER]) == {}
 
 
@@ -44,9 +42,9 @@ def test_what_is_no_rail_is_refused(tmp_path: Path) -> None:
 
 
 def test_each_rail_allows_its_own_kind(tmp_path: Path) -> None:
-    assert rails_of(replace(SETTINGS, rails=("apply_patch",), rails_dir=str(tmp_path))).kinds == {"fileChange"}
-    assert rails_of(replace(SETTINGS, rails=("web_search",))).kinds == {"webSearch"}
-    assert rails_of(replace(SETTINGS, rails=("web_search_asked",))).kinds == {"webSearch"}
+    assert rails_of(replace(SETTINGS, rails=("apply_patch",), rails_dir=str(tmp_path))).kinds([USER]) == {"fileChange"}
+    assert rails_of(replace(SETTINGS, rails=("web_search",))).kinds([USER]) == {"webSearch"}
+    assert rails_of(replace(SETTINGS, rails=("web_search_asked",))).kinds(past("web_search")) == {"webSearch"}
 
 
 # Patches
@@ -57,50 +55,74 @@ def patch(*paths: str, moved: str | None = None) -> JsonObject:
     return {"type": "fileChange", "id": "c1", "changes": [{"path": path, "kind": kind, "diff": ""} for path in paths]}
 
 
+def words(path: str) -> str:
+    """The same as the model writes it."""
+    return f"*** Begin Patch\n*** Update File: {path}\n@@\n-x\n+y\n"
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "notes"
     (folder / "deep").mkdir(parents=True)
     (folder / "out").symlink_to(tmp_path)
     (folder / "link.txt").symlink_to(tmp_path / "elsewhere.txt")
+    (folder / "round").symlink_to(folder / "round")
+    (folder / ".git").mkdir()
+    (folder / "repository").symlink_to(folder / ".git")
     return folder
 
 
-@pytest.mark.parametrize("path", ["{0}/a.txt", "{0}/deep/new/b.txt", "a.txt", "{0}/deep/../a.txt"])
+@pytest.mark.parametrize("path", ["{0}/a.txt", "{0}/deep/new/b.txt", "a.txt", "{0}/deep/../a.txt", ".gitignore", "hooks/a.ts"])
 def test_a_patch_within_the_directory_is_allowed(folder: Path, path: str) -> None:
-    assert Rails(patch_dir=str(folder)).allows(patch(path.format(folder)))
+    rails = Rails(patch_dir=str(folder))
+    assert rails.admits(patch(path.format(folder)))
+    assert rails.stray(words(path.format(folder))) is None
 
 
 @pytest.mark.parametrize(
-    "path", ["/tmp/x", "{0}/../x", "{0}/out/x", "{0}/link.txt", "{0}", "{0}-2/x", "../x", "", "a\0b", "{0}/deep/../../x"]
-)
-def test_a_patch_that_leads_out_of_it_is_not(folder: Path, path: str) -> None:
+    "path",
+    [
+        "/tmp/x", "{0}/../x", "{0}/out/x", "{0}/link.txt", "{0}", "{0}-2/x", "../x", "", "a\0b", "{0}/deep/../../x", "round/x",
+        ".git/config", "{0}/.git/hooks/pre-commit", "deep/.GIT", "repository/config", ".codex/config.toml", ".agents/x",
+    ],
+)  # fmt: skip
+def test_a_patch_that_leads_out_of_it_or_to_what_programs_obey_is_not(folder: Path, path: str) -> None:
+    rails, path = Rails(patch_dir=str(folder)), path.format(folder)
+    assert not rails.admits(patch(path))
+    assert not rails.admits(patch(f"{folder}/a.txt", path))
+    assert not rails.admits(patch(f"{folder}/a.txt", moved=path or "/"))
+    for file in ("Add File", "Delete File", "Update File", "Move to"):
+        assert rails.stray(words("a.txt") + f" *** {file}: {path} \r\n") == (path or None)
+
+
+def test_what_a_patch_holds_is_no_path(folder: Path) -> None:
+    assert Rails(patch_dir=str(folder)).stray(words("a.txt") + "+*** Add File: /tmp/x\n-*** Move to: /tmp/x\n+/tmp/x") is None
+
+
+def test_a_file_that_has_another_name_elsewhere_is_not_patched(folder: Path) -> None:
+    (folder.parent / "elsewhere.txt").write_text("x")
+    (folder / "a.txt").hardlink_to(folder.parent / "elsewhere.txt")
+    (folder / "b.txt").write_text("x")
     rails = Rails(patch_dir=str(folder))
-    assert not rails.allows(patch(path.format(folder)))
-    assert not rails.allows(patch(f"{folder}/a.txt", path.format(folder)))
-    assert not rails.allows(patch(f"{folder}/a.txt", moved=path.format(folder) or "/"))
+    assert not rails.admits(patch("b.txt", "a.txt"))
+    assert rails.admits(patch("b.txt"))
+
+
+def test_a_directory_is_made_only_for_a_patch_that_is_allowed(folder: Path) -> None:
+    rails = Rails(patch_dir=str(folder))
+    assert not rails.admits(patch("new/a.txt", "/tmp/x"))
+    assert not (folder / "new").exists()
+    assert rails.admits(patch("new/er/a.txt"))
+    assert (folder / "new" / "er").is_dir()
+    (folder / "file").write_text("x")
+    assert not rails.admits(patch("file/a.txt"))
 
 
 def test_what_is_not_understood_is_not_allowed(folder: Path) -> None:
     rails = Rails(patch_dir=str(folder))
     odd: list[JsonObject] = [{}, {"changes": []}, {"changes": [1]}, {"changes": "x"}, {"changes": [{"kind": {"type": "add"}}]}]
-    assert not any(map(rails.allows, odd))
-    assert not NO_RAILS.allows(patch(f"{folder}/a.txt"))
-
-
-def told(method: str, **params: Any) -> Notification:
-    return Notification(method, {"turnId": "t", **params})
-
-
-def test_a_request_to_patch_is_answered_by_the_rails(folder: Path) -> None:
-    rails = Rails(patch_dir=str(folder))
-    for path, decision in ((f"{folder}/a.txt", "accept"), ("/tmp/x", "decline")):
-        manner = Manner(rails=rails.kinds, allows=rails.allows)
-        turn = CodexTurn(plan_for(request(), rails=rails), "t", manner=manner, now=NOW)
-        asked = ServerRequest(0, "item/fileChange/requestApproval", {"turnId": "t", "itemId": "c1"})
-        turn.hear([told("item/started", item=patch(path)), asked])
-        assert turn.answers == [(asked, {"decision": decision})]
-        assert not turn.over
+    assert not any(map(rails.admits, odd))
+    assert not NO_RAILS.admits(patch(f"{folder}/a.txt"))
 
 
 def test_a_clients_own_tool_of_that_name_gets_another(folder: Path) -> None:
@@ -137,6 +159,7 @@ PRINTED = Message(role="assistant", content="<use_tool>\n<name>webSearch</name>\
 def test_a_search_may_be_limited_to_turns_whose_predecessor_asked_for_one(items: list[Item], asks: bool) -> None:  # noqa: FBT001 -- a column of the table
     assert asks_for_search(items) is asks
     assert ("config" in Rails(searches_when_asked=True).thread(items)) is asks
+    assert ("webSearch" in plan_for(request(*items), rails=Rails(searches_when_asked=True)).own_work) is asks
 
 
 def test_a_search_goes_with_verbosity_and_with_the_providers_own_tool() -> None:
@@ -150,6 +173,12 @@ def test_a_search_goes_with_verbosity_and_with_the_providers_own_tool() -> None:
 # The real binary
 
 
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "cats"}}
+SEARCHES = (
+    head() + frame({"type": "response.output_item.done", "output_index": 0, "item": SEARCH}) + message("Cats.") + completed(),
+)
+
+
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
     play = Play(tmp_path_factory.mktemp("codex"))
@@ -157,71 +186,17 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
     play.close()
 
 
-@pytest.fixture(scope="module")
-def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
-    """Its catalog offers patches, as that of a model on rails does."""
-    play = Play(tmp_path_factory.mktemp("codex"), patches=True)
-    yield play
-    play.close()
-
-
-def patching(path: str) -> Call:
-    return Call(
-        "apply_patch", {"input": f"*** Begin Patch\n*** Add File: {path}\n+hello\n*** End Patch\n"}, kind="custom_tool_call"
-    )
-
-
-def test_a_patch_on_rails_is_written_and_the_model_goes_on(play: Play, folder: Path) -> None:
-    backend = play.backend(rails=("apply_patch",), rails_dir=str(folder))
-    events = play.ask(request(tools=(WEATHER,)), calls(patching("deep/new.txt")), says("Done."), backend=backend)
-    assert (folder / "deep" / "new.txt").read_text() == "hello\n"
-    assert (text(events), ending(events).finish) == ("Done.", "stop")
-    assert [tool.get("name") for tool in play.requests[0]["tools"]] == ["apply_patch", "get_weather"]
-
-
-@pytest.mark.parametrize("path", ["../escaped.txt", "out/escaped.txt", "{0}/escaped.txt"])
-def test_a_patch_that_leaves_the_rails_is_refused_and_nothing_is_written(play: Play, folder: Path, path: str) -> None:
-    backend = play.backend(rails=("apply_patch",), rails_dir=str(folder))
-    script = calls(patching(path.format(folder.parent)))
-    events = play.ask(request(), script, says("Well then."), backend=backend)
-    assert text(events) == "Well then."
-    assert "rejected" in str(play.requests[1]["input"][-1]["output"])
-    assert not (folder.parent / "escaped.txt").exists()
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        Call("exec_command", {"cmd": "touch {0}/hacked"}),
-        Call("shell", {"command": ["touch", "{0}/hacked"]}),
-        Call("shell_command", {"command": "touch {0}/hacked"}),
-    ],
-    ids=lambda call: call.name,
-)
-def test_commands_stay_impossible_on_rails(play: Play, folder: Path, command: Call) -> None:
-    backend = play.backend(rails=("apply_patch",), rails_dir=str(folder))
-    filled = {key: value.format(folder) if isinstance(value, str) else value for key, value in command.arguments.items()}
-    events = play.ask(request(), calls(Call(command.name, filled)), says("Well then."), backend=backend)
-    assert text(events) == "Well then."
-    assert not (folder / "hacked").exists()
-
-
 def test_a_search_on_rails_is_the_providers_and_is_told(plain: Play) -> None:
-    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "cats"}}
-    script = (
-        head() + frame({"type": "response.output_item.done", "output_index": 0, "item": search}) + message("Cats.") + completed(),
-    )
-    events = plain.ask(request(), script, backend=plain.backend(rails=("web_search",)))
+    events = plain.ask(request(), SEARCHES, backend=plain.backend(rails=("web_search",)))
     assert plain.requests[0]["tools"][0]["type"] == "web_search"
     told, said = fold(events).items
     assert isinstance(told, OpaqueItem)
-    assert (told.wire, told.raw) == ("openai_responses", search)
+    assert (told.wire, told.raw) == ("openai_responses", SEARCH)
     assert isinstance(said, Message)
 
 
-def test_a_search_without_rails_ends_the_answer(plain: Play) -> None:
-    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "cats"}}
-    script = (
-        head() + frame({"type": "response.output_item.done", "output_index": 0, "item": search}) + message("Cats.") + completed(),
-    )
-    assert fold(plain.ask(request(), script)).error is not None
+@pytest.mark.parametrize("rails", [(), ("web_search_asked",)])
+def test_a_search_without_rails_or_unasked_ends_the_answer(plain: Play, rails: tuple[str, ...]) -> None:
+    events = plain.ask(request(), SEARCHES, backend=plain.backend(rails=rails))
+    assert error_of(events).code == "builtin_tool"
+    assert not any(isinstance(event, ItemReceived) for event in events)

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolrelay.backends._codex_history import Plan
-from toolrelay.backends._codex_policy import REFUSALS
+from toolrelay.backends._codex_rails import NO_RAILS, OWN_WORK, Rails
 from toolrelay.backends._codex_rpc import Notification, ServerRequest
-from toolrelay.backends._codex_turn import MOST_REFUSED, OWN_WORK, CodexTurn, Manner
+from toolrelay.backends._codex_turn import MOST_REFUSED, CodexTurn, Manner
+from toolrelay.backends._codex_words import REFUSALS
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
     AnnotationAdded,
@@ -26,6 +27,7 @@ from toolrelay.core.events import (
     CallFinished,
     CallStarted,
     Finish,
+    ItemReceived,
     MessageStarted,
     Noticed,
     ReasoningDelta,
@@ -116,9 +118,11 @@ def will_retry(message: str) -> Notification:
 # What is made of it
 
 
-def turn_for(*, must: bool = False, single: bool = False, stops: tuple[str, ...] = (), size: int = 0, **manner: Any) -> CodexTurn:
-    plan = Plan(thread={}, items=[], turn={}, offered=OFFERED, must=must, single=single, stops=stops, size=size)
-    return CodexTurn(plan, TURN, manner=Manner(model="m", **manner), now=NOW)
+def turn_for(
+    *, cutoff: Any = "burst", on_bad_call: Any = "retry", is_account: bool = False, rails: Rails = NO_RAILS, **plan: Any
+) -> CodexTurn:
+    manner = Manner(model="m", cutoff=cutoff, on_bad_call=on_bad_call, is_account=is_account, rails=rails)
+    return CodexTurn(Plan(thread={}, items=[], turn={}, offered=OFFERED, **plan), TURN, manner=manner, now=NOW)
 
 
 def hear(*messages: Said, turn: CodexTurn | None = None, **members: Any) -> list[StreamEvent]:
@@ -450,8 +454,19 @@ def test_a_bad_call_may_fail_the_answer_or_pass_by_policy() -> None:
     assert visible(events)[1:-1] == [*call(0, "nope", '{"a":1}'), *call(1, "get_weather", "[1]")]
 
 
-def test_a_built_in_tool_is_never_passed_on() -> None:
-    assert visible(hear(raw_call("exec_command", '{"cmd":"ls"}'), response_completed(), on_bad_call="pass")) == []
+@pytest.mark.parametrize("name", ["exec_command", "exec", "update_plan", "apply_patch", "view_image"])
+def test_a_built_in_tool_is_never_passed_on(name: str) -> None:
+    assert visible(hear(raw_call(name, '{"cmd":"ls"}'), response_completed(), on_bad_call="pass")) == []
+
+
+def test_an_answer_of_nothing_but_a_refused_call_is_no_answer() -> None:
+    """After some of its own kinds of calls Codex does not ask the model again."""
+    shell = raw("local_shell_call", call_id="c", status="completed", action={"type": "exec", "command": ["ls"]})
+    error = error_of(hear(shell, response_completed(), turn_completed()))
+    assert (error.status, error.code) == (502, "unknown_tool")
+    assert "local_shell_call" in error.message
+    events = hear(delta("Let me see."), shell, response_completed(), turn_completed())
+    assert visible(events) == [STARTED, TextDelta("Let me see."), AnswerFinished(finish="stop", usage=USAGE)]
 
 
 # Nothing of Codex's own
@@ -462,7 +477,16 @@ def test_an_answer_ends_where_codex_begins_to_work_on_its_own(kind: str) -> None
     events = hear(delta("x"), item_started(kind, "i1"), delta("y"))
     assert error_of(events).code == "builtin_tool"
     assert rules(events) == ["builtin_stopped"]
-    assert not any(isinstance(event, AnswerFailed) for event in hear(item_started(kind, "i1"), rails=frozenset({kind})))
+    assert not any(isinstance(event, AnswerFailed) for event in hear(item_started(kind, "i1"), own_work=frozenset({kind})))
+
+
+def test_a_search_that_was_not_asked_for_is_not_told() -> None:
+    search = raw("web_search_call", id="ws_1", status="completed", action={"type": "search", "query": "cats"})
+    events = hear(search, delta("Cats."))
+    assert error_of(events).code == "builtin_tool"
+    assert len(visible(events)) == 1
+    events = hear(search, own_work=frozenset({"webSearch"}))
+    assert [event.raw["id"] for event in events if isinstance(event, ItemReceived)] == ["ws_1"]
 
 
 @pytest.mark.parametrize("method", sorted(set(REFUSALS) - {"item/tool/call"}))
@@ -634,6 +658,11 @@ def test_a_limit_says_when_it_is_lifted(when: str, seconds: float | None) -> Non
     assert error.retry_after == seconds
 
 
+def test_a_server_that_is_busy_may_say_how_long() -> None:
+    message = "unexpected status 503 Service Unavailable: Please try again in 5s., url: http://u/v1"
+    assert error_of(hear(failed(message, {HTTP: {"httpStatusCode": 503}}))).retry_after == 5
+
+
 def test_a_turn_that_somebody_else_interrupted_is_a_failure() -> None:
     assert error_of(hear(delta("x"), turn_completed("interrupted"))).code == "upstream_cut"
 
@@ -643,7 +672,7 @@ def test_a_turn_that_somebody_else_interrupted_is_a_failure() -> None:
 MEMBERS = st.sampled_from(["type", "id", "usage", "call_id", "name", "arguments", "httpStatusCode"])
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: st.lists(inner) | st.dictionaries(MEMBERS, inner),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(MEMBERS, inner, max_size=3),
     max_leaves=5,
 )
 METHODS = [*CodexTurn._READS, "turn/completed", "turn/started", "x"]
@@ -655,9 +684,12 @@ METHODS = [*CodexTurn._READS, "turn/completed", "turn/started", "x"]
             Notification,
             st.sampled_from(METHODS),
             st.dictionaries(
-                st.sampled_from(["item", "delta", "itemId", "error", "turn", "usage", "tokenUsage", "willRetry"]), JUNK
+                st.sampled_from(["item", "delta", "itemId", "error", "turn", "usage", "tokenUsage", "willRetry"]),
+                JUNK,
+                max_size=4,
             ).map(lambda params: {"turnId": TURN, **params}),
-        )
+        ),
+        max_size=6,
     )
 )
 def test_odd_messages_never_raise_and_an_answer_has_one_end(messages: list[Notification]) -> None:

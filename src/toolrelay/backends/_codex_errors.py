@@ -49,9 +49,12 @@ def cut_short(error: JsonObject) -> Literal["length", "content_filter"] | None:
 
 
 def explained(error: JsonObject, *, now: datetime, is_account: bool) -> BackendError:
-    """`now` is the local time, in which Codex says when a limit will be lifted. `is_account`: no key of the gateway's is used."""
+    """`now` is the local time, in which Codex says when a limit will be lifted. `is_account`: no key of the gateway's is used.
+
+    Of a 429 that is not in the stream Codex keeps its body and its headers to itself, and so when to try again.
+    """
     found = _explained(error, is_account=is_account)
-    if found.status == 429:
+    if found.status in (429, 503):
         found.retry_after = retry_after(_message(error), now)
     return found
 

@@ -22,7 +22,9 @@ from typing import Literal, assert_never
 import msgspec
 from msgspec import Struct
 
+from toolrelay.backends._codex_images import is_inline, is_readable
 from toolrelay.backends._codex_rails import NO_RAILS, Rails
+from toolrelay.backends._codex_schemas import is_strict, is_too_deep
 from toolrelay.backends._codex_tools import Tools
 from toolrelay.backends._codex_words import object_of
 from toolrelay.core.json import Json, JsonObject
@@ -43,7 +45,7 @@ from toolrelay.core.messages import (
     Text,
     plain_text,
 )
-from toolrelay.core.request import OpaqueTool, OutputFormat, Request, Tool
+from toolrelay.core.request import OpaqueTool, Request, Tool
 from toolrelay.errors import ClientError, invalid
 from toolrelay.wires._extra import unknown_names
 from toolrelay.wires._responses_items import NAME as RESPONSES
@@ -98,7 +100,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """What Codex is given for one request, and what is left for the gateway to see to.
 
     `thread` and `turn` are members of thread/start and turn/start. `must`: the answer has to hold a call. `single`: it may hold
-    one. `size` counts the characters that the model gets to read, about.
+    one. `own_work` are the items that may show Codex at work itself. `size` counts the characters that the model gets to read,
+    about.
     """
 
     thread: JsonObject
@@ -108,6 +111,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     must: bool = False
     single: bool = False
     stops: tuple[str, ...] = ()
+    own_work: frozenset[str] = frozenset()
     size: int = 0
     dropped: tuple[str, ...] = ()
 
@@ -151,6 +155,7 @@ class _Writer:
             must=bool(tools.offered) and choice is not None and choice.mode in ("required", "named"),
             single=request.parallel_tool_calls is False,
             stops=tuple(filter(None, (stop,) if isinstance(stop, str) else stop or ())),
+            own_work=self.rails.kinds(request.items),
             size=self._size + len(told) + sum(len(_encode(tool)) for tool in tools.declared()),
             dropped=tuple(dict.fromkeys(self.dropped)),
         )
@@ -196,6 +201,7 @@ class _Writer:
                 kind = item.raw.get("type")
                 if item.wire != RESPONSES or kind not in _SENT_ON:
                     raise self._refusal("a provider's own items", self._said_in, f"an item of type {kind!r}")
+                self._check_depth(item.raw, self._said_in)
                 return item.raw
             case _:
                 assert_never(item)
@@ -245,13 +251,14 @@ class _Writer:
                 assert_never(part)
 
     def _image(self, image: Image) -> JsonObject:
-        """What is no picture in base64, Codex would replace by a sentence, or refuse."""
         item: JsonObject = {"type": "input_image"}
         if image.url is not None:
-            kind, _, _ = image.url[:100].partition(",")
-            if not kind.startswith("data:image/") or not kind.endswith(";base64"):
+            if not is_inline(image.url):
                 shown = "an image that is not given inline, as data:image/…;base64,…"
                 raise self._refusal("images that are not given inline", self._said_in, shown)
+            if not is_readable(image.url):
+                message = "An image is no PNG, JPEG, GIF or WebP in plain base64. Codex would leave it out."
+                raise invalid(message, self._said_in, code="invalid_image")
             item["image_url"] = image.url
         else:
             item["file_id"] = image.file_id
@@ -292,11 +299,17 @@ class _Writer:
                     continue
                 raise self._refusal("a provider's own tools", "tools", f"the tool {tool.raw.get('type')!r}")
             self._lose(tool.extra)
+            self._check_depth(tool.parameters, "tools")
             if tool.strict and tool.kind == "function":
                 self._drop("strict of a tool")
         if choice is not None and choice.raw is not None:
             shown = f"a tool_choice of type {choice.raw.get('type')!r}"
             raise self._refusal("tool_choice that names a provider's own tool", "tool_choice", shown)
+
+    def _check_depth(self, value: Json, param: str) -> None:
+        """It would wait for an answer that never comes, and the process would be taken for a dead one."""
+        if is_too_deep(value):
+            raise invalid("What is sent is nested too deeply for Codex.", param, code="too_deep")
 
     def _check_settings(self) -> None:
         request, sampling = self.request, self.request.sampling
@@ -340,14 +353,15 @@ class _Writer:
             if wish.summary is not None and wish.summary not in _SUMMARIES:
                 raise invalid(f"The summary of reasoning must be one of {', '.join(_SUMMARIES)}.", "reasoning.summary")
             turn["summary"] = wish.summary or "none"
-        if form is not None and form.type == "json_schema" and _is_strict(form):
+        if form is not None and form.type == "json_schema" and is_strict(form):
+            self._check_depth(form.schema, "text.format" if self.request.wire == RESPONSES else "response_format")
             turn["outputSchema"] = form.schema
         return turn
 
     def _form(self) -> str:
         """What Codex has no word for: it knows only schemas that are held to, and those have to be written for it."""
         form = self.request.output
-        if form is None or form.type == "text" or (form.type == "json_schema" and _is_strict(form)):
+        if form is None or form.type == "text" or (form.type == "json_schema" and is_strict(form)):
             return ""
         self._drop("a response format that is not strict")
         if form.type == "json_object":
@@ -370,22 +384,3 @@ def _instruction(item: Item) -> str:
 
 def _shows_something(content: Content) -> bool:
     return not isinstance(content, str) and any(not isinstance(part, Text | Refusal) for part in content)
-
-
-def _is_strict(form: OutputFormat) -> bool:
-    """Codex marks every schema as strict, which OpenAI refuses unless all members are required and no others allowed."""
-    return form.schema is not None and (form.strict is True or _is_closed(form.schema))
-
-
-def _is_closed(schema: Json) -> bool:
-    if isinstance(schema, list):
-        return all(map(_is_closed, schema))
-    if not isinstance(schema, dict):
-        return True
-    properties = schema.get("properties")
-    if isinstance(properties, dict) or schema.get("type") == "object":
-        names = set(properties) if isinstance(properties, dict) else set()
-        required = schema.get("required", [])
-        if schema.get("additionalProperties") is not False or not isinstance(required, list) or set(map(str, required)) != names:
-            return False
-    return all(map(_is_closed, schema.values()))

@@ -19,7 +19,6 @@ from typing import cast
 
 from toolrelay import __version__, log
 from toolrelay.backends._codex_home import Home, Place
-from toolrelay.backends._codex_policy import refusal
 from toolrelay.backends._codex_rpc import (
     Fault,
     Id,
@@ -33,6 +32,7 @@ from toolrelay.backends._codex_rpc import (
     encode_request,
     encode_result,
 )
+from toolrelay.backends._codex_words import refusal
 from toolrelay.core.json import JsonObject
 
 OVERLOADED = -32001
@@ -111,6 +111,10 @@ class Channel:
         self._batch.clear()
         self.wake()
 
+    def begin(self, turn_id: str) -> None:
+        """A turn runs. Its first message says so too, but whoever leaves before that must not leave it running."""
+        self._running = turn_id
+
     def put(self, message: Notification | ServerRequest) -> None:
         self._batch.append(message)
         if isinstance(message, ServerRequest):
@@ -118,7 +122,7 @@ class Channel:
             return
         match message:
             case Notification("turn/started", {"turn": {"id": str(turn_id)}}):
-                self._running = turn_id
+                self.begin(turn_id)
             case Notification("turn/completed"):
                 self._running = ""
             case Notification("serverRequest/resolved", {"requestId": int() | str() as request_id}):
@@ -369,8 +373,13 @@ class Process(asyncio.SubprocessProtocol):
                 if not call.reply.done() and call.threads is not None:
                     call.threads.add(thread_id)
                     self.channel(thread_id)
-            case "turn/start", {"turn": {"id": str(turn_id)}} if call.reply.done():  # nobody waits for this turn any more
-                self.interrupt(cast("str", call.params["threadId"]), turn_id)
+            case "turn/start", {"turn": {"id": str(turn_id)}}:
+                thread_id = cast("str", call.params["threadId"])
+                channel = self.channels.get(thread_id)
+                if channel is None or call.reply.done():  # nobody waits for this turn any more
+                    self.interrupt(thread_id, turn_id)
+                else:
+                    channel.begin(turn_id)
         if not call.reply.done():
             call.reply.set_result(message.result)
 

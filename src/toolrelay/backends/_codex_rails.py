@@ -1,8 +1,8 @@
 """Rails: which of Codex's own tools a model may use after all, and how far.
 
     apply_patch        Codex writes files, below `rails_dir` only. Its sandbox stays read-only, so that it has to ask before each
-                       patch; the gateway allows those whose every path, links resolved, lies in the directory. (Codex's own
-                       "workspace-write" would let it write to /tmp as well, unasked.)
+                       patch; the gateway allows those whose every path, links resolved, lies in the directory and is not one
+                       that other programs obey. (Codex's own "workspace-write" would let it write to /tmp as well, unasked.)
     web_search         the provider's search, which nothing on this machine runs
     web_search_asked   the same, only when the assistant's last words called a tool of the client's for a web search
 
@@ -25,6 +25,18 @@ from toolrelay.errors import ConfigurationError
 
 NAMES = ("apply_patch", "web_search", "web_search_asked")
 
+# Items that are Codex at work of its own accord. That one begins means that the doors which should be closed are not.
+OWN_WORK = frozenset(
+    {
+        "commandExecution", "fileChange", "mcpToolCall", "collabAgentToolCall", "subAgentActivity", "webSearch", "imageView",
+        "imageGeneration", "sleep",
+    }
+)  # fmt: skip
+
+# What other programs obey: a hook in .git is run by whoever commits next. Codex's own sandbox keeps these read-only, too.
+_OBEYED = frozenset({".git", ".codex", ".agents"})
+_NAMES_A_FILE = ("*** Add File: ", "*** Delete File: ", "*** Update File: ", "*** Move to: ")
+
 _SEARCH = re.compile(r"(web|internet)[^a-z]?search", re.IGNORECASE)
 _PRINTED_SEARCH = re.compile(r"<name>\s*(web|internet)[^a-z]?search\s*</name>", re.IGNORECASE)
 
@@ -36,11 +48,10 @@ class Rails(Struct, frozen=True, kw_only=True):
     searches: bool = False
     searches_when_asked: bool = False
 
-    @property
-    def kinds(self) -> frozenset[str]:
-        """The items that are not a breach."""
+    def kinds(self, items: Sequence[Item]) -> frozenset[str]:
+        """The items of Codex's that are no breach in the turn which follows these."""
         kinds = {"fileChange"} if self.patch_dir else set()
-        if self.searches or self.searches_when_asked:
+        if self.searches or (self.searches_when_asked and asks_for_search(items)):
             kinds.add("webSearch")
         return frozenset(kinds)
 
@@ -49,24 +60,43 @@ class Rails(Struct, frozen=True, kw_only=True):
         members: JsonObject = {}
         if self.patch_dir:
             members |= {"cwd": self.patch_dir, "environments": None, "approvalPolicy": "on-request", "sandbox": "read-only"}
-        if self.searches or (self.searches_when_asked and asks_for_search(items)):
+        if "webSearch" in self.kinds(items):
             members["config"] = {"web_search": "live"}
         return members
 
-    def allows(self, change: JsonObject) -> bool:
-        """Whether all that a fileChange item would touch lies in the directory."""
+    def stray(self, patch: str) -> str | None:
+        """The first path in the text of a patch that may not be written to. What is read as one here, Codex may take for text."""
+        for line in map(str.strip, patch.split("\n")):
+            for start in _NAMES_A_FILE:
+                if line.startswith(start) and not self._holds(line.removeprefix(start)):
+                    return line.removeprefix(start)
+        return None
+
+    def admits(self, change: JsonObject) -> bool:
+        """Whether a fileChange item may be made; if so, there are the directories for it, which Codex cannot make."""
         changes = change.get("changes")
         if not self.patch_dir or not isinstance(changes, list) or not changes:
             return False
         paths = [path for each in changes for path in _paths(object_of(each))]
-        return all(self._holds(path) for path in paths)
+        if not all(map(self._holds, paths)):
+            return False
+        files = [Path(self.patch_dir, path) for path in paths]
+        try:
+            if any(file.exists() and file.stat().st_nlink > 1 for file in files):  # it has a name elsewhere as well, perhaps
+                return False
+            for file in files:
+                file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return False
+        return True
 
     def _holds(self, path: str) -> bool:
-        if not path or "\0" in path:
+        try:
+            root = Path(self.patch_dir).resolve()
+            found = Path(root, path).resolve()
+        except (OSError, RuntimeError, ValueError):  # no path, or one that leads in a circle
             return False
-        root = Path(self.patch_dir).resolve()
-        found = Path(root, path).resolve()
-        return found != root and found.is_relative_to(root)
+        return found.is_relative_to(root) and found != root and _OBEYED.isdisjoint(map(str.lower, found.relative_to(root).parts))
 
 
 NO_RAILS = Rails()

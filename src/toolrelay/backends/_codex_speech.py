@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from toolrelay.backends._codex_stops import Stops
 from toolrelay.backends._codex_words import object_of, text_of
 from toolrelay.core.events import (
     AnnotationAdded,
@@ -71,9 +70,12 @@ class Speech:
             found = object_of(part).get("annotations")
             self.out += [AnnotationAdded(each) for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
-    def think(self, item_id: str, text: str, kind: Literal["summary", "text"], part: int) -> None:
+    def think(self, item_id: str, text: str, place: JsonObject) -> None:
+        """`place` says of which part of the thought, or of its summary."""
         self.begin_thought(item_id)
-        self.out.append(ReasoningDelta(text, kind, part))
+        kind: Literal["summary", "text"] = "summary" if "summaryIndex" in place else "text"
+        part = place.get("summaryIndex" if kind == "summary" else "contentIndex")
+        self.out.append(ReasoningDelta(text, kind, part if isinstance(part, int) else 0))
 
     def begin_thought(self, item_id: str) -> None:
         if self._thought != item_id:
@@ -86,3 +88,37 @@ class Speech:
         self.begin_thought(text_of(item, "id"))
         self.out.append(ReasoningFinished(encrypted=text_of(item, "encrypted_content") or None))
         self._thought = None
+
+
+class Stops:
+    """Stop sequences, which Codex knows nothing of: text up to the first of them, however it is cut.
+
+    `hit`: one was found, and no more text comes. What may be the beginning of one is held back.
+    """
+
+    def __init__(self, sequences: Sequence[str]) -> None:
+        self.hit = False
+        self._sequences = sequences
+        self._longest = max(map(len, sequences))
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """What of the text so far may be said now."""
+        if self.hit:
+            return ""
+        text = self._held + text
+        places = [place for place in map(text.find, self._sequences) if place >= 0]
+        if places:
+            self.hit = True
+            self._held = ""
+            return text[: min(places)]
+        kept = next((size for size in range(min(self._longest - 1, len(text)), 0, -1) if self._begins(text[-size:])), 0)
+        self._held = text[len(text) - kept :]
+        return text[: len(text) - kept]
+
+    def _begins(self, end: str) -> bool:
+        return any(sequence.startswith(end) for sequence in self._sequences)
+
+    def flush(self) -> str:
+        held, self._held = self._held, ""
+        return held

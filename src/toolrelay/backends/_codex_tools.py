@@ -16,6 +16,14 @@ from toolrelay.core.messages import Call, CallKind
 from toolrelay.core.names import Names
 from toolrelay.core.request import Request, Tool, ToolChoice
 
+# Its own tools, by the names under which models know them. A call of one is no client's, unless a client has such a tool.
+BUILT_IN = frozenset(
+    {
+        "shell", "shell_command", "local_shell", "exec", "exec_command", "wait", "write_stdin", "apply_patch", "update_plan",
+        "view_image", "request_user_input",
+    }
+)  # fmt: skip
+
 _UNUSABLE = frozenset({"mcp", "exec_command", "shell_command"})
 _RESERVED = "mcp__"
 _AWAY = "client\0"  # which makes core.names look for another spelling

@@ -12,7 +12,8 @@ of it, so the turn is ended where that answer ends.
     a call of another tool, or a bad one       nothing: Codex refuses it and asks the model again, which is let happen a few
                                                times; the calls of the same response that are good go out all the same
     a tool of Codex's own that does begin      the answer fails, at once, unless it is on rails
-    a request for approval, or for input       refused, but for a patch that the rails allow
+    a patch on rails, raw or to be allowed     see _codex_patches
+    a request for approval, or for input       refused
     the end of the turn                        the end of the answer: stop, length, content_filter, or a failure
     an upstream that is asked again            goes on, if nothing was said yet; else the answer fails
 
@@ -36,11 +37,13 @@ from msgspec import Struct
 from toolrelay.backends._codex_cost import Cost
 from toolrelay.backends._codex_errors import cut_short, explained
 from toolrelay.backends._codex_history import Plan
-from toolrelay.backends._codex_policy import REFUSALS
+from toolrelay.backends._codex_patches import APPROVAL, Patches
+from toolrelay.backends._codex_rails import NO_RAILS, OWN_WORK, Rails
 from toolrelay.backends._codex_rpc import Notification, ServerRequest
 from toolrelay.backends._codex_speech import Speech
-from toolrelay.backends._codex_tools import given
-from toolrelay.backends._codex_words import failed_call, json_of, object_of, text_of
+from toolrelay.backends._codex_tools import BUILT_IN, given
+from toolrelay.backends._codex_waiting import Waiting
+from toolrelay.backends._codex_words import REFUSALS, json_of, object_of, text_of
 from toolrelay.core.events import (
     AnswerFailed,
     AnswerFinished,
@@ -60,31 +63,19 @@ from toolrelay.dialects._repair import is_object, repaired
 from toolrelay.errors import BackendError, ModelError, ToolrelayError
 from toolrelay.wires._responses_items import NAME as RESPONSES
 
+PATCHED = "tool_run"  # the event of a patch that was allowed, and cannot be taken back
 MOST_REFUSED = 3  # responses of one turn that hold nothing but refused calls
 
-# Items that are Codex at work of its own accord. That one begins means that the doors which should be closed are not.
-OWN_WORK = frozenset(
-    {
-        "commandExecution", "fileChange", "mcpToolCall", "collabAgentToolCall", "subAgentActivity", "webSearch", "imageView",
-        "imageGeneration", "sleep",
-    }
-)  # fmt: skip
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
 
 
 class Manner(Struct, frozen=True, kw_only=True):
-    """How a turn is heard.
-
-    model   the provider's name for it
-    rails   those of OWN_WORK that the operator allows
-    allows  whether a fileChange among them may be made
-    """
+    """How a turn is heard. `model` is the provider's name for it."""
 
     model: str = ""
     cutoff: Literal["off", "first", "burst"] = "burst"
     on_bad_call: Literal["pass", "retry", "fail"] = "retry"
-    rails: frozenset[str] = frozenset()
-    allows: Callable[[JsonObject], bool] = lambda _change: False
+    rails: Rails = NO_RAILS
     is_account: bool = False
 
 
@@ -99,7 +90,8 @@ class CodexTurn:
     def __init__(self, plan: Plan, turn_id: str, *, manner: Manner, now: datetime) -> None:
         self.over = False
         self.was_cut = False
-        self.answers: list[tuple[ServerRequest, JsonObject]] = []
+        self._waiting = Waiting()
+        self.answers = self._waiting.answers
         self._plan = plan
         self._turn_id = turn_id
         self._manner = manner
@@ -112,16 +104,14 @@ class CodexTurn:
         self._heard: set[str] = set()  # messages of which a delta came
         self._made = 0
         self._given: set[str] = set()
-        self._bad: dict[str, str] = {}  # why, by call
-        self._waiting: dict[str, ServerRequest] = {}
-        self._changes: dict[str, JsonObject] = {}  # patches, by item
-        self._refused = ""
-        self._strikes = 0
+        self._patches = Patches(manner.rails)
+        self._refused = ""  # a tool that this response called
+        self._strikes: list[str] = []
 
     @property
     def waits(self) -> bool:
-        """A call that the client has got is still waiting for its result, as far as Codex knows."""
-        return bool(self._waiting)
+        """Codex waits: for the result of a call that the client has got, as far as it knows, or for leave to patch."""
+        return bool(self._waiting.requests or self._patches.asked)
 
     def hear(self, messages: Sequence[Notification | ServerRequest]) -> list[StreamEvent]:
         self._out = self._speech.out = []
@@ -166,18 +156,11 @@ class CodexTurn:
         if self._speech.stopped:
             self._cut("stop", "stop")
 
-    def _read_summary(self, params: JsonObject) -> None:
-        self._think(params, "summary", "summaryIndex")
-
     def _read_thought(self, params: JsonObject) -> None:
-        self._think(params, "text", "contentIndex")
-
-    def _think(self, params: JsonObject, kind: Literal["summary", "text"], place: str) -> None:
-        delta, part = text_of(params, "delta"), params.get(place)
-        if self.was_cut or not delta:
-            return
-        self._cost.written += len(delta)
-        self._speech.think(text_of(params, "itemId"), delta, kind, part if isinstance(part, int) else 0)
+        delta = text_of(params, "delta")
+        if delta and not self.was_cut:
+            self._cost.written += len(delta)
+            self._speech.think(text_of(params, "itemId"), delta, params)
 
     def _read_start(self, params: JsonObject) -> None:
         item = object_of(params.get("item"))
@@ -186,9 +169,13 @@ class CodexTurn:
             self._speech.announce(item)
         elif kind == "reasoning" and not self.was_cut:
             self._speech.begin_thought(item_id)
-        elif kind in self._manner.rails:
-            self._changes[item_id] = item
-        elif kind in OWN_WORK:
+        elif kind == "fileChange" and kind in self._plan.own_work:
+            self._patches.begin(item)
+        else:
+            self._check_work(kind)
+
+    def _check_work(self, kind: str) -> None:
+        if kind in OWN_WORK - self._plan.own_work:
             self._notice("builtin_stopped", kind)
             self._fail(ModelError(f"Codex began to work on its own ({kind}), which it may not.", code="builtin_tool"))
 
@@ -201,22 +188,32 @@ class CodexTurn:
     # Calls
 
     def _read_raw(self, params: JsonObject) -> None:
-        item = object_of(params.get("item"))
-        kind = item.get("type")
         if self.was_cut:
             return
+        item = object_of(params.get("item"))
+        kind = item.get("type")
         if kind == "reasoning":
             self._speech.end_thought(item)
         elif kind == "message" and item.get("role") == "assistant":
             self._speech.annotate(item)
         elif kind == "web_search_call":
-            raw: JsonObject = {key: value for key, value in item.items() if not key.startswith("internal_")}
-            self._out.append(ItemReceived(wire=RESPONSES, raw=raw))
-        elif kind in _CALLS and not (kind == "custom_tool_call" and self._runs_on_rails(item)):
+            self._check_work("webSearch")
+            if not self.over:
+                raw: JsonObject = {key: value for key, value in item.items() if not key.startswith("internal_")}
+                self._out.append(ItemReceived(wire=RESPONSES, raw=raw))
+        elif kind == "custom_tool_call" and item.get("name") == "apply_patch" and "fileChange" in self._plan.own_work:
+            self._take_patch(text_of(item, "input"))
+        elif kind in _CALLS:
             self._take_call(text_of(item, "call_id"), text_of(item, "name") or str(kind), item)
 
-    def _runs_on_rails(self, item: JsonObject) -> bool:
-        return item.get("name") == "apply_patch" and "fileChange" in self._manner.rails
+    def _take_patch(self, patch: str) -> None:
+        self._cost.written += len(patch)
+        error = self._patches.read(patch)
+        if error is not None:
+            self._notice(error.code or "", "apply_patch")
+            self._fail(error)
+        elif self._made:
+            self._notice("patch_beside_calls", "apply_patch")
 
     def _take_call(self, call_id: str, name: str, item: JsonObject) -> None:
         tool = self._plan.offered.get(name) if item.get("type") == "function_call" else None
@@ -243,10 +240,11 @@ class CodexTurn:
             kind, arguments = given(tool, arguments)
         index = self._made
         self._made += 1
+        if self._patches.is_open and index == 0:
+            self._notice("patch_beside_calls", "apply_patch")
         self._given.add(call_id)
-        self._out.append(CallStarted(index, name if tool is None else tool.name, kind=kind))
-        self._out.append(ArgumentsDelta(index, arguments))
-        self._out.append(CallFinished(index))
+        called = name if tool is None else tool.name
+        self._out += [CallStarted(index, called, kind=kind), ArgumentsDelta(index, arguments), CallFinished(index)]
         cutoff = self._manner.cutoff
         if cutoff == "first" or (self._plan.single and cutoff != "off"):
             self._cut("first_call", "calls")
@@ -257,48 +255,45 @@ class CodexTurn:
         match self._manner.on_bad_call:
             case "fail":
                 self._fail(ModelError(f"The model made a call that cannot be used ({rule}).", code="bad_call"))
-            case "pass" if name in self._plan.offered or (arguments and name not in _BUILT_IN):
+            case "pass" if name in self._plan.offered or (arguments and name not in BUILT_IN):
                 self._give(call_id, name, None, arguments)
             case _:
                 self._refused = name
-                self._bad[call_id] = _WHY[rule]
-                waiting = self._waiting.pop(call_id, None)
-                if waiting is not None:
-                    self._answer(waiting, failed_call(_WHY[rule]))
+                self._waiting.refuse(call_id, rule)
 
     def _read_request(self, request: ServerRequest) -> None:
-        change = self._changes.get(text_of(request.params, "itemId"))
-        if request.method == "item/fileChange/requestApproval" and change is not None and self._manner.allows(change):
-            self._notice("patch_allowed", "apply_patch", "tool_run")
-            self._answer(request, {"decision": "accept"})
-            return
-        if request.method != "item/tool/call":
-            refusal = REFUSALS.get(request.method)
-            if refusal is not None:
-                self._notice("builtin_refused", request.method)
-                self._refused = request.method
-                self._answer(request, refusal)
-            return
-        call_id = text_of(request.params, "callId")
-        if call_id in self._bad:
-            self._answer(request, failed_call(self._bad[call_id]))
-        else:
-            self._waiting[call_id] = request
+        if request.method == "item/tool/call":
+            self._waiting.add(request)
+        elif request.method == APPROVAL and "fileChange" in self._plan.own_work:
+            self._patches.asked.append(request)
+            if not self._patches.is_open:
+                self._answer_patches()
+        elif request.method in REFUSALS:
+            self._notice("builtin_refused", request.method)
+            self._refused = request.method
+            self.answers.append((request, REFUSALS[request.method]))
 
-    def _answer(self, request: ServerRequest, result: JsonObject) -> None:
-        self.answers.append((request, result))
+    def _answer_patches(self) -> None:
+        for request, allowed in self._patches.decided(may=not (self._made or self.was_cut)):
+            if allowed:
+                self._notice("patch_allowed", "apply_patch", PATCHED)
+            else:
+                self._notice("patch_refused", "apply_patch")
+            self.answers.append((request, {"decision": "accept"} if allowed else REFUSALS[APPROVAL]))
 
-    def probe(self) -> None:
-        """Nothing has come for long although a call waits: if the upstream has broken off, Codex will now say so."""
-        for request in self._waiting.values():
-            self._answer(request, failed_call("The result will follow later."))
-        self._waiting.clear()
+    def probe(self) -> list[StreamEvent]:
+        """Nothing has come for long although Codex waits: if the upstream has broken off, it will now say so."""
+        self._waiting.give_up()
+        self._out = []
+        self._patches.end_response()
+        self._answer_patches()
+        return self._out
 
     # The end
 
     def _read_end_of_response(self, params: JsonObject) -> None:
         self._cost.add(params.get("usage"))
-        for call_id, request in list(self._waiting.items()):
+        for call_id, request in list(self._waiting.requests.items()):
             if call_id not in self._given and not self.was_cut:  # of which nothing raw has come
                 name = text_of(request.params, "tool")
                 self._take_call(call_id, name, {"type": "function_call", "arguments": json_of(request.params.get("arguments"))})
@@ -310,15 +305,18 @@ class CodexTurn:
             self._notice("end_of_calls", None, "tool_cutoff")
             self._end("calls")
         elif self._refused:
-            self._strike()
+            self._strikes.append(self._refused)
+            self._refused = ""
+            if len(self._strikes) >= MOST_REFUSED:
+                self._notice("refused_too_often", self._strikes[-1])
+                self._fail_for_strikes("keeps calling tools")
+        if not self.over:
+            self._patches.end_response()
+            self._answer_patches()
 
-    def _strike(self) -> None:
-        name, self._refused = self._refused, ""
-        self._strikes += 1
-        if self._strikes >= MOST_REFUSED:
-            self._notice("refused_too_often", name)
-            message = f"The model keeps calling tools that it was not given, such as {name!r}, and was stopped."
-            self._fail(ModelError(message, code="unknown_tool"))
+    def _fail_for_strikes(self, how: str) -> None:
+        message = f"The model {how} that it was not given, such as {self._strikes[-1]!r}, and was stopped."
+        self._fail(ModelError(message, code="unknown_tool"))
 
     def _read_usage(self, params: JsonObject) -> None:
         self._cost.note(params.get("tokenUsage"))
@@ -339,9 +337,7 @@ class CodexTurn:
 
     def _read_end(self, params: JsonObject) -> None:
         turn = object_of(params.get("turn"))
-        if turn.get("id") != self._turn_id:
-            return
-        if self.over:
+        if turn.get("id") != self._turn_id or self.over:
             return
         if self.was_cut:
             self._out += self.settle()
@@ -376,6 +372,9 @@ class CodexTurn:
             self._fail(ModelError(message, code="tool_choice_unmet"))
             return
         self._speech.release()
+        if finish == "stop" and self._strikes and not self._speech.said:  # Codex does not ask again after every call it refuses
+            self._fail_for_strikes("only called tools")
+            return
         self.over = True
         self._out.append(AnswerFinished(finish=finish, usage=self._cost.usage()))
 
@@ -389,7 +388,7 @@ class CodexTurn:
 
     _READS: ClassVar[dict[str, Callable[[CodexTurn, JsonObject], None]]] = {
         "item/agentMessage/delta": _read_text,
-        "item/reasoning/summaryTextDelta": _read_summary,
+        "item/reasoning/summaryTextDelta": _read_thought,
         "item/reasoning/textDelta": _read_thought,
         "item/started": _read_start,
         "item/completed": _read_end_of_item,
@@ -398,10 +397,3 @@ class CodexTurn:
         "thread/tokenUsage/updated": _read_usage,
         "error": _read_error,
     }
-
-
-_BUILT_IN = frozenset({"shell", "shell_command", "local_shell", "exec_command", "write_stdin", "apply_patch", "view_image"})
-_WHY = {
-    "unknown_tool": "There is no such tool.",
-    "invalid_json": "The arguments were not a JSON object. Make the call again, correctly.",
-}

@@ -21,10 +21,10 @@ from toolrelay.backends._codex_home import Place
 from toolrelay.backends._codex_pool import Lease, Pool
 from toolrelay.backends._codex_process import Channel, CodexError
 from toolrelay.backends._codex_rails import rails_of
-from toolrelay.backends._codex_turn import CodexTurn, Manner
+from toolrelay.backends._codex_turn import PATCHED, CodexTurn, Manner
 from toolrelay.backends.base import Backend, BackendKind, Finding
 from toolrelay.config import ModelSettings, Surroundings
-from toolrelay.core.events import AnswerFailed, StreamEvent
+from toolrelay.core.events import AnswerFailed, Noticed, StreamEvent
 from toolrelay.core.json import JsonObject
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
@@ -65,8 +65,7 @@ class CodexBackend:
             model=self._model,
             cutoff=settings.cutoff,
             on_bad_call=_ON_BAD_CALL.get(settings.on_bad_call, "retry"),
-            rails=self._rails.kinds,
-            allows=self._rails.allows,
+            rails=self._rails,
             is_account=not (settings.base_url or settings.api_key),
         )
         self._key = settings.api_key
@@ -86,7 +85,7 @@ class CodexBackend:
             try:
                 async with aclosing(self._answer(plan, at_once=tries == 1)) as batches:
                     async for batch in batches:
-                        said = True
+                        said = said or any(map(_is_lasting, batch))
                         yield self._told(batch)
             except CodexError as error:
                 if said or tries == TRIES or not (error.gone or isinstance(error, _TooEarlyError)):
@@ -149,6 +148,11 @@ class CodexBackend:
             if field not in self._warned and len(self._warned) < MAX_WARNINGS:
                 self._warned.add(field)
                 log.warning("field_dropped", model=self._name, field=field[:100], wire="codex")
+
+
+def _is_lasting(event: StreamEvent) -> bool:
+    """Whether a second try would repeat it: a note for the log it may, but not a patch."""
+    return not isinstance(event, Noticed) or event.event == PATCHED
 
 
 class _TooEarlyError(CodexError):
@@ -219,8 +223,7 @@ class _Hearing:
         if self._turn.was_cut:
             return self._turn.settle()
         if self._turn.waits:
-            self._turn.probe()
-            return []
+            return self._turn.probe()
         raise BackendError(f"The model said nothing for {self._silence:g} seconds.", status=504, code="upstream_timeout")
 
 
