@@ -241,7 +241,7 @@ def test_the_environment_is_made_of_what_is_needed_and_the_key_is_in_no_file(tmp
                 process = psutil.Process(lease._process.pid)
                 found = process.environ()
                 assert found.keys() == {
-                    "PATH", "HTTPS_PROXY", "HOME", "CODEX_HOME", "TMPDIR", "NO_COLOR", "TOOLRELAY_CODEX_KEY"
+                    "HTTPS_PROXY", "HOME", "CODEX_HOME", "TMPDIR", "NO_COLOR", "TOOLRELAY_CODEX_KEY"
                 }  # fmt: skip
                 assert found["TOOLRELAY_CODEX_KEY"] == KEY
                 assert Path(found["CODEX_HOME"]).is_relative_to(tmp_path)

@@ -36,9 +36,9 @@ FEATURES = (
     "plugin_discovery_prefetch",
 )  # fmt: skip
 
-# What the gateway's own environment may say that a process needs to reach its provider.
+# What the gateway's own environment may say that a process needs to reach its provider. No PATH: it has nothing to start.
 PASSED_ON = (
-    "PATH", "LANG", "LC_ALL", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
+    "LANG", "LC_ALL", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
     "all_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "CODEX_CA_CERTIFICATE",
 )  # fmt: skip
 
@@ -104,6 +104,8 @@ class Home:
     def environ(self, place: Place) -> dict[str, str]:
         """Nothing but what is needed. The key is here and in no file."""
         found = {name: place.environ[name] for name in PASSED_ON if name in place.environ}
+        if place.base_url.startswith("http://"):  # Codex reads the certificates anew for every thread, needed or not
+            found = {name: value for name, value in found.items() if not name.startswith("SSL_")}
         found.update(HOME=str(self.folder), CODEX_HOME=str(self.codex), TMPDIR=str(self.work), NO_COLOR="1")
         if place.api_key:
             found[KEY_VARIABLE] = place.api_key

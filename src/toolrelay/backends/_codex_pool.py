@@ -160,7 +160,7 @@ class Pool:
             if not waiting.done():
                 seat.turns += 1
                 waiting.set_result(seat)
-        if self._queue:
+        if self._starting < len(self._queue):
             self._grow()
 
     def _fail(self, error: Exception) -> None:

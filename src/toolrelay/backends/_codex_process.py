@@ -251,7 +251,11 @@ class Process(asyncio.SubprocessProtocol):
         call.reply.add_done_callback(look)
 
     def send(self, line: bytes) -> None:
-        if self._stdin is not None and self.ended is None:
+        if self._stdin is None or self.ended is not None:
+            return
+        if self._stdin.is_closing():  # a process that was killed may close its input before its output ends
+            self._end("has ended")
+        else:
             self._stdin.write(line)
 
     def refuse(self, request: ServerRequest) -> None:
