@@ -1,0 +1,18 @@
+"""The gateway's bench runs, and finds every answer right. How long anything takes is not looked at."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_it_measures_plain_requests_and_bursts_over_every_pair_of_wires() -> None:
+    command = [sys.executable, "bench/run.py", "--quick", "--only", "toolrelay,plain,burst"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"an answer was wrong: {done.stdout}{done.stderr}"
+    for row in ("toolrelay", "toolrelay chat>responses", "toolrelay responses>chat", "toolrelay responses>responses"):
+        assert f"\n  {row} " in done.stdout
+    assert "of 5 targets reached" in done.stdout
