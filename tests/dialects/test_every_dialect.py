@@ -94,7 +94,8 @@ RUBBISH = [
 
 def babble(dialect: Dialect) -> SearchStrategy[str]:
     """Text in which calls, parts of calls, quotations and rubbish follow each other."""
-    quotations = ["```", "\n```\n", "\n```json\n", "\n~~~\n", "`", "\n", "\n\n", " ", "<think>", "</think>"]
+    fences = ["```", "\n```\n", "\n```json\n", "\n~~~\n", "\n> ```\n> ", "\n> ", "\n1. ```\n   ", "\n- ", ">"]
+    quotations = [*fences, "`", "``", "\n", "\n\n", " ", "<think>", "</think>"]
     calls = [dialect.render_calls([one]) for one in CALLS]
     bits = [
         "<",
@@ -314,6 +315,35 @@ def test_a_call_in_a_fence_is_text_unless_the_profile_says_otherwise(name: str) 
     assert found == [Text(fenced)]
     found = folded(events(dialect, [fenced], TOOLS, Quoting(calls_in_fences=True)))
     assert [one.name for one in found if isinstance(one, Heard)] == [made.name for made in CALLS]
+
+
+QUOTED = {
+    "in a block quote": ("So:\n> ```xml\n> ", "\n> ", "\n> ```\n"),
+    "in a numbered item": ("So:\n1. ```xml\n   ", "\n   ", "\n   ```\n"),
+    "in an item": ("- ~~~\n  ", "\n  ", "\n  ~~~\n"),
+    "in inline code": ("Write `", "\n", "` to call.\n"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(DIALECTS) - {"gemma3"}))
+@pytest.mark.parametrize("place", QUOTED)
+@given(data=st.data())
+@settings(max_examples=5)
+def test_a_quoted_call_is_text_and_one_after_it_counts(name: str, place: str, data: DataObject) -> None:  # bug 15
+    """But for a fence of the dialect's own; and inline code can hold no fence."""
+    dialect = DIALECTS[name]
+    before, line_break, after = QUOTED[place]
+    calls = CALLS[:1] if name in AT_LINE else CALLS
+    written = dialect.render_calls(calls)
+    if place == "in inline code" and "\n```" in written:
+        return
+    text = before + written.replace("\n", line_break) + after
+    assert folded(events(dialect, cut(data, text), TOOLS)) == [Text(text)]
+    if name in WHOLE_ANSWER:
+        return
+    found = folded(events(dialect, cut(data, f"{text}\n{written}"), TOOLS))
+    assert calls_of(found) == [(made.name, json.loads(made.arguments)) for made in calls]
+    assert spoken_text(found).startswith(text)
 
 
 @every_dialect

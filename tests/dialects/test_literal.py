@@ -80,3 +80,19 @@ def test_marks_of_another_kind(text: str, expected: str, size: int) -> None:
 def test_what_is_nested_too_deeply_is_refused(size: int) -> None:
     assert read(PYTHON, "[" * 256 + "]" * 256, size) == "[" * 256 + "]" * 256
     assert read(PYTHON, "[" * 257, size) == "[" * 256 + "!nested_too_deeply"
+
+
+POSITIONS = ["  ", "]  ", "] c ", "] f ", "] ef ", "} k ", "} ck ", "} fk ", "} efk ", "]} f ", "]}  "]
+
+
+@pytest.mark.parametrize("form", [PYTHON, MARKED])
+@given(data=st.data())
+def test_what_is_not_walked_comes_to_the_same(form: Literals, data: st.DataObject) -> None:
+    quotes = ["'", '"', "'''"] if form is PYTHON else ["<q>", "<", "<q"]
+    pieces = st.sampled_from([*quotes, "\\", "x4", "n", "a1", "0.5", "-", ",", ":", " ", "{", "}", "[", "]", "\n", "é"])
+    text = "".join(data.draw(st.lists(pieces, min_size=1, max_size=7)))
+    opened = data.draw(st.sampled_from(["", *quotes[: 3 if form is PYTHON else 1]]))
+    position = data.draw(st.sampled_from([one for one in POSITIONS if not opened or ("f" in one and "e" not in one)])) + opened
+    walked, quick = form.move(position, text), form.quick_move(position, text)
+    assert quick[1:] == walked[1:]
+    assert quick[0] == walked[0] or walked[4]

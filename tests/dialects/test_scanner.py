@@ -37,6 +37,15 @@ def quoted(text: str) -> list[object]:
         f"```{CALL}```",
         f"```\n{CALL}",
         f"a\n```\n{CALL}\n``\n{CALL}\n```",
+        f"> ```\n> {CALL}\n> ```\n",
+        f">~~~\n>{CALL}\n>~~~\n",
+        f"> > ```\n> > {CALL}\n>> ```\n",
+        f"> ```\n> > ```\n> {CALL}\n> ```\n",
+        f"1. ```\n   {CALL}\n   ```\n",
+        f"a\n- ```xml\n  {CALL}\n  ```\n",
+        f"* 12) ```\n{CALL}\n```\n",
+        f"> - ```\n>   {CALL}\n>   ```\n",
+        f"- > ```\n  > {CALL}\n  > ```\n",
     ],
 )
 def test_a_call_in_a_fence_is_text(text: str) -> None:  # bug 15
@@ -52,9 +61,18 @@ def test_a_call_in_a_fence_is_text(text: str) -> None:  # bug 15
         ("text ``` text\n", ""),
         ("``\n", ""),
         ("```inline``` ", ""),
-        ("`", "`"),
         ("~~strike~~ ", ""),
         ("```\n```\n", "\n```\n"),
+        ("> ```\n> code\n> ```\n", ""),
+        ("> ```\n> code\n", ""),
+        ("> ```\n> code\n\n  ", ""),
+        ("> > ```\n> ", "\n"),
+        ("> ", "\n"),
+        ("1. ```\n   code\n   ```\n", ""),
+        ("-```\n", ""),
+        ("1.```\n", ""),
+        ("1234567890. ```\n", ""),
+        ("> " * 40 + "```\n", ""),
     ],
 )
 def test_a_call_beside_a_fence_is_a_call(before: str, after: str) -> None:
@@ -64,6 +82,63 @@ def test_a_call_beside_a_fence_is_a_call(before: str, after: str) -> None:
 def test_a_fence_ends_only_with_its_line() -> None:
     text = f"```\ncode\n``` not yet\n{CALL}\n```\n"
     assert quoted(text + CALL) == [Text(text), MADE]
+
+
+# Inline code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Write `{CALL}` to call.",
+        f"`{CALL}`",
+        f"``{CALL}``",
+        f"`` `a` `{CALL}` ``",
+        f"``` `{CALL}` ``",
+        f"`a` (`{CALL}`) `b`",
+        f"a `{CALL}\n{CALL}` b",
+        f"a `{CALL}``{CALL}` b",
+        f"a `{CALL} b",
+        f"使用`{CALL}`格式",
+    ],
+)
+def test_a_call_in_inline_code_is_text(text: str) -> None:  # bug 15
+    assert quoted(text) == [Text(text)]
+    assert quoted(f"{text}\n\n{CALL}") == [Text(f"{text}\n\n"), MADE]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "`a`",
+        "`a` ",
+        "a ` b ",
+        "`a\n",
+        "``a``",
+        f"`{CALL}`",
+        f"`{CALL}` ",
+        f"`{CALL}\n \n",
+        f"`{CALL}\n```\ncode\n```\n",
+        f"```{CALL}``` ",
+    ],
+)
+def test_a_call_beside_inline_code_is_a_call(before: str) -> None:
+    assert quoted(before + CALL) == [Text(before), MADE]
+
+
+def test_a_reasoning_tag_in_inline_code_is_text() -> None:
+    assert hear("hermes", f"`<think>` it.{CALL}", quoting=THINKS) == [Text("`<think>` it."), MADE]
+
+
+def test_inline_code_does_not_hide_the_end_of_reasoning() -> None:
+    assert hear("hermes", f"<think>`</think>{CALL}", quoting=THINKS) == [Thought("`"), MADE]
+
+
+def test_what_is_quoted_is_given_out_at_once() -> None:
+    scanner = Scanner(DIALECTS["hermes"], {})
+    found = [scanner.feed(chunk) for chunk in ("a `", "<tool", "_call>", "{", "<", "b", "`")]
+    given = [[TextDelta(text)] if text else [] for text in ("a `", "", "<tool_call>", "{", "", "<b", "`")]
+    assert found == given
 
 
 # Reasoning

@@ -3,7 +3,8 @@
     state     what it is                            how it ends
     -------   -----------------------------------   ------------------------------------------------------------------
     info      the rest of the opening line          with the line; at a backtick: it was inline code, and no fence
-    blank     a line of which only blanks came      at a run of the fence's character, or at anything else
+    blank     a line of which only blanks came,     at a run of the fence's character, or at anything else; without the marks
+              and the marks of its block quotes     of its block quotes: the fence has ended with them
     run       a run that may close the fence        after as many characters as the opening run has, or fewer: a line
     closing   blanks after such a run               with the line: the fence is closed; at anything else: a line
     line      any other line                        with the line
@@ -19,29 +20,42 @@ FENCE = r"`(?:``|`?\Z)|~(?:~~|~?\Z)"
 _RUN = re.compile(r"`{1,64}|~{1,64}")
 _LONGEST = 64
 _BLANKS = " \t\r"
+_BLANKS_AND_BREAKS = f"{_BLANKS}\n"
 _NOT_BLANK = re.compile(f"[^{_BLANKS}]")
 _INFO_ENDS = {"`": re.compile("[`\n]"), "~": re.compile("\n")}
 
 
 class Fence:
-    __slots__ = ("_count", "_run", "_state", "ended_line")
+    """`depth`: of the block quotes that it stands in."""
 
-    def __init__(self, run: str) -> None:
-        self._run = run
+    __slots__ = ("_count", "_depth", "_mark", "_missing", "_plain", "_state", "ended_line", "run")
+
+    def __init__(self, run: str, depth: int = 0) -> None:
+        self.run = run
+        self.ended_line = False
         self._state = "info"
         self._count = 0
-        self.ended_line = False
+        self._mark = run[0]
+        self._plain = () if depth else ("line", "blank")
+        self._depth = depth
+        self._missing = depth
 
     def glance(self, text: str) -> str | None:
         """Passes a text that plainly belongs to the fence; returns what is in every text that may change the state after it.
 
         None: it takes a closer look.
         """
-        if self._run[0] in text or self._state not in ("line", "blank"):
+        state, last = self._state, text[-1]
+        if self._mark in text or state not in self._plain:
             return None
-        line = text[text.rfind("\n") + 1 :]
-        if len(line) < len(text) or self._state == "blank":
-            self._state = "line" if line.strip(_BLANKS) else "blank"
+        if last not in _BLANKS_AND_BREAKS:
+            self._state = "line"
+            return "\n"
+        if last == "\n":
+            self._state = "blank"
+            return ""
+        if state == "blank" or "\n" in text:
+            self._state = "line" if text[text.rfind("\n") + 1 :].strip(_BLANKS) else "blank"
         return "\n" if self._state == "line" else ""
 
     @staticmethod
@@ -64,17 +78,17 @@ class Fence:
         while at < len(text):
             match self._state:
                 case "info":
-                    found = _INFO_ENDS[self._run[0]].search(text, at)
+                    found = _INFO_ENDS[self._mark].search(text, at)
                     if found is None:
                         return None
                     if found.group() == "`":
                         return found.start()
-                    self._state, at = "blank", found.end()
+                    at = self._begin_line(found.end())
                 case "line":
                     at = text.find("\n", at) + 1
                     if not at:
                         return None
-                    self._state = "blank"
+                    self._begin_line(at)
                 case "run":
                     at = self._count_run(text, at)
                 case _:
@@ -82,7 +96,13 @@ class Fence:
                     if found is None:
                         return None
                     at = found.start()
-                    if self._state == "blank" and found.group() == self._run[0]:
+                    if self._missing and self._state == "blank":
+                        if found.group() != ">":
+                            self.ended_line = True
+                            return at + (found.group() == "\n")
+                        self._missing -= 1
+                        at += 1
+                    elif self._state == "blank" and found.group() == self._mark:
                         self._state, self._count = "run", 0
                     elif found.group() != "\n":
                         self._state = "line"
@@ -90,14 +110,19 @@ class Fence:
                         self.ended_line = True
                         return at + 1
                     else:
-                        at += 1
+                        at = self._begin_line(at + 1)
         return None
+
+    def _begin_line(self, at: int) -> int:
+        self._state = "blank"
+        self._missing = self._depth
+        return at
 
     def _count_run(self, text: str, at: int) -> int:
         end = at
-        while end < len(text) and text[end] == self._run[0]:
+        while end < len(text) and text[end] == self._mark:
             end += 1
         self._count += end - at
         if end < len(text):
-            self._state = "closing" if self._count >= len(self._run) else "line"
+            self._state = "closing" if self._count >= len(self.run) else "line"
         return end

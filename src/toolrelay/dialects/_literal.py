@@ -8,7 +8,8 @@ a tuple                      a list
 a comma before a bracket     nothing
 
 What a text comes to depends on nothing but the text and its position: which brackets are open, and what came last. Models write
-in tokens, and between strings always the same ones, so what a few characters came to is remembered.
+in tokens, and between strings always the same ones, so what a few characters came to is remembered: up to 16 of them at a time,
+which may be a part of what a model wrote. That stays in the process's memory, where it is bounded, and goes nowhere else.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from string import ascii_letters, digits
 from typing import TypeAlias
 
 from toolrelay.dialects._faults import BrokenError
@@ -30,6 +32,9 @@ _BRACKETS = {"[": ("[", "]"), "(": ("[", ")"), "{": ("{", "}")}
 _SHORT = 16
 _MANY = 8192
 _START = "  "
+_AT_END = ("", " ")
+_WORDS = frozenset(f"{ascii_letters}{digits}_.+-")
+_PLAIN = "".join(sorted(_WORDS))
 
 Escape: TypeAlias = Callable[[str, int], tuple[str, int] | None]
 """What the escape at that place means, and where it ends. None: it is not all there."""
@@ -63,7 +68,9 @@ class Literals:
         self.escape = escape
         self.brackets = brackets
         self.punctuation = ",:" + "".join(_BRACKETS[bracket][1] for bracket in brackets)
-        self.known_move = lru_cache(maxsize=_MANY)(self.move)
+        self.plain = "".join(character for character in _PLAIN if character not in "".join(quotes))
+        self.known_move = lru_cache(maxsize=_MANY)(self.quick_move)
+        self._known_part = lru_cache(maxsize=_MANY)(self.move)
 
     def read(self, reader: Reader, take: Taker) -> Reading[None]:
         """A literal that comes next; its JSON is handed over as it comes."""
@@ -82,6 +89,60 @@ class Literals:
         except BrokenError as error:
             rule = error.rule
         return ("" if walk.is_done else walk.position), walk.quote[:1], "".join(walk.out), walk.at, rule
+
+    def quick_move(self, position: str, text: str) -> _Move:
+        """The same, but what is seldom the same twice is not walked: letters and digits at the beginning and at the end."""
+        if position[0] == " ":
+            return self.move(position, text)
+        before, begin = "", 0
+        if position[-1] != " ":
+            begin = len(text) - len(text.lstrip(self.plain))
+            before = text[:begin]
+        elif text[:1] in _WORDS and (known := _word_at(position)) is not None:
+            lead, following, in_key = known
+            found = (self.key if in_key else self.word).match(text)
+            begin = found.end() if found else 0
+            if begin > _WORD_LIMIT:
+                return self.move(position, text)
+            if begin == len(text):
+                return position, "", "", 0, ""
+            if begin:
+                try:
+                    before = lead + (quoted(text[:begin].strip()) if in_key else self.spell(text[:begin]))
+                except BrokenError as error:
+                    return position, "", lead, 0, error.rule
+                position = following
+        end = max(len(text.rstrip(self.plain)), begin)
+        following, quote, piece, at, rule = self._part(position, text[begin:end], text[end:])
+        return following, quote, before + piece, begin + at, rule
+
+    def _part(self, position: str, text: str, after: str) -> _Move:
+        """`after`: letters and digits that follow the text."""
+        if len(text) > _SHORT or (after and not text):
+            return self.move(position, text + after)
+        move = self._known_part(position, text)
+        if not after:
+            return move
+        if move[3] < len(text) and "\\" not in text:  # quotes that might have been longer ones
+            move = self._known_part(position, text + self.plain[0])
+            if move[1] and move[3] > len(text) and not move[4]:
+                return move[0], move[1], move[2][:-1] + after, len(text + after), ""
+        elif move[3] == len(text) and not move[4] and move[0][:1] not in _AT_END:
+            if move[1]:
+                return move[0], move[1], move[2] + after, len(text + after), ""
+            if "e" not in move[0]:
+                return move
+        return self.move(position, text + after)
+
+
+@lru_cache(maxsize=_MANY)
+def _word_at(position: str) -> tuple[str, str, bool] | None:
+    """What comes before a word that is read at that position, the next position, and whether it is a key."""
+    stack, flags, quote = position.split(" ")
+    if not stack or quote or "f" in flags or "e" in flags:
+        return None
+    in_key = "k" in flags
+    return (", " if "c" in flags else ""), f"{stack} {'fk' if in_key else 'f'} ", in_key
 
 
 _Move: TypeAlias = tuple[str, str, str, int, str]
@@ -117,8 +178,10 @@ class _Literal:
             if quote not in text[:2]:  # what comes before it is not worth remembering
                 inside, _, after = text.partition(quote)
                 text = quote + after
-        if reader.closed or len(text) > _SHORT:
-            move = self._form.move(self._position, text, closed=reader.closed)
+        if reader.closed:
+            move = self._form.move(self._position, text, closed=True)
+        elif len(text) > _SHORT:
+            move = self._form.quick_move(self._position, text)
         else:
             move = self._form.known_move(self._position, text)
         self._position, self._quote, piece, reader.at, rule = move

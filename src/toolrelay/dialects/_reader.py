@@ -18,13 +18,12 @@ from typing import TypeAlias, TypeVar
 
 from toolrelay.dialects._faults import CutError, NotACallError
 from toolrelay.dialects._json_value import String, Value, meaning
-from toolrelay.dialects._steps import Mark, Search, Step, Taker, mark_at, mark_in
+from toolrelay.dialects._steps import NO_LIMIT, Mark, Search, Step, Taker, mark_at, mark_in
 
 T = TypeVar("T")
 Reading: TypeAlias = Generator[Step | None, None, T]
 
 NAME_LIMIT = 256
-NO_LIMIT = 1 << 62
 BLANK_LIMIT = 256
 NAME_ALONE = re.compile(r"\s*[\w.\-]*\s*")
 _BLANK = re.compile(r"[ \t\r\n]*")

@@ -3,8 +3,9 @@
     state       what is looked for                       what happens to the rest
     ---------   --------------------------------------   -----------------------------------------------
     text        the dialect's openers, the reasoning     it is text, given out at once; only what may be
-                tag, a Markdown fence at a line's start  the beginning of one of these waits
+                tag, a Markdown fence (see _watch)       the beginning of one of these waits
     fence       its end (see _fences)                    text: a call quoted in a fence is none
+    code        the end of inline code (see _lines)      text, for the same reason
     reasoning   its end tag                              reasoning: a call pondered there is none
     call        whatever the dialect's grammar wants     see _reader
 
@@ -16,9 +17,7 @@ to the step that the grammar waits for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from functools import lru_cache
 
 from msgspec import Struct
 
@@ -26,9 +25,11 @@ from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, Rea
 from toolrelay.core.request import Tool
 from toolrelay.dialects._attempt import Attempt
 from toolrelay.dialects._faults import BrokenError, CutError, NotACallError, ReadingError
-from toolrelay.dialects._fences import FENCE, Fence
-from toolrelay.dialects._steps import first_characters, marks_pattern
-from toolrelay.dialects.base import Dialect, Opener
+from toolrelay.dialects._fences import Fence
+from toolrelay.dialects._halves import made_whole
+from toolrelay.dialects._lines import Line
+from toolrelay.dialects._watch import Watch, watch_for
+from toolrelay.dialects.base import Dialect
 
 
 class CallBroken(Struct, frozen=True, kw_only=True):
@@ -54,43 +55,6 @@ class Quoting(Struct, frozen=True, kw_only=True):
     calls_in_reasoning: bool = False
 
 
-class _Watch(Struct, frozen=True):
-    """What may begin in one state. `trigger` finds that, and little that turns out to be none of it.
-
-    So does `within_line` where the text goes on in a line that has begun: less may begin there, and nothing without a line break
-    or one of the characters `first` and `second`.
-    """
-
-    trigger: re.Pattern[str]
-    within_line: re.Pattern[str]
-    first: str
-    second: str
-    openers: tuple[Opener, ...]
-    tag: str
-    fences: bool
-
-
-@lru_cache(maxsize=256)
-def _watch_for(openers: tuple[Opener, ...], tag: str, *, fences: bool) -> _Watch:
-    anywhere = tuple(opener.text for opener in openers if opener.place != "line") + ((tag,) if tag else ())
-    at_line = tuple(opener.text for opener in openers if opener.place == "line")
-    after_break = "|".join(filter(None, (marks_pattern(at_line), FENCE if fences else "")))
-    first, second = first_characters(anywhere or ("\n",))
-    return _Watch(
-        _any_of(marks_pattern(anywhere), after_break),
-        _any_of(marks_pattern(anywhere), rf"\n[^\S\n]*(?:{after_break})" if after_break else ""),
-        first,
-        second,
-        openers,
-        tag,
-        fences,
-    )
-
-
-def _any_of(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(filter(None, patterns)) or "(?!)")
-
-
 class Scanner:
     def __init__(self, dialect: Dialect, tools: Mapping[str, Tool], quoting: Quoting | None = None) -> None:
         self.tools = dict(tools)
@@ -102,8 +66,9 @@ class Scanner:
         self._held = ""
         self._half = ""
         self._thinking = self._quoting.begins_in_reasoning
+        self._delta = _DELTAS[self._thinking]
         self._fence: Fence | None = None
-        self._line_is_blank = True
+        self._line = Line()
         self._begun = False
         self._calls = 0
         self._open_call = _NONE
@@ -116,43 +81,42 @@ class Scanner:
     # From outside
 
     def feed(self, text: str) -> list[ScannerEvent]:
-        out: list[ScannerEvent] = []
-        self._out = out
         if self._half or not (text.isascii() or text.isprintable()):
-            text = self._whole(text)
+            text, self._half = made_whole(self._half + text)
         attempt = self._attempt
-        if attempt is not None:
-            step = attempt.step
-            if step is None or attempt.room <= len(text):
-                attempt.feed(text)
-                self._settle()
-                return out
-            attempt.room -= len(text)
-            attempt.pieces.append(text)
-            try:
-                piece = step(text)
-            except ReadingError as error:
-                attempt.fail(error)
-                piece = None
-            if piece and self._argued:  # nearly every delta of a call
-                out.append(ArgumentsDelta(self._open_call, piece))
-            elif piece:
-                self.argue(piece)
-                self._give_arguments()
-            elif piece is None:
-                attempt.step = None
-                self._settle()
-            return out
-        if self._line_is_blank or self._first in text or self._second in text or "\n" in text:
-            self._consider(text)
-        elif text:  # nearly every delta
-            out.append(ReasoningDelta(text) if self._thinking else TextDelta(text))
-        return out
+        if attempt is None:
+            if self._first in text or self._second in text or "\n" in text:
+                return self._consider(text)
+            if "`" in text and self._line.keep(text):
+                self._first = ""
+            return [self._delta(text)] if text else []  # nearly every delta
+        step = attempt.step
+        if step is None or attempt.room <= len(text):
+            self._out = []
+            attempt.feed(text)
+            self._settle()
+            return self._out
+        attempt.room -= len(text)
+        attempt.pieces.append(text)
+        self._out = []
+        try:
+            piece = step(text)
+        except ReadingError as error:
+            attempt.fail(error)
+            piece = None
+        if piece and self._argued:  # nearly every delta of a call
+            return [ArgumentsDelta(self._open_call, piece)]
+        if piece:
+            self.argue(piece)
+            self._give_arguments()
+        elif piece is None:
+            attempt.step = None
+            self._settle()
+        return self._out
 
     def flush(self) -> list[ScannerEvent]:
         """The model's text has ended."""
-        out: list[ScannerEvent] = []
-        self._out = out
+        self._out = []
         if self._half:
             self._half = ""
             self._accept("\ufffd")
@@ -161,29 +125,42 @@ class Scanner:
             self._settle()
         held, self._held = self._held, ""
         self._emit(held)
-        return out
+        return self._out
 
-    def _consider(self, text: str) -> None:
+    def _consider(self, text: str) -> list[ScannerEvent]:
         """Text in which something may begin or end."""
+        if not text:
+            return []
         fence = self._fence
         if fence is not None:
             first = fence.glance(text)
-            if first is None:
-                self._accept(text)
-            elif text:
-                self._first = self._second = first
-                self._out.append(TextDelta(text))
-            return
-        if self._held:
-            text, self._held = self._held + text, ""
-            self._set_firsts()
-        watch = self._watch
-        if (watch.trigger if self._line_is_blank else watch.within_line).search(text) is not None:
-            self._accept(text)
-        elif text:
-            if self._line_is_blank or "\n" in text:
-                self._look(text)
-            self._out.append(ReasoningDelta(text) if self._thinking else TextDelta(text))
+            if first is not None:
+                self._first = first
+                return [TextDelta(text)]
+        elif self._first and "\n" not in text:
+            found = self._watch.within_line.search(text)
+            if found is None or found.lastindex is not None:
+                if found is not None:  # it may be the beginning of a mark
+                    text, self._held = text[: found.start()], found.group()
+                    self._first = ""
+                if "`" in text and self._line.keep(text):
+                    self._first = ""
+                return [self._delta(text)] if text else []
+        else:
+            if self._held:
+                text, self._held = self._held + text, ""
+            watch, line = self._watch, self._line
+            if (watch.trigger if line.at_margin or "\n" in text else watch.within_line).search(text) is None:
+                if line.is_open or "\n" in text or "`" in text:
+                    line.pass_over(text)
+                self._first = "" if line.is_open else watch.first
+                self._second = watch.second
+                if not self._begun:
+                    self._look_for_beginning(text)
+                return [self._delta(text)]
+        self._out = []
+        self._accept(text)
+        return self._out
 
     def _accept(self, text: str) -> None:
         """More text, while no grammar is reading, or none is any more."""
@@ -208,30 +185,23 @@ class Scanner:
         self._set_firsts()
 
     def _set_firsts(self) -> None:
-        """What decides whether a delta may be more than text: a line break, or one of two characters. "" is in every text."""
-        if self._held or self._fence is not None:
-            self._first = ""
-        else:
-            self._first, self._second = self._watch.first, self._watch.second
+        """What decides whether a delta may be more than text: a line break, or one of two characters. "" is in every text.
 
-    def _whole(self, text: str) -> str:
-        """The text with surrogates made whole, or replaced where they stand alone. A first half waits for the second."""
-        if self._half:
-            text, self._half = self._half + text, ""
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            if "\ud800" <= text[-1] < "\udc00":
-                text, self._half = text[:-1], text[-1]
-            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return text
+        A backtick is kept in mind, but is text.
+        """
+        fence = self._fence
+        if fence is not None:
+            self._first, self._second = "", fence.run[0]
+        else:
+            self._first = "" if self._held or self._line.is_open else self._watch.first
+            self._second = self._watch.second
 
     # What a grammar says (dialects.base.Speaker)
 
     def start(self, name: str) -> None:
         self._commit()
         self._begin()
-        self._line_is_blank = False
+        self._line.go_on()
         self._argued = False
         self._open_call = self._calls
         self._calls += 1
@@ -284,15 +254,19 @@ class Scanner:
 
     def _emit(self, text: str) -> None:
         if text:
-            self._out.append(ReasoningDelta(text) if self._thinking else TextDelta(text))
+            self._out.append(self._delta(text))
 
     def _look(self, text: str) -> None:
-        """Keeps in mind where a line and the answer begin."""
-        if not text:
-            return
-        if self._line_is_blank or "\n" in text:
-            self._line_is_blank = text[-1].isspace() and not text[text.rfind("\n") + 1 :].strip()
-        if not self._begun and not self._thinking and not text.isspace():
+        """Keeps in mind where lines, inline code and the answer begin."""
+        if text:
+            line = self._line
+            if line.is_open or "\n" in text or "`" in text:
+                line.pass_over(text)
+            if not self._begun:
+                self._look_for_beginning(text)
+
+    def _look_for_beginning(self, text: str) -> None:
+        if not self._thinking and not text.isspace():
             self._begin()
 
     def _begin(self) -> None:
@@ -302,14 +276,14 @@ class Scanner:
             self._watch = self._watching()
             self._set_firsts()
 
-    def _watching(self) -> _Watch:
+    def _watching(self) -> Watch:
         """What may begin here. Fences that were entered look after themselves."""
         quoting = self._quoting
         openers = () if self._thinking and not quoting.calls_in_reasoning else self._dialect.openers
         if self._begun:
             openers = tuple(opener for opener in openers if opener.place != "start")
         tag = quoting.reasoning[1 if self._thinking else 0] if quoting.reasoning is not None else ""
-        return _watch_for(openers, tag, fences=not self._thinking and not quoting.calls_in_fences)
+        return watch_for(openers, tag, fences=not self._thinking and not quoting.calls_in_fences)
 
     def _scan(self, text: str, at: int) -> None:
         """Gives out the text from that place on, up to a call that waits for more."""
@@ -325,20 +299,28 @@ class Scanner:
             at = found.start()
             self._look(text[looked:at])
             looked = at
-            mark = self._mark_at(text, at)
+            mark = self._watch.mark_at(text, at, self._line)
             if mark is None:
                 self._emit(text[done:at])
                 self._held = text[at:]
                 return
             if not mark:
                 at = Fence.end_of_run(text, at)
+            elif not self._watch.knows(mark):
+                self._begin()
+                self._fence = Fence(mark, self._line.depth)
+                self._line.go_on()
+                at += len(mark)
+            elif self._watch.fences and self._line.quotes_mark():
+                at += len(mark)
             elif mark == self._watch.tag:
                 self._emit(text[done:at])
                 self._thinking = not self._thinking
-                self._line_is_blank = True
+                self._delta = _DELTAS[self._thinking]
+                self._line.begin()
                 self._watch = self._watching()
                 done = looked = at = at + len(mark)
-            elif self._opens(mark):
+            else:
                 self._emit(text[done:at])
                 self._attempt = Attempt(self._dialect.grammar, self, mark, text, at + len(mark))
                 rest = self._run(self._attempt)
@@ -346,11 +328,6 @@ class Scanner:
                     return
                 text, at = rest
                 done = looked = at
-            else:
-                self._begin()
-                self._line_is_blank = False
-                self._fence = Fence(mark)
-                at += len(mark)
         if self._fence is None:
             self._look(text[looked:])
         self._emit(text[done:])
@@ -361,29 +338,11 @@ class Scanner:
         if end is None:
             return len(text)
         self._fence = None
-        self._line_is_blank = fence.ended_line
+        if fence.ended_line:
+            self._line.begin()
+        else:
+            self._line.go_on(len(fence.run))
         return end
-
-    def _mark_at(self, text: str, at: int) -> str | None:
-        """The mark that stands there; "" if none does; None if that cannot be told yet."""
-        watch = self._watch
-        undecided = False
-        for opener in watch.openers:
-            if (opener.place == "line" and not self._line_is_blank) or (opener.place == "start" and self._begun):
-                continue
-            if text.startswith(opener.text, at):
-                return opener.text
-            undecided = undecided or opener.text.startswith(text[at : at + len(opener.text)])
-        if watch.tag:
-            if text.startswith(watch.tag, at):
-                return watch.tag
-            undecided = undecided or watch.tag.startswith(text[at : at + len(watch.tag)])
-        if undecided:
-            return None
-        return Fence.opening(text, at) if watch.fences and self._line_is_blank else ""
-
-    def _opens(self, mark: str) -> bool:
-        return any(mark == opener.text for opener in self._watch.openers)
 
     # Calls
 
@@ -417,12 +376,13 @@ class Scanner:
 
     def _leave(self, attempt: Attempt) -> tuple[str, int]:
         self._attempt = None
+        self._line.end_code()
         return attempt.rest()
 
     def _give_back(self, attempt: Attempt) -> tuple[str, int]:
         """It was no call: the opener is text, and what follows it is looked at again."""
         self._attempt = None
-        opens_fence = self._watch.fences and self._line_is_blank and Fence.opening(attempt.opener + " ", 0)
+        opens_fence = self._watch.fences and self._line.is_blank and Fence.opening(attempt.opener + " ", 0)
         self._look(attempt.opener)
         self._emit(attempt.opener)
         if opens_fence:
@@ -439,4 +399,5 @@ class Scanner:
 
 
 _NONE = -1
+_DELTAS: tuple[type[TextDelta], type[ReasoningDelta]] = (TextDelta, ReasoningDelta)
 _PIECE = 64 * 1024  # a whole answer in one chunk is read in pieces, so that a place in it is never far from its piece's end

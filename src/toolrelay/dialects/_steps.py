@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from toolrelay.dialects._faults import BrokenError, CutError
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from toolrelay.dialects._reader import Reader
 
 Taker: TypeAlias = Callable[[str], None]
+NO_LIMIT = 1 << 62
 
 
 class Step(Protocol):
@@ -112,17 +114,29 @@ def first_characters(markers: tuple[str, ...]) -> tuple[str, str]:
     return min(firsts), max(firsts) if len(firsts) <= 2 else ""
 
 
+@lru_cache(maxsize=512)
+def sign(markers: tuple[str, ...]) -> tuple[str, str]:
+    """What holds not the first, and ends in no character of the second, has no part of a marker. "" is in every text."""
+    shortest = min(markers, key=len)[:2]
+    if not all(shortest in marker for marker in markers):
+        return "", ""
+    return shortest, "".join(marker[: marker.index(shortest) + len(shortest) - 1] for marker in markers)
+
+
 class Search:
     """For the first of the markers; what comes before it is handed over, `escaped` as a part of a JSON string or as it is."""
 
-    __slots__ = ("_escaped", "_first", "_left", "_marks", "_or_end", "_reader", "_second", "_whole_marks", "found", "take")
+    __slots__ = (
+        "_ends", "_escaped", "_is_limited", "_left", "_marks", "_or_end", "_reader", "_sign", "_whole_marks", "found", "take",
+    )  # fmt: skip
 
     def __init__(self, reader: Reader, markers: tuple[str, ...], take: Taker, limit: int, *, or_end: bool, escaped: bool) -> None:
         self._reader = reader
         self._marks = marks(markers)
         self._whole_marks = whole_marks(markers)
-        self._first, self._second = first_characters(markers)
+        self._sign, self._ends = sign(markers)
         self._left = limit
+        self._is_limited = limit < NO_LIMIT
         self._or_end = or_end
         self._escaped = escaped
         self.take = take
@@ -132,22 +146,26 @@ class Search:
         reader = self._reader
         if reader.at < len(reader.text):
             text = reader.text[reader.at :] + text
-        elif text and self._first not in text and self._second not in text and len(text) <= self._left:  # nearly every delta
-            self._left -= len(text)
-            return text if not self._escaped or (text.isprintable() and '"' not in text and "\\" not in text) else escaped(text)
+        elif text and self._sign not in text and text[-1] not in self._ends:  # nearly every delta
+            if not self._is_limited:
+                if not self._escaped or (text.isprintable() and '"' not in text and "\\" not in text):
+                    return text
+                return encode_basestring(text)[1:-1]
+            if len(text) <= self._left:
+                self._left -= len(text)
+                return escaped(text) if self._escaped else text
         found = (self._whole_marks if reader.closed else self._marks).search(text)
-        if found is None and not reader.closed and len(text) <= self._left:
-            reader.at = len(reader.text)
-            self._left -= len(text)
-            return escaped(text) if self._escaped else text
         end = len(text) if found is None else found.start()
         reader.text = text
-        if end > self._left:
-            reader.at = self._left
-            raise BrokenError("held_too_long")
+        if self._is_limited:
+            if end > self._left:
+                reader.at = self._left
+                raise BrokenError("held_too_long")
+            self._left -= end
         reader.at = end
-        self._left -= end
-        piece = escaped(text[:end]) if self._escaped else text[:end]
+        piece = text if found is None else text[:end]
+        if piece and self._escaped:
+            piece = escaped(piece)
         if found is None or found.lastindex is not None:
             return handed_over(piece, self, reader, done=self._or_end) if reader.closed else piece
         if piece:

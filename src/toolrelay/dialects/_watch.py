@@ -1,0 +1,70 @@
+"""What may begin in a text: the marks that are looked for, as patterns and as the characters they begin with."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from msgspec import Struct
+
+from toolrelay.dialects._fences import FENCE, Fence
+from toolrelay.dialects._lines import Line
+from toolrelay.dialects._steps import first_characters, marks_pattern
+from toolrelay.dialects.base import Opener
+
+
+class Watch(Struct, frozen=True):
+    """What may begin in one state. `trigger` finds that, and little that turns out to be none of it.
+
+    So does `within_line` in a text without line breaks that goes on in a line that has begun: less may begin there, and nothing
+    without one of the characters `first` and `second`.
+    """
+
+    trigger: re.Pattern[str]
+    within_line: re.Pattern[str]
+    first: str
+    second: str
+    openers: tuple[Opener, ...]
+    tag: str
+    fences: bool
+
+    def knows(self, mark: str) -> bool:
+        return mark == self.tag or any(mark == opener.text for opener in self.openers)
+
+    def mark_at(self, text: str, at: int, line: Line) -> str | None:
+        """The mark that stands there; "" if none does; None if that cannot be told yet."""
+        undecided = False
+        for opener in self.openers:
+            if opener.place == "line" and not line.is_blank:
+                continue
+            if text.startswith(opener.text, at):
+                return opener.text
+            undecided = undecided or opener.text.startswith(text[at : at + len(opener.text)])
+        if self.tag:
+            if text.startswith(self.tag, at):
+                return self.tag
+            undecided = undecided or self.tag.startswith(text[at : at + len(self.tag)])
+        if undecided:
+            return None
+        return Fence.opening(text, at) if self.fences and line.may_open_fence else ""
+
+
+@lru_cache(maxsize=256)
+def watch_for(openers: tuple[Opener, ...], tag: str, *, fences: bool) -> Watch:
+    anywhere = tuple(opener.text for opener in openers if opener.place != "line") + ((tag,) if tag else ())
+    at_line = tuple(opener.text for opener in openers if opener.place == "line")
+    after_break = "|".join(filter(None, (marks_pattern(at_line), FENCE if fences else "")))
+    first, second = first_characters(anywhere or ("\n",))
+    return Watch(
+        _any_of(marks_pattern(anywhere), after_break),
+        _any_of(marks_pattern(anywhere)),
+        first,
+        second,
+        openers,
+        tag,
+        fences,
+    )
+
+
+def _any_of(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(filter(None, patterns)) or "(?!)")
