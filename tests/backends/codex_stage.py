@@ -141,6 +141,7 @@ class Schema:
         self._files = {path.stem: path.read_bytes() for path in folder.glob("*.json")}
         self.requests = self._kinds("ClientRequest")
         self.server_requests = self._kinds("ServerRequest")
+        self.notifications = self._kinds("ServerNotification")
 
     def check_request(self, method: str, params: JsonObject) -> None:
         """Raises if the params are none of that method, or have members that it does not know."""

@@ -14,7 +14,9 @@ from tests.backends.codex_upstream import Call as MadeCall
 from tests.backends.codex_upstream import calls, says
 from tests.upstream import Upstream
 from toolrelay.backends._codex_process import HELLO, Process
+from toolrelay.backends._codex_rails import OWN_WORK
 from toolrelay.backends._codex_rpc import Fault, LineReader, Result, ServerRequest
+from toolrelay.backends._codex_turn import CodexTurn
 from toolrelay.backends._codex_words import REFUSALS, refusal
 from toolrelay.backends.codex import CodexBackend
 from toolrelay.config import ModelSettings
@@ -117,3 +119,11 @@ def test_the_check_itself_notices_a_member_of_another_type_or_name() -> None:
     for params in wrong:
         with pytest.raises((ValueError, AssertionError)):
             schema().check_request("turn/interrupt", params)
+
+
+def test_what_a_turn_reads_is_what_the_schema_tells_of() -> None:
+    told = schema()
+    unknown = CodexTurn._READS.keys() - told.notifications.keys()
+    assert unknown <= {"rawResponseItem/completed", "rawResponse/completed"}, "these two alone are not in it, but are asked for"
+    items = str(told._read("ServerNotification")["definitions"]["ThreadItem"])
+    assert not [kind for kind in OWN_WORK if f"'{kind}'" not in items]
