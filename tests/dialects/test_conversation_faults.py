@@ -130,3 +130,10 @@ def test_a_long_call_that_need_not_be_checked_leaves_as_it_forms() -> None:
     events += conversation.hear([TextDelta('"}}\n</tool_call>'), STOP])
     [(_, arguments)] = calls(events)
     assert arguments == {"city": "x" * 20 * 65536}
+
+
+def test_a_custom_tool_gets_what_was_written_where_it_cannot_be_read() -> None:
+    tool = Tool(name="sh", kind="custom")
+    for arguments in ('{"n": 1e999}', '{"input": 1}', '{"input": "\\ud800"}'):
+        events = heard(talk(replace(ASKED, tools=(tool,)), on_bad_call="pass", check=breach), printed("sh", arguments))
+        assert [call.name for call in fold(events).calls] == ["sh"]

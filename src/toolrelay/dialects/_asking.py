@@ -163,3 +163,14 @@ def _renamed(request: Request, names: Names) -> Request:
         items=tuple(replace(item, name=names.to_model(item.name)) if isinstance(item, Call) else item for item in request.items),
         tool_choice=choice,
     )
+
+
+# What the model is told was wrong with what it did
+
+EXPLAINED = {
+    "unknown_tool": "There is no tool named {name!r}. Use one of the tools that you were given, or answer in plain text.",
+    "invalid_json": "The arguments of your call of {name!r} were not a valid JSON object. Write the call again, correctly.",
+    "schema": "The arguments of your call of {name!r} do not fit the tool's schema: {why}. Write the call again, correctly.",
+    "no_call": "You must call a tool in this answer. Write the call now, and nothing else.",
+    "malformed": "Your call could not be read. Write it again in exactly the form that you were given.",
+}

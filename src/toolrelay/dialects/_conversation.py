@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from toolrelay.core.events import (
@@ -36,7 +35,8 @@ from toolrelay.core.events import (
 )
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Request, Tool
-from toolrelay.dialects._asking import Asking, as_function
+from toolrelay.dialects._asking import EXPLAINED, Asking, as_function
+from toolrelay.dialects._heard_call import HeardCall, free_text
 from toolrelay.dialects._manner import Manner
 from toolrelay.dialects._repair import is_object, repaired
 from toolrelay.dialects._scanner import CallBroken, Scanner
@@ -47,24 +47,6 @@ HELD_LIMIT = 1024 * 1024  # characters
 SHOWN_LIMIT = 8192  # characters of a bad answer that the model is shown again
 _CHARACTERS_PER_TOKEN = 4
 _REFUSALS = frozenset({400, 422, 500, 501})  # with which servers answer to a schema that they cannot take
-
-
-class _Open:
-    """A call that is being heard. `index` is its place in the answer; None: it is held back until it is whole."""
-
-    __slots__ = ("index", "pieces", "printed", "size", "start", "tool")
-
-    def __init__(self, start: CallStarted, tool: Tool | None, index: int | None, *, printed: bool) -> None:
-        self.start = start
-        self.tool = tool
-        self.index = index
-        self.printed = printed
-        self.size = 0
-        self.pieces: list[str] = []
-
-    @property
-    def arguments(self) -> str:
-        return "".join(self.pieces)
 
 
 class Conversation:
@@ -104,7 +86,7 @@ class Conversation:
         self._tries += 1
         self.costed = False
         self._scanner = self._ear()
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, HeardCall] = {}
         self._printed: list[str] = []
         self._withheld: list[str] = []
 
@@ -215,7 +197,7 @@ class Conversation:
             return
         tool = self._asking.tools.get(start.name)
         index = None if self._holds(tool, printed=printed) else self._leave(start)
-        self._open[key] = _Open(start, tool, index, printed=printed)
+        self._open[key] = HeardCall(start, tool, index, printed=printed)
 
     def _holds(self, tool: Tool | None, *, printed: bool) -> bool:
         """The call is shown only when it is whole: it may have to be checked, or taken back."""
@@ -244,7 +226,7 @@ class Conversation:
         if call.size > HELD_LIMIT:
             self._hold_no_longer(key, call)
 
-    def _hold_no_longer(self, key: int, call: _Open) -> None:
+    def _hold_no_longer(self, key: int, call: HeardCall) -> None:
         """So much is held of no call. One that is only held to be tried again may leave; one that has to be checked may not."""
         tool = call.tool
         if tool is None or tool.strict is True or tool.kind == "custom":
@@ -264,7 +246,7 @@ class Conversation:
         else:
             self._bad(call, fault)
 
-    def _fault(self, call: _Open) -> str | None:
+    def _fault(self, call: HeardCall) -> str | None:
         """What is wrong with the call, after any repair that is beyond doubt."""
         if not call.printed and self._manner.on_bad_call == "pass":
             return None
@@ -289,12 +271,12 @@ class Conversation:
                 return "schema"
         return None
 
-    def _close(self, call: _Open) -> None:
+    def _close(self, call: HeardCall) -> None:
         """The call is the client's now."""
         if call.index is None:
             start, arguments = call.start, call.arguments
             if call.printed and call.tool is not None and call.tool.kind == "custom":
-                start, arguments = replace(start, kind="custom"), _free_text(arguments)
+                start, arguments = replace(start, kind="custom"), free_text(arguments)
             call.index = self._leave(start)
             self._out.append(ArgumentsDelta(call.index, arguments))
         self._out.append(CallFinished(call.index))
@@ -314,11 +296,11 @@ class Conversation:
             self._fail("The model did not finish a call of which a part had already been sent.")
             return
         if call is None or self._manner.on_bad_call == "text" or self._tries == TRIES:
-            call = _Open(CallStarted(0, ""), None, None, printed=True)
+            call = HeardCall(CallStarted(0, ""), None, None, printed=True)
             call.pieces = [broken.text]
         self._bad(call, broken.rule)
 
-    def _bad(self, call: _Open, rule: str) -> None:
+    def _bad(self, call: HeardCall, rule: str) -> None:
         name = call.start.name
         policy = self._manner.on_bad_call
         passes = policy == "pass" and bool(name) and not (call.printed and self._manner.native)
@@ -328,7 +310,7 @@ class Conversation:
             self._bad_after_leaving(call, call.index)
         elif policy == "retry" and not self._made and not self._begun and self._tries < TRIES:
             seen = Call(id="", name=name, arguments=call.arguments, kind=call.start.kind)
-            why = _EXPLAINED.get(rule, _EXPLAINED["malformed"]).format(name=self._asking.names.to_model(name), why=self._why)
+            why = EXPLAINED.get(rule, EXPLAINED["malformed"]).format(name=self._asking.names.to_model(name), why=self._why)
             self._ask_again(why, None if call.printed else seen)
         elif policy == "fail":
             self._fail(f"The model made a call that cannot be used ({rule}).")
@@ -337,14 +319,14 @@ class Conversation:
         else:
             self._out.append(TextDelta(self._as_printed(call)))
 
-    def _bad_after_leaving(self, call: _Open, index: int) -> None:
+    def _bad_after_leaving(self, call: HeardCall, index: int) -> None:
         if self._manner.on_bad_call == "fail":
             self._fail("The model made a call that cannot be used, and a part of it had already been sent.")
         elif call.arguments:
             self._out.append(CallFinished(index))
             self._made += 1
 
-    def _as_printed(self, call: _Open) -> str:
+    def _as_printed(self, call: HeardCall) -> str:
         if not call.start.name:
             return call.arguments
         name = self._asking.names.to_model(call.start.name)
@@ -396,7 +378,7 @@ class Conversation:
         elif self._tries < TRIES:
             self._notice("no_call", "")
             self._asking.print_from_now_on()
-            self._ask_again(_EXPLAINED["no_call"])
+            self._ask_again(EXPLAINED["no_call"])
         else:
             self._fail("The model was to call a tool, and did not, although it was asked twice.", code="tool_choice_unmet")
 
@@ -444,18 +426,3 @@ class Conversation:
 
     def _notice(self, rule: str, tool: str) -> None:
         self._out.append(Noticed(event="tool_block", rule=rule, tool=tool or None, dialect=self._asking.dialect.name))
-
-
-def _free_text(arguments: str) -> str:
-    """What a custom tool is given. The arguments are an object, with one member if all is well."""
-    said = msgspec.json.decode(arguments).get("input") if is_object(arguments) else None
-    return said if isinstance(said, str) else arguments
-
-
-_EXPLAINED = {
-    "unknown_tool": "There is no tool named {name!r}. Use one of the tools that you were given, or answer in plain text.",
-    "invalid_json": "The arguments of your call of {name!r} were not a valid JSON object. Write the call again, correctly.",
-    "schema": "The arguments of your call of {name!r} do not fit the tool's schema: {why}. Write the call again, correctly.",
-    "no_call": "You must call a tool in this answer. Write the call now, and nothing else.",
-    "malformed": "Your call could not be read. Write it again in exactly the form that you were given.",
-}
