@@ -36,7 +36,7 @@ def _write(path: Path) -> bytes:
     """Whole or not at all: of two gateways that start together, both get the one that was first."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     made = secrets.token_bytes(_LENGTH)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
