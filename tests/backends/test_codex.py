@@ -33,12 +33,13 @@ from tests.backends.codex_upstream import (
     stops_short,
 )
 from tests.upstream import CUT, Gate, Script, seen
+from toolrelay.backends._codex_home import place_for
 from toolrelay.backends._codex_pool import Pool
 from toolrelay.backends._codex_schemas import MOST_LEVELS
 from toolrelay.backends._codex_turn import MOST_REFUSED
 from toolrelay.backends.base import Backend
 from toolrelay.backends.base import discover as discover_backends
-from toolrelay.backends.codex import BACKEND, CodexBackend, place_for
+from toolrelay.backends.codex import BACKEND, CodexBackend
 from toolrelay.config import Surroundings
 from toolrelay.core.events import (
     AnswerFinished,

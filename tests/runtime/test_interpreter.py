@@ -177,6 +177,24 @@ def test_a_server_that_takes_no_tools_is_spoken_to_in_text_from_then_on() -> Non
     assert [bool(request.tools) for request in backend.requests] == [True, False, False]
 
 
+def test_requests_that_are_refused_at_the_same_time_are_all_answered() -> None:
+    gate = asyncio.Event()
+    backend = script([gate, REFUSAL], [gate, REFUSAL], [TextDelta(HERMES), STOP])
+    auto = model(backend, model="qwen2:0.5b")
+
+    async def main() -> list[list[StreamEvent]]:
+        heard: list[list[StreamEvent]] = [[], []]
+        asking = [asyncio.ensure_future(auto.relay(ASKED, events.extend)) for events in heard]
+        await asyncio.sleep(0)
+        assert len(backend.requests) == 2, "both wait at the gate"
+        gate.set()
+        await asyncio.gather(*asking)
+        return heard
+
+    for events in asyncio.run(main()):
+        assert [call.name for call in fold(events).calls] == ["now"]
+
+
 def test_words_of_a_client_that_the_server_quotes_are_no_refusal() -> None:
     refusal = AnswerFailed(BackendError("Invalid value: 'does not support tools'.", status=400))
     backend = script([refusal], [TextDelta("Hi."), STOP])

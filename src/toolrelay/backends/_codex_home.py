@@ -18,7 +18,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from toolrelay import log
-from toolrelay.backends._codex_binary import Binary
+from toolrelay.backends._codex_binary import Binary, find_binary
+from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.json import Json, JsonObject
 
 KEY_VARIABLE = "TOOLRELAY_CODEX_KEY"
@@ -70,6 +71,23 @@ class Place(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Place(folder={self.folder!r}, binary={self.binary!r}, model={self.model!r}, base_url={self.base_url!r})"
+
+
+def place_for(settings: ModelSettings, surroundings: Surroundings) -> Place:
+    """Where the processes of one model live, and whose model it is. All models share the folder, and in it the sign-in."""
+    environ = surroundings.environ
+    own_home = Path(environ.get("CODEX_HOME") or "~/.codex").expanduser()
+    return Place(
+        folder=str(surroundings.data_dir / "codex"),
+        binary=find_binary(environ.get("TOOLRELAY_CODEX", ""), environ.get("PATH")),
+        model=settings.model or settings.name,
+        base_url=settings.base_url,
+        api_key=settings.api_key,
+        sign_in=str(own_home / "auth.json"),
+        most_result_bytes=settings.max_tool_result_bytes,
+        patches="apply_patch" in settings.rails,
+        environ=environ,
+    )
 
 
 class Home:

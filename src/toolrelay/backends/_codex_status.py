@@ -6,12 +6,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrelay.backends._codex_binary import Binary, survey
-from toolrelay.backends._codex_home import Home, Place
+from toolrelay.backends._codex_home import Home, Place, place_for
 from toolrelay.backends._codex_pool import Pool
 from toolrelay.backends._codex_process import CodexError
 from toolrelay.backends._codex_words import object_of, text_of
 from toolrelay.backends.base import Finding
-from toolrelay.backends.codex import place_for
 from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.json import JsonObject
 from toolrelay.errors import ConfigurationError

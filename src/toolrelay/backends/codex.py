@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Literal
 
 from toolrelay import log
-from toolrelay.backends._codex_binary import find_binary
 from toolrelay.backends._codex_errors import SIGN_IN
 from toolrelay.backends._codex_history import Plan, plan_for
-from toolrelay.backends._codex_home import Place
+from toolrelay.backends._codex_home import place_for
 from toolrelay.backends._codex_pool import Lease, Pool
 from toolrelay.backends._codex_process import Channel, CodexError
 from toolrelay.backends._codex_rails import rails_of
+from toolrelay.backends._codex_status import inspect
 from toolrelay.backends._codex_turn import PATCHED, CodexTurn, Manner
-from toolrelay.backends.base import Backend, BackendKind, Finding
+from toolrelay.backends.base import Backend, BackendKind
 from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.events import AnswerFailed, Noticed, StreamEvent
 from toolrelay.core.json import JsonObject
@@ -244,23 +244,6 @@ def _explained(error: CodexError) -> ToolrelayError:
     return BackendError(f"{error.message}.", status=status, code=code)
 
 
-def place_for(settings: ModelSettings, surroundings: Surroundings) -> Place:
-    """Where the processes of one model live, and whose model it is. All models share the folder, and in it the sign-in."""
-    environ = surroundings.environ
-    own_home = Path(environ.get("CODEX_HOME") or "~/.codex").expanduser()
-    return Place(
-        folder=str(surroundings.data_dir / "codex"),
-        binary=find_binary(environ.get("TOOLRELAY_CODEX", ""), environ.get("PATH")),
-        model=settings.model or settings.name,
-        base_url=settings.base_url,
-        api_key=settings.api_key,
-        sign_in=str(own_home / "auth.json"),
-        most_result_bytes=settings.max_tool_result_bytes,
-        patches="apply_patch" in settings.rails,
-        environ=environ,
-    )
-
-
 def open_backend(settings: ModelSettings, surroundings: Surroundings) -> Backend:
     place = place_for(settings, surroundings)
     return CodexBackend(settings, Pool(place), sign_in=place.sign_in if place.is_account else "")
@@ -268,12 +251,6 @@ def open_backend(settings: ModelSettings, surroundings: Surroundings) -> Backend
 
 def profile_of(_settings: ModelSettings) -> Profile:
     return Profile(developer_role=True, constrains=True, heeds_choice=False, tool_names="plain")
-
-
-async def inspect(settings: ModelSettings, surroundings: Surroundings) -> Finding:
-    from toolrelay.backends import _codex_status  # noqa: PLC0415 -- it needs this module
-
-    return await _codex_status.inspect(settings, surroundings)
 
 
 BACKEND = BackendKind(providers=frozenset({"codex"}), open=open_backend, profile=profile_of, inspect=inspect)

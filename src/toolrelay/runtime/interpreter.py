@@ -96,14 +96,19 @@ class Interpreter:
         hearing = _Hearing(conversation, take, request if self._printing is not None else None)
         while True:
             await hearing.listen(self._backend)
-            if hearing.refused and self._printing is not None:
-                log.warning("native_tools_refused", model=self._name, dialect=self._manner.dialect.name)
-                self._manner, self._printing = self._printing, None
+            if hearing.refused:
+                self._print_from_now_on()
                 await self.relay(request, take)
                 return
             if not conversation.again:
                 return  # if the backend gave no end, the driver sees to it
             conversation.next_try()
+
+    def _print_from_now_on(self) -> None:
+        """Another request that was refused at the same time may have come first."""
+        if self._printing is not None:
+            log.warning("native_tools_refused", model=self._name, dialect=self._manner.dialect.name)
+            self._manner, self._printing = self._printing, None
 
     def _passes(self, request: Request) -> bool:
         """There is nothing to interpret."""
