@@ -10,6 +10,7 @@ Growth is what a delta costs in a text four times as long, in relation: 1 is lin
 """
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -41,6 +42,7 @@ _TOOL = Tool(
     name="write",
     parameters={"type": "object", "properties": {"text": {"type": "string"}, "rows": {"type": "array"}}},
 )
+_SEEDS = itertools.count()
 _PROSE = """\
 ## What changed
 
@@ -80,8 +82,8 @@ def _rows(unit: str, size: int) -> str:
 
 
 def _varied(size: int) -> str:
-    """Structure in which no delta need be like another."""
-    chance = random.Random(4)  # the same text in every run
+    """Structure in which no delta need be like another, nor like one of an earlier round: nothing that was remembered helps."""
+    chance = random.Random(next(_SEEDS))
     rows = []
     for _ in range(size // 60 + 1):
         word = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9)))

@@ -14,37 +14,42 @@ from hypothesis import strategies as st
 from tests.strategies import json_values
 from toolrelay.dialects._faults import BrokenError, ReadingError
 from toolrelay.dialects._literal import Literals
+from toolrelay.dialects._literal_walk import Form
 from toolrelay.dialects._python_value import PYTHON
 from toolrelay.dialects._reader import Reader
 
 MARKED = Literals(
-    quotes=("<q>",),
-    brackets="[{",
-    word=re.compile(r"[^,{}\[\]<]*"),
-    key=re.compile(r"[^:,{}\[\]<]*"),
-    spell=lambda word: word.strip(),
+    Form(
+        quotes=("<q>",),
+        brackets="[{",
+        word=re.compile(r"[^,{}\[\]<]*"),
+        key=re.compile(r"[^:,{}\[\]<]*"),
+        spell=lambda word: word.strip(),
+    )
 )
 
 
-def read(form: Literals, text: str, size: int) -> str:
-    """The JSON of a literal in chunks of that size; a rule that it breaks stands at its end."""
+def in_chunks(form: Literals, chunks: list[str]) -> tuple[str, str]:
+    """The JSON of a literal, where a rule that it breaks stands at the end; and what was not read."""
     pieces: list[str] = []
-    reader = Reader(text[:size])
+    reader = Reader(chunks[0])
+    reader.closed = len(chunks) == 1
     reading = form.read(reader, pieces.append)
+    rest = chunks[1:]
     try:
         step = next(reading)
-        for at in range(size, len(text) + size, size):
-            assert step is not None
-            reader.closed = at >= len(text)
-            piece = step.step(text[at : at + size])
-            if piece is None:
-                break
+        while (piece := step.step(rest.pop(0) if rest else "") if step is not None else None) is not None:
             pieces.append(piece)
+            reader.closed = not rest
     except StopIteration:
         pass
     except ReadingError as error:
         pieces.append(f"!{error.rule if isinstance(error, BrokenError) else 'cut'}")
-    return "".join(pieces)
+    return "".join(pieces), "".join([reader.text[reader.at :], *rest])
+
+
+def read(form: Literals, text: str, size: int) -> str:
+    return in_chunks(form, [text[at : at + size] for at in range(0, len(text), size)] or [""])[0]
 
 
 @given(json_values(), st.integers(1, 9))
@@ -82,17 +87,46 @@ def test_what_is_nested_too_deeply_is_refused(size: int) -> None:
     assert read(PYTHON, "[" * 257, size) == "[" * 256 + "!nested_too_deeply"
 
 
-POSITIONS = ["  ", "]  ", "] c ", "] f ", "] ef ", "} k ", "} ck ", "} fk ", "} efk ", "]} f ", "]}  "]
+BEFORE = [
+    "",
+    "[",
+    "[1",
+    "[1,",
+    "[1, ",
+    "[Q",
+    "[QaQ",
+    "[[",
+    "[{",
+    "[{k",
+    "[{k:",
+    "[{k:1",
+    "[{k:1,",
+    "[{QaQ",
+    "[{Qa",
+    "[{k:Qa",
+    "[{k:[QaQ",
+]
+PIECES = ["\\", "x4", "n", "a1", "0.5", "-", ",", ":", " ", "{", "}", "[", "]", "(", ")", "\n", "é", '"']
 
 
 @pytest.mark.parametrize("form", [PYTHON, MARKED])
 @given(data=st.data())
-def test_what_is_not_walked_comes_to_the_same(form: Literals, data: st.DataObject) -> None:
-    quotes = ["'", '"', "'''"] if form is PYTHON else ["<q>", "<", "<q"]
-    pieces = st.sampled_from([*quotes, "\\", "x4", "n", "a1", "0.5", "-", ",", ":", " ", "{", "}", "[", "]", "\n", "é"])
+def test_a_text_that_is_not_walked_comes_to_the_same_as_one_that_is(form: Literals, data: st.DataObject) -> None:
+    """What comes in one chunk is walked; what comes after that goes by recipes, also by those of other texts of its shape."""
+    quotes = ["'", '"', "'''", '"""'] if form is PYTHON else ["<q>"]
+    before = data.draw(st.sampled_from(BEFORE)).replace("Q", data.draw(st.sampled_from(quotes)))
+    pieces = st.sampled_from([*PIECES, *quotes, "<", "<q"])
     text = "".join(data.draw(st.lists(pieces, min_size=1, max_size=7)))
-    opened = data.draw(st.sampled_from(["", *quotes[: 3 if form is PYTHON else 1]]))
-    position = data.draw(st.sampled_from([one for one in POSITIONS if not opened or ("f" in one and "e" not in one)])) + opened
-    walked, quick = form.move(position, text), form.quick_move(position, text)
-    assert quick[1:] == walked[1:]
-    assert quick[0] == walked[0] or walked[4]
+    after = data.draw(st.sampled_from(["", "]", "a", ", 1]"]))
+    for one in (text, text, text.replace("a1", "b_").replace("0.5", "7.4").replace("n", "t"), text.replace("a1", "q9")):
+        assert in_chunks(form, [before, one, after]) == in_chunks(form, [before + one + after])
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    form = Literals(Form(quotes=("'",), word=re.compile(r"\w*"), key=re.compile(r"\w*"), spell=str))
+    most = 0
+    for number in range(10_000):
+        brackets = "".join("[{"[number >> bit & 1] for bit in range(14)).replace("{", "{k:")
+        in_chunks(form, [brackets, "'", f"{number}'", ",'x'"])
+        most = max(most, sum(1 + len(position.moves) + len(position.recipes) for position in form.positions.values()))
+    assert 1000 < most <= 8192

@@ -128,12 +128,14 @@ class Attempt:
 
 def _handing_over(step: Step) -> Callable[[str], str | None]:
     """A step of which nothing belongs to the arguments."""
+    read, take = step.step, step.take
 
     def go_on(text: str) -> str | None:
-        piece = step.step(text)
+        piece = read(text)
         if piece:
-            step.take(piece)
-        return None if piece is None else ""
+            take(piece)
+            return ""
+        return piece
 
     return go_on
 

@@ -34,14 +34,13 @@ class _Rehearsal:
     def __init__(self, tools: dict[str, Tool]) -> None:
         self.tools = tools
         self.calls: list[tuple[str, list[str]]] = []
+        self.argue = list[str]().append
 
     def start(self, name: str) -> None:
         if name not in self.tools:
             raise NotACallError
         self.calls.append((name, []))
-
-    def argue(self, text: str) -> None:
-        self.calls[-1][1].append(text)
+        self.argue = self.calls[-1][1].append
 
     def finish(self) -> None:
         pass

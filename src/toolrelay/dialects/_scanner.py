@@ -91,32 +91,34 @@ class Scanner:
                 self._first = ""
             return [self._delta(text)] if text else []  # nearly every delta
         step = attempt.step
-        if step is None or attempt.room <= len(text):
-            self._out = []
+        room = attempt.room - len(text)
+        if step is None or room <= 0:
             attempt.feed(text)
             self._settle()
-            return self._out
-        attempt.room -= len(text)
+            return self._given()
+        attempt.room = room
         attempt.pieces.append(text)
-        self._out = []
         try:
             piece = step(text)
         except ReadingError as error:
             attempt.fail(error)
             piece = None
-        if piece and self._argued:  # nearly every delta of a call
-            return [ArgumentsDelta(self._open_call, piece)]
         if piece:
+            if self._argued:  # nearly every delta of a call
+                return [ArgumentsDelta(self._open_call, piece)]
             self.argue(piece)
             self._give_arguments()
         elif piece is None:
             attempt.step = None
             self._settle()
-        return self._out
+        return self._given() if self._out else []
+
+    def _given(self) -> list[ScannerEvent]:
+        out, self._out = self._out, []
+        return out
 
     def flush(self) -> list[ScannerEvent]:
         """The model's text has ended."""
-        self._out = []
         if self._half:
             self._half = ""
             self._accept("\ufffd")
@@ -125,7 +127,7 @@ class Scanner:
             self._settle()
         held, self._held = self._held, ""
         self._emit(held)
-        return self._out
+        return self._given()
 
     def _consider(self, text: str) -> list[ScannerEvent]:
         """Text in which something may begin or end."""
@@ -158,9 +160,8 @@ class Scanner:
                 if not self._begun:
                     self._look_for_beginning(text)
                 return [self._delta(text)]
-        self._out = []
         self._accept(text)
-        return self._out
+        return self._given()
 
     def _accept(self, text: str) -> None:
         """More text, while no grammar is reading, or none is any more."""

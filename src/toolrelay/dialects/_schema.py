@@ -110,22 +110,27 @@ def _resolved(reference: str, root: JsonObject) -> Json:
     return at
 
 
+def is_plain_number(word: str) -> bool:
+    """Whether it is a JSON number without an exponent, as nearly all of them are. Quicker than a pattern."""
+    whole, point, fraction = word.partition(".")
+    if whole[:1] == "-":
+        whole = whole[1:]
+    return whole.isdecimal() and (whole[0] != "0" or whole == "0") and (fraction.isdecimal() or not point) and word.isascii()
+
+
 def type_of(value: Json) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case dict():
-            return "object"
+    return _TYPES[type(value)]
+
+
+_TYPES = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
 
 
 def meant(text: str, types: frozenset[str]) -> str | None:

@@ -17,9 +17,10 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._literal import Literals
+from toolrelay.dialects._literal_walk import Form
 from toolrelay.dialects._python import python_calls
 from toolrelay.dialects._reader import Reader, Reading
-from toolrelay.dialects._schema import ANY, Parameters, meant, quoted
+from toolrelay.dialects._schema import ANY, Parameters, is_plain_number, meant, quoted
 from toolrelay.dialects._steps import Taker
 from toolrelay.dialects._writing import JSON_WORDS, arguments, python_call
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
@@ -143,6 +144,11 @@ def _shouted(schema: Json) -> Json:
     return {key: item.upper() if key == "type" and isinstance(item, str) else _shouted(item) for key, item in schema.items()}
 
 
+def _spelled(word: str) -> str:
+    plain = word.strip()
+    return plain if is_plain_number(plain) else meant(plain, ANY) or quoted(plain)
+
+
 _FUNCTION_GEMMA = _Marks(
     string="<escape>",
     call=("<start_function_call>", "<end_function_call>"),
@@ -157,11 +163,13 @@ _GEMMA_4 = _Marks(
 )
 _NESTED = {
     marks.string: Literals(
-        quotes=(marks.string,),
-        brackets="[{",
-        word=_BARE,
-        key=_KEY,
-        spell=lambda word: meant(word.strip(), ANY) or quoted(word.strip()),
+        Form(
+            quotes=(marks.string,),
+            brackets="[{",
+            word=_BARE,
+            key=_KEY,
+            spell=_spelled,
+        )
     )
     for marks in (_FUNCTION_GEMMA, _GEMMA_4)
 }
