@@ -56,6 +56,7 @@ class Literals:
     def __init__(self, form: Form) -> None:
         self._form = form
         self.positions: dict[Place, _Position] = {}
+        self.known_moves = 0
         self._known = 0
         telling = f"{form.brackets}{form.punctuation}\\{''.join(quote[0] for quote in form.quotes)}"
         self.kinds = self._kinds_beside(telling)
@@ -85,7 +86,7 @@ class Literals:
     def position(self, place: Place) -> _Position:
         position = self.positions.get(place)
         if position is None:
-            self.make_room()
+            self._make_room()
             position = self.positions[place] = _Position(place)
         return position
 
@@ -96,7 +97,7 @@ class Literals:
         walk = self.walk(position, text, closed=False)
         if walk.rule or walk.is_done or not walk.is_sure:
             return None
-        self.make_room()
+        self._make_room()
         recipe = position.recipes[shape] = (self.position(walk.place), walk.at, *_made_of(walk.parts))
         return recipe
 
@@ -109,15 +110,20 @@ class Literals:
             walk.rule = error.rule
         return walk
 
-    def make_room(self) -> None:
-        """For something else to remember."""
+    def _make_room(self) -> None:
+        """For another position, or a recipe."""
         self._known += 1
         if self._known > _MANY:
             self._known = 0
+            self.forget_moves()
             for position in self.positions.values():
-                position.moves.clear()
                 position.recipes.clear()
             self.positions.clear()
+
+    def forget_moves(self) -> None:
+        self.known_moves = 0
+        for position in self.positions.values():
+            position.moves.clear()
 
 
 def _made_of(parts: list[Part]) -> tuple[str, int, int, Become | None, str]:
@@ -187,7 +193,9 @@ class _Literal:
                 return self._walk(text)
         rest = text[at:]
         if len(text) <= _TOKEN:
-            form.make_room()
+            if form.known_moves >= _MANY:
+                form.forget_moves()
+            form.known_moves += 1
             position.moves[text] = to, rest, piece
         self._position, self._held = to, rest
         return piece
