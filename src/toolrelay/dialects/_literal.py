@@ -15,6 +15,7 @@ of up to 12 characters is remembered, too. That stays in the process's memory, w
 
 from __future__ import annotations
 
+import re
 from typing import TypeAlias
 
 from toolrelay.dialects._faults import BrokenError
@@ -26,6 +27,7 @@ from toolrelay.dialects._steps import Taker, handed_over
 _SHORT = 32
 _TOKEN = 12
 _MANY = 8192
+_DIGIT = re.compile("[0-9]")
 
 
 class _Position:
@@ -58,7 +60,7 @@ class Literals:
         self.positions: dict[Place, _Position] = {}
         self.known_moves = 0
         self._known = 0
-        telling = f"{form.brackets}{form.punctuation}\\{''.join(quote[0] for quote in form.quotes)}"
+        telling = f".{form.brackets}{form.punctuation}\\{''.join(quote[0] for quote in form.quotes)}"
         self.kinds = self._kinds_beside(telling)
         self.kinds_in_marks = self._kinds_beside(f"{telling}{''.join(CODES) if form.escape else ''}{''.join(form.quotes)}")
         self.mark = "\\" if form.escape else form.quotes[0][0]
@@ -70,7 +72,7 @@ class Literals:
         for code in range(128):
             character = chr(code)
             if character not in telling:
-                patterns = (BLANK, self._form.word, self._form.key)
+                patterns = (BLANK, self._form.word, self._form.key, _DIGIT)
                 alike = (*(bool(one.fullmatch(character)) for one in patterns), escaped(character) == character)
                 table[code] = kinds.setdefault(alike, code)
         return bytes(table)

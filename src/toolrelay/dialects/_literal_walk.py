@@ -14,6 +14,8 @@ BLANK = re.compile(r"[ \t\r\n]*")
 CODES = ("x", "u", "U")
 WORD_LIMIT = 256
 _DEPTH_LIMIT = 256
+_FIGURES = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_AFTER_ZERO = ("", ".")
 _BRACKETS = {"[": ("[", "]"), "(": ("[", ")"), "{": ("{", "}")}
 
 Escape: TypeAlias = Callable[[str, int], tuple[str, int] | None]
@@ -28,7 +30,7 @@ class Form:
 
     quotes   what strings stand in
     word     what a value may be that stands in none, and `key` what a key may: runs of characters, letters and digits among them
-    spell    the JSON of such a value
+    spell    the JSON of such a value; of one that is a JSON number it is the same
     escape   reads an escape, where there are any: two characters, or more if the second is one of x, u, U
     brackets what lists, dicts and the like begin with
     """
@@ -52,6 +54,10 @@ class Form:
         self.escape = escape
         self.brackets = brackets
         self.punctuation = ",:" + "".join(_BRACKETS[bracket][1] for bracket in brackets)
+
+    def spell_figures(self, word: str) -> str:
+        """A word of digits, with or without a fraction, is a JSON number, unless it begins with zeros."""
+        return word if word[0] != "0" or word[1:2] in _AFTER_ZERO else self.spell(word)
 
     def meaning(self, escape: str) -> str:
         """Of an escape of two characters, as a part of a JSON string."""
@@ -191,7 +197,10 @@ class Walk:
             self._in_word = True
             return False
         self._begin()
-        self._give(end, _key if self._in_key else form.spell)
+        if self._in_key:
+            self._give(end, _key)
+        else:
+            self._give(end, form.spell_figures if _FIGURES.fullmatch(self._text, self.at, end) else form.spell)
         self._filled = True
         return True
 

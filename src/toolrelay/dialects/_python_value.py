@@ -9,7 +9,6 @@ from toolrelay.dialects._faults import BrokenError, ReadingError
 from toolrelay.dialects._literal import Literals
 from toolrelay.dialects._literal_walk import Form
 from toolrelay.dialects._reader import read_whole
-from toolrelay.dialects._schema import is_plain_number
 
 _WORD = re.compile(r"[\w.+\-]*")
 _WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
@@ -44,10 +43,6 @@ def _escape(text: str, at: int) -> tuple[str, int] | None:
     return "\ufffd" if 0xD800 <= code < 0xE000 or code > 0x10FFFF else chr(code), end
 
 
-def _spelled(word: str) -> str:
-    return word if is_plain_number(word) else _WORDS.get(word) or _number(word)
-
-
 def _number(word: str) -> str:
     plain = word.replace("_", "").removeprefix("+")
     if _JSON_NUMBER.fullmatch(plain):
@@ -62,7 +57,15 @@ def _number(word: str) -> str:
     raise BrokenError("malformed")
 
 
-PYTHON = Literals(Form(quotes=("'''", '"""', "'", '"'), word=_WORD, key=_WORD, spell=_spelled, escape=_escape))
+PYTHON = Literals(
+    Form(
+        quotes=("'''", '"""', "'", '"'),
+        word=_WORD,
+        key=_WORD,
+        spell=lambda word: _WORDS.get(word) or _number(word),
+        escape=_escape,
+    )
+)
 
 
 def python_json(text: str) -> str | None:

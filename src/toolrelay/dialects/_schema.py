@@ -110,14 +110,6 @@ def _resolved(reference: str, root: JsonObject) -> Json:
     return at
 
 
-def is_plain_number(word: str) -> bool:
-    """Whether it is a JSON number without an exponent, as nearly all of them are. Quicker than a pattern."""
-    whole, point, fraction = word.partition(".")
-    if whole[:1] == "-":
-        whole = whole[1:]
-    return whole.isdecimal() and (whole[0] != "0" or whole == "0") and (fraction.isdecimal() or not point) and word.isascii()
-
-
 def type_of(value: Json) -> str:
     return _TYPES[type(value)]
 

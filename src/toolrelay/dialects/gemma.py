@@ -20,7 +20,7 @@ from toolrelay.dialects._literal import Literals
 from toolrelay.dialects._literal_walk import Form
 from toolrelay.dialects._python import python_calls
 from toolrelay.dialects._reader import Reader, Reading
-from toolrelay.dialects._schema import ANY, Parameters, is_plain_number, meant, quoted
+from toolrelay.dialects._schema import ANY, Parameters, meant, quoted
 from toolrelay.dialects._steps import Taker
 from toolrelay.dialects._writing import JSON_WORDS, arguments, python_call
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
@@ -144,11 +144,6 @@ def _shouted(schema: Json) -> Json:
     return {key: item.upper() if key == "type" and isinstance(item, str) else _shouted(item) for key, item in schema.items()}
 
 
-def _spelled(word: str) -> str:
-    plain = word.strip()
-    return plain if is_plain_number(plain) else meant(plain, ANY) or quoted(plain)
-
-
 _FUNCTION_GEMMA = _Marks(
     string="<escape>",
     call=("<start_function_call>", "<end_function_call>"),
@@ -168,7 +163,7 @@ _NESTED = {
             brackets="[{",
             word=_BARE,
             key=_KEY,
-            spell=_spelled,
+            spell=lambda word: meant(word.strip(), ANY) or quoted(word.strip()),
         )
     )
     for marks in (_FUNCTION_GEMMA, _GEMMA_4)
