@@ -20,7 +20,6 @@ FENCE = r"`(?:``|`?\Z)|~(?:~~|~?\Z)"
 _RUN = re.compile(r"`{1,64}|~{1,64}")
 _LONGEST = 64
 _BLANKS = " \t\r"
-_BLANKS_AND_BREAKS = f"{_BLANKS}\n"
 _NOT_BLANK = re.compile(f"[^{_BLANKS}]")
 _INFO_ENDS = {"`": re.compile("[`\n]"), "~": re.compile("\n")}
 
@@ -45,17 +44,16 @@ class Fence:
 
         None: it takes a closer look.
         """
-        state, last = self._state, text[-1]
-        if self._mark in text or state not in self._plain:
+        if self._mark in text or self._state not in self._plain:
             return None
-        if last not in _BLANKS_AND_BREAKS:
-            self._state = "line"
-            return "\n"
+        last = text[-1]
         if last == "\n":
             self._state = "blank"
             return ""
-        if state == "blank" or "\n" in text:
-            self._state = "line" if text[text.rfind("\n") + 1 :].strip(_BLANKS) else "blank"
+        if last not in _BLANKS or text[text.rfind("\n") + 1 :].strip(_BLANKS):
+            self._state = "line"
+        elif "\n" in text:
+            self._state = "blank"
         return "\n" if self._state == "line" else ""
 
     @staticmethod

@@ -64,17 +64,26 @@ class Line:
         """Of block quotes."""
         return self._margin.count(">")
 
+    def end(self, text: str) -> None:
+        """Passes over a text without backticks in which it ends, if it is not open."""
+        if self._has_code:
+            self.end_code()
+        self._margin = ""
+        self.at_margin = True
+        if text[-1] != "\n":
+            self._pass_margin(text[text.rfind("\n") + 1 :])
+        self.is_open = self.at_margin
+
     def pass_over(self, text: str) -> None:
         if self.quotes:
             self._pass_quoted(text)
             return
-        at = text.rfind("\n") + 1
-        if at:
+        if "\n" in text:
             if self._has_code:
                 self.end_code()
             self.at_margin = True
             self._margin = ""
-            text = text[at:]
+            text = text[text.rfind("\n") + 1 :]
         if text and self.at_margin:
             self._pass_margin(text)
         if self._touches or "`" in text:

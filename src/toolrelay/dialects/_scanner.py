@@ -85,8 +85,10 @@ class Scanner:
             text, self._half = made_whole(self._half + text)
         attempt = self._attempt
         if attempt is None:
-            if self._first in text or self._second in text or "\n" in text:
+            if self._first in text or self._second in text:
                 return self._consider(text)
+            if "\n" in text:
+                return self._end_line(text)
             if "`" in text and self._line.keep(text):
                 self._first = ""
             return [self._delta(text)] if text else []  # nearly every delta
@@ -129,6 +131,18 @@ class Scanner:
         self._emit(held)
         return self._given()
 
+    def _end_line(self, text: str) -> list[ScannerEvent]:
+        """A line ends in the text, which has nothing of a mark that may stand anywhere."""
+        if self._fence is not None or "`" in text or "~" in text or self._watch.at_line:
+            return self._consider(text)
+        line = self._line
+        line.end(text)
+        if line.is_open:
+            self._first = ""
+        if not self._begun:
+            self._look_for_beginning(text)
+        return [self._delta(text)]
+
     def _consider(self, text: str) -> list[ScannerEvent]:
         """Text in which something may begin or end."""
         if not text:
@@ -140,7 +154,7 @@ class Scanner:
                 self._first = first
                 return [TextDelta(text)]
         elif self._first and "\n" not in text:
-            found = self._watch.within_line.search(text)
+            found = self._watch.within(text)
             if found is None or found.lastindex is not None:
                 if found is not None:  # it may be the beginning of a mark
                     text, self._held = text[: found.start()], found.group()

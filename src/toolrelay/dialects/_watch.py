@@ -17,16 +17,25 @@ class Watch(Struct, frozen=True):
     """What may begin in one state. `trigger` finds that, and little that turns out to be none of it.
 
     So does `within_line` in a text without line breaks that goes on in a line that has begun: less may begin there, and nothing
-    without one of the characters `first` and `second`.
+    without one of the characters `first` and `second`, nor without one of `pairs` but at the end. `at_line`: an opener may begin a line.
     """
 
     trigger: re.Pattern[str]
     within_line: re.Pattern[str]
     first: str
     second: str
+    pairs: tuple[str, str]
+    at_line: bool
     openers: tuple[Opener, ...]
     tag: str
     fences: bool
+
+    def within(self, text: str) -> re.Match[str] | None:
+        """What may begin in a text without line breaks that goes on in a line that has begun."""
+        one, other = self.pairs
+        if one in text or other in text or text[-1] == self.first or text[-1] == self.second:
+            return self.within_line.search(text)
+        return None
 
     def knows(self, mark: str) -> bool:
         return mark == self.tag or any(mark == opener.text for opener in self.openers)
@@ -60,10 +69,18 @@ def watch_for(openers: tuple[Opener, ...], tag: str, *, fences: bool) -> Watch:
         _any_of(marks_pattern(anywhere)),
         first,
         second,
+        _pairs(anywhere),
+        bool(at_line),
         openers,
         tag,
         fences,
     )
+
+
+def _pairs(marks: tuple[str, ...]) -> tuple[str, str]:
+    """The two, or the one, pairs of characters with which all of them begin; of more than two, what is in every text."""
+    pairs = {mark[:2] for mark in marks}
+    return (min(pairs), max(pairs)) if 0 < len(pairs) <= 2 else ("", "")
 
 
 def _any_of(*patterns: str) -> re.Pattern[str]:
