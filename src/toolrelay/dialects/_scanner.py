@@ -87,10 +87,11 @@ class Scanner:
         if attempt is None:
             if self._first in text or self._second in text:
                 return self._consider(text)
-            if "\n" in text:
-                return self._end_line(text)
-            if "`" in text and self._line.keep(text):
-                self._first = ""
+            if self._fence is None:
+                if "\n" in text:
+                    return self._end_line(text)
+                if "`" in text and self._line.keep(text):
+                    self._first = ""
             return [self._delta(text)] if text else []  # nearly every delta
         step = attempt.step
         room = attempt.room - len(text)
@@ -133,7 +134,7 @@ class Scanner:
 
     def _end_line(self, text: str) -> list[ScannerEvent]:
         """A line ends in the text, which has nothing of a mark that may stand anywhere."""
-        if self._fence is not None or "`" in text or "~" in text or self._watch.at_line:
+        if "`" in text or "~" in text or self._watch.at_line:
             return self._consider(text)
         line = self._line
         line.end(text)
@@ -154,7 +155,9 @@ class Scanner:
                 self._first = first
                 return [TextDelta(text)]
         elif self._first and "\n" not in text:
-            found = self._watch.within(text)
+            watch = self._watch
+            one, other, last = watch.pairs
+            found = watch.within_line.search(text) if one in text or other in text or text[-1] in last else None
             if found is None or found.lastindex is not None:
                 if found is not None:  # it may be the beginning of a mark
                     text, self._held = text[: found.start()], found.group()

@@ -17,25 +17,19 @@ class Watch(Struct, frozen=True):
     """What may begin in one state. `trigger` finds that, and little that turns out to be none of it.
 
     So does `within_line` in a text without line breaks that goes on in a line that has begun: less may begin there, and nothing
-    without one of the characters `first` and `second`, nor without one of `pairs` but at the end. `at_line`: an opener may begin a line.
+    without one of the characters `first` and `second`, nor without one of `pairs` but for their first characters at the
+    end. `at_line`: an opener may begin a line.
     """
 
     trigger: re.Pattern[str]
     within_line: re.Pattern[str]
     first: str
     second: str
-    pairs: tuple[str, str]
+    pairs: tuple[str, str, str]
     at_line: bool
     openers: tuple[Opener, ...]
     tag: str
     fences: bool
-
-    def within(self, text: str) -> re.Match[str] | None:
-        """What may begin in a text without line breaks that goes on in a line that has begun."""
-        one, other = self.pairs
-        if one in text or other in text or text[-1] == self.first or text[-1] == self.second:
-            return self.within_line.search(text)
-        return None
 
     def knows(self, mark: str) -> bool:
         return mark == self.tag or any(mark == opener.text for opener in self.openers)
@@ -77,10 +71,15 @@ def watch_for(openers: tuple[Opener, ...], tag: str, *, fences: bool) -> Watch:
     )
 
 
-def _pairs(marks: tuple[str, ...]) -> tuple[str, str]:
-    """The two, or the one, pairs of characters with which all of them begin; of more than two, what is in every text."""
+def _pairs(marks: tuple[str, ...]) -> tuple[str, str, str]:
+    """The two, or the one, pairs of characters with which all of them begin, and the characters that these begin with.
+
+    Of more than two pairs: what is in every text.
+    """
     pairs = {mark[:2] for mark in marks}
-    return (min(pairs), max(pairs)) if 0 < len(pairs) <= 2 else ("", "")
+    if not 0 < len(pairs) <= 2:
+        return "", "", ""
+    return min(pairs), max(pairs), "".join(pair[0] for pair in pairs)
 
 
 def _any_of(*patterns: str) -> re.Pattern[str]:
