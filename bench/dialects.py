@@ -6,6 +6,8 @@
   bench/dialects.py --sglang                   also SGLang's detectors on the same text, in a virtual environment of their own
 
 A figure is the least of several rounds: whatever is more is other processes' cost, and rounds that lie apart seldom all meet it.
+What is above its target is measured again, some times, before it counts as missed. The yardstick says how fast the machine was:
+the targets are for one on which appending to a list takes 20 ns.
 Growth is what a delta costs in a text four times as long, in relation: 1 is linear.
 """
 
@@ -35,6 +37,7 @@ from toolrelay.dialects.base import Dialect, discover
 _SIZE = 6_000
 _LONGER = 4
 _ROUNDS = 6
+_AGAIN = 30
 _MEGABYTE_LIMIT_S = 1.0
 _GROWTH_LIMIT = 2.5
 _MEGABYTE_DIALECTS = ("hermes", "qwen3_coder", "olmo3", "gemma4", "harmony", "llama3_json")
@@ -162,12 +165,17 @@ class Line:
         return " ".join(sorted(name for name, figure in self.costs.items() if figure > self.scenario.target))
 
 
-def measure(dialects: dict[str, Dialect], scenarios: list[Scenario], *, size: int, rounds: int) -> list[Line]:
-    """Each round goes through everything, so that a while in which the machine is busy spoils one of them only."""
+def measure(dialects: dict[str, Dialect], scenarios: list[Scenario], *, size: int, rounds: int, again: int = 0) -> list[Line]:
+    """Each round goes through everything, so that a while in which the machine is busy spoils one of them only.
+
+    `again`: as many rounds more, of what is above its target.
+    """
     least: dict[tuple[str, str, int], float] = {}
-    for round_ in range(rounds):
+    for round_ in range(rounds + again):
         for scenario in scenarios:
             for name, dialect in dialects.items():
+                if round_ >= rounds and least[scenario.name, name, size] <= scenario.target:
+                    continue
                 for length in (size, size * _LONGER) if round_ % 2 == 0 else (size,):
                     key = (scenario.name, name, length)
                     least[key] = min(cost(dialect, scenario.text(dialect, length)), least.get(key, float("inf")))
@@ -179,6 +187,20 @@ def measure(dialects: dict[str, Dialect], scenarios: list[Scenario], *, size: in
         )
         for scenario in scenarios
     ]
+
+
+def yardstick() -> float:
+    """Nanoseconds for what any program does with a delta, right now: to append it to a list."""
+    text = SCENARIOS[0].text(discover()["hermes"], _SIZE)
+    deltas = [text[at : at + 4] for at in range(0, len(text), 4)]
+    least = float("inf")
+    for _ in range(200):
+        out: list[str] = []
+        began = time.process_time_ns()
+        for delta in deltas:
+            out.append(delta)  # noqa: PERF402 -- what is measured
+        least = min(least, (time.process_time_ns() - began) / len(deltas))
+    return least
 
 
 def whole_megabyte(dialect: Dialect) -> float:
@@ -284,13 +306,15 @@ def main() -> None:
     chosen = {name: known[name] for name in arguments.dialects.split(",")} if arguments.dialects else known
     wanted = arguments.only.split(",") if arguments.only else [scenario.name for scenario in SCENARIOS]
     scenarios = [scenario for scenario in SCENARIOS if scenario.name in wanted]
-    lines = measure(chosen, scenarios, size=arguments.size, rounds=arguments.rounds)
+    measured = f"appending to a list takes {yardstick():.0f} ns"
+    lines = measure(chosen, scenarios, size=arguments.size, rounds=arguments.rounds, again=_AGAIN if arguments.rounds > 1 else 0)
     print("\n".join(columns(lines) if arguments.dialects else table(lines)))
+    print(measured)
     if not (arguments.only or arguments.dialects) and (arguments.size, arguments.rounds) == (_SIZE, _ROUNDS):
         megabytes = {name: whole_megabyte(known[name]) for name in _MEGABYTE_DIALECTS}
         print(f"a megabyte of arguments: at most {max(megabytes.values()):.2f} s  [≤ {_MEGABYTE_LIMIT_S:.0f} s]")
         facts = report.machine([], time.monotonic() - began, load)
-        save(lines, megabytes, facts | {"command": "bench/dialects.py"})
+        save(lines, megabytes, facts | {"command": "bench/dialects.py", "yardstick": measured})
     print(f"{sum(line.verdict == 'ok' for line in lines)} of {len(lines)} targets reached")
     if arguments.sglang:
         compare_with_sglang()
