@@ -11,11 +11,13 @@ Marks in inline code are few: what has backticks is kept, and looked at when suc
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _MARGIN = re.compile(r"(?:[^\S\n]|>|(?:[-*+]|\d{1,9}[.)])[^\S\n])*", re.ASCII)
 _MARGIN_CHARACTERS = " \t\r\v\f>-*+.)0123456789"
 _MARGIN_LIMIT = 64
 _MANY = 256
+_SHORT = 32
 _RUN_OR_BREAK = re.compile("`+|\n")
 
 
@@ -65,26 +67,21 @@ class Line:
         return self._margin.count(">")
 
     def end(self, text: str) -> None:
-        """Passes over a text without backticks in which it ends, if it is not open."""
+        """Passes over a text in which it ends; another line begins."""
         if self._has_code:
             self.end_code()
-        self._margin = ""
-        self.at_margin = True
-        if text[-1] != "\n":
-            self._pass_margin(text[text.rfind("\n") + 1 :])
-        self.is_open = self.at_margin
+        margin = _known_margin(text) if len(text) <= _SHORT else _margin_after_break(text)
+        self.at_margin = self.is_open = margin is not None
+        self._margin = margin or ""
 
     def pass_over(self, text: str) -> None:
         if self.quotes:
             self._pass_quoted(text)
             return
         if "\n" in text:
-            if self._has_code:
-                self.end_code()
-            self.at_margin = True
-            self._margin = ""
+            self.end(text)
             text = text[text.rfind("\n") + 1 :]
-        if text and self.at_margin:
+        elif text and self.at_margin:
             self._pass_margin(text)
         if self._touches or "`" in text:
             self.keep(text)
@@ -164,3 +161,13 @@ class Line:
             self._span = 0
             self.quotes = False
         self._run = 0
+
+
+def _margin_after_break(text: str) -> str | None:
+    """What may be the margin of the line that begins last, but for the blanks it begins with; None if it has gone on."""
+    text = text[text.rfind("\n") + 1 :]
+    margin = text.lstrip()
+    return None if text.strip(_MARGIN_CHARACTERS) or len(margin) > _MARGIN_LIMIT else margin
+
+
+_known_margin = lru_cache(maxsize=4096)(_margin_after_break)  # what models break lines with is nearly always the same
