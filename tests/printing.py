@@ -15,7 +15,6 @@ from tests.gateway import Gateway
 from tests.oracles.tools import TIME, WEATHER
 from toolrelay.app import App, serve_app
 from toolrelay.backends._demo_mind import think
-from toolrelay.config import ModelSettings, Settings
 from toolrelay.core.assembly import Assembly
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.messages import Call, Item, Message, Result, plain_text
@@ -23,6 +22,7 @@ from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.dialects._scanner import Scanner
 from toolrelay.dialects.base import Dialect, discover
 from toolrelay.errors import BackendError
+from toolrelay.settings import ModelSettings, Settings
 from toolrelay.web.front_doors import Model
 
 DIALECTS = (

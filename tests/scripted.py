@@ -15,7 +15,8 @@ from tests.stage import MODEL
 from tests.visitor import request
 from toolrelay.app import App
 from toolrelay.backends.base import Backend
-from toolrelay.config import ModelSettings, load
+from toolrelay.config import load
+from toolrelay.settings import ModelSettings
 from toolrelay.web.front_doors import Model
 from toolrelay.web.server import Server
 

@@ -14,17 +14,26 @@ from hypothesis import strategies as st
 from msgspec import Struct, structs
 
 from toolrelay import config
-from toolrelay.config import KeySettings, ModelSettings, check_binding, load
+from toolrelay.config import load
 from toolrelay.errors import ConfigurationError
+from toolrelay.settings import (
+    KeySettings,
+    LimitSettings,
+    ModelSettings,
+    RedisSettings,
+    ServerSettings,
+    StoreSettings,
+    check_binding,
+)
 from toolrelay.wires.base import Wire, discover
 
 ROOT = Path(__file__).parent.parent
 HASH = "4f8e0b7c3a1d5e2f6b9c8d7a0e1f2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c"
 TABLES: dict[str, type[Struct]] = {
-    "server": config.ServerSettings,
-    "store": config.StoreSettings,
-    "redis": config.RedisSettings,
-    "limits": config.LimitSettings,
+    "server": ServerSettings,
+    "store": StoreSettings,
+    "redis": RedisSettings,
+    "limits": LimitSettings,
     "keys": KeySettings,
     "models": ModelSettings,
 }

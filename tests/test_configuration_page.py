@@ -12,19 +12,20 @@ from msgspec import NODEFAULT, Struct, structs
 
 from toolrelay import _expectations as expect
 from toolrelay import config
-from toolrelay.config import Settings, load
+from toolrelay.config import load
 from toolrelay.errors import ConfigurationError
+from toolrelay.settings import KeySettings, LimitSettings, ModelSettings, RedisSettings, ServerSettings, Settings, StoreSettings
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "toolrelay.example.toml"
 PAGE = (ROOT / "docs" / "configuration.md").read_text("utf-8")
 TABLES: dict[str, type[Struct]] = {
-    "server": config.ServerSettings,
-    "store": config.StoreSettings,
-    "redis": config.RedisSettings,
-    "limits": config.LimitSettings,
-    "keys": config.KeySettings,
-    "models": config.ModelSettings,
+    "server": ServerSettings,
+    "store": StoreSettings,
+    "redis": RedisSettings,
+    "limits": LimitSettings,
+    "keys": KeySettings,
+    "models": ModelSettings,
 }
 
 
@@ -80,7 +81,7 @@ def example_lines() -> Iterator[tuple[str, str]]:
 
 def test_the_example_is_right_as_it_stands() -> None:
     settings = load(str(EXAMPLE), {})
-    demo = config.ModelSettings(name="demo", provider="demo", model="demo")
+    demo = ModelSettings(name="demo", provider="demo", model="demo")
     assert settings == Settings(models={"demo": demo}, config_file=str(EXAMPLE), surroundings=settings.surroundings)
 
 

@@ -16,12 +16,12 @@ from typing import Any
 from toolrelay import log
 from toolrelay.backends.base import BackendKind
 from toolrelay.backends.base import discover as discover_backends
-from toolrelay.config import ModelSettings, ServerSettings, Settings, Surroundings, check_binding, file_mark
 from toolrelay.errors import ConfigurationError
 from toolrelay.runtime.interpreter import interpreted
 from toolrelay.runtime.no_result import Guard, telling
 from toolrelay.runtime.secret import secret_in
 from toolrelay.runtime.telemetry import Metrics
+from toolrelay.settings import ModelSettings, ServerSettings, Settings, Surroundings, check_binding, file_mark
 from toolrelay.web.auth import Gatekeeper
 from toolrelay.web.front_doors import FrontDoor, Gate, Model
 from toolrelay.web.pages import pages

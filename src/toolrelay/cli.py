@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from toolrelay.backends.base import Finding
-    from toolrelay.config import Settings
+    from toolrelay.settings import Settings
 
 REACH_SECONDS = 2.0
 
@@ -117,7 +117,8 @@ def check(
     connection only: no request is sent. Exit code 1: the configuration is wrong; 2: a server does not answer.
     """
     from toolrelay.app import open_models
-    from toolrelay.config import check_binding, from_environment
+    from toolrelay.config import from_environment
+    from toolrelay.settings import check_binding
 
     try:
         settings = from_environment(config)
@@ -264,7 +265,7 @@ def new_key(
 
     import msgspec
 
-    from toolrelay.config import KeySettings
+    from toolrelay.settings import KeySettings
 
     key = f"tr-{secrets.token_urlsafe(30)}"
     table = {"name": name, "sha256": sha256(key.encode()).hexdigest(), "models": models or ["*"]}

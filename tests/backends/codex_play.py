@@ -17,7 +17,6 @@ from tests.upstream import Script, Step, Upstream, _Log, _script
 from toolrelay.backends._codex_pool import Pool
 from toolrelay.backends.base import Backend, relayed
 from toolrelay.backends.codex import CodexBackend, profile_of
-from toolrelay.config import ModelSettings
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
     AnswerFailed,
@@ -33,6 +32,7 @@ from toolrelay.core.messages import Item, Message
 from toolrelay.core.request import Request, Tool
 from toolrelay.errors import ToolrelayError
 from toolrelay.runtime.interpreter import interpreted
+from toolrelay.settings import ModelSettings
 
 T = TypeVar("T")
 

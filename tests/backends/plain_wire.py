@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from tests.upstream import Upstream
 from toolrelay.backends.http import HttpBackend
-from toolrelay.config import ModelSettings
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent, TextDelta
 from toolrelay.core.messages import Message
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ToolrelayError, invalid
+from toolrelay.settings import ModelSettings
 from toolrelay.wires.base import Outgoing
 from toolrelay.wires.openai_chat import WIRE as CHAT
 

@@ -40,7 +40,6 @@ from toolrelay.backends._codex_turn import MOST_REFUSED
 from toolrelay.backends.base import Backend
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.codex import BACKEND, CodexBackend
-from toolrelay.config import Surroundings
 from toolrelay.core.events import (
     AnswerFinished,
     AnswerStarted,
@@ -58,6 +57,7 @@ from toolrelay.core.messages import Image, Item, Message, Reasoning, Result, Tex
 from toolrelay.core.request import OutputFormat, ReasoningWish, Sampling, Tool, ToolChoice
 from toolrelay.dialects.base import discover
 from toolrelay.errors import ConfigurationError, ToolrelayError
+from toolrelay.settings import Surroundings
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.base import discover as discover_wires
 

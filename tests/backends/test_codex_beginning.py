@@ -13,8 +13,8 @@ from tests.backends.fake_codex import fake_codex
 from toolrelay.backends._codex_home import Place
 from toolrelay.backends._codex_pool import Pool
 from toolrelay.backends.codex import MOST_DEAD, TRIES, CodexBackend, open_backend
-from toolrelay.config import Surroundings
 from toolrelay.core.events import StreamEvent
+from toolrelay.settings import Surroundings
 
 # It says which requests it has got, once a turn has been begun as it should be.
 BEHAVIOUR = """

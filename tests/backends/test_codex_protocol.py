@@ -19,12 +19,12 @@ from toolrelay.backends._codex_rpc import Fault, LineReader, Result, ServerReque
 from toolrelay.backends._codex_turn import CodexTurn
 from toolrelay.backends._codex_words import REFUSALS, refusal
 from toolrelay.backends.codex import CodexBackend
-from toolrelay.config import ModelSettings
 from toolrelay.core.events import AnswerFinished
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, Image, Item, Message, Reasoning, Text
 from toolrelay.core.messages import Result as ToolResult
 from toolrelay.core.request import OutputFormat, ReasoningWish, Request, Tool
+from toolrelay.settings import ModelSettings
 
 PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 PARAMETERS: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

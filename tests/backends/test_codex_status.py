@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from tests.backends.codex_stage import binary_path, surveyed
 from toolrelay.backends._codex_status import SIGN_IN, Status, status
-from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.errors import ConfigurationError
+from toolrelay.settings import ModelSettings, Surroundings
 
 ACCOUNT = ModelSettings(name="mine", provider="codex", model="gpt-5.5")
 

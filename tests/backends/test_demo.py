@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from toolrelay.backends._demo_mind import WHO, think
 from toolrelay.backends.base import discover
 from toolrelay.backends.demo import BACKEND, DemoBackend, Step
-from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
     AnswerFailed,
@@ -33,6 +32,7 @@ from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, File, Image, Item, Message, Reasoning, Result, Text, plain_text
 from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningWish, Request, Sampling, Tool, ToolChoice
 from toolrelay.errors import BackendError
+from toolrelay.settings import ModelSettings, Surroundings
 
 STRING: JsonObject = {"type": "string"}
 

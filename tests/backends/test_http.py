@@ -29,11 +29,11 @@ from toolrelay.backends import http
 from toolrelay.backends._providers import PROVIDERS
 from toolrelay.backends.base import discover
 from toolrelay.backends.http import BACKEND, HttpBackend
-from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.events import AnswerFinished, StreamEvent, TextDelta
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import ConfigurationError
+from toolrelay.settings import ModelSettings, Surroundings
 
 # What is asked
 

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from toolrelay import log
 from toolrelay.backends.demo import DemoBackend, Step
-from toolrelay.config import ModelSettings
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
     AnswerFailed,
@@ -29,6 +28,7 @@ from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.dialects.base import discover
 from toolrelay.errors import BackendError
 from toolrelay.runtime.interpreter import interpreted
+from toolrelay.settings import ModelSettings
 
 DIALECTS = discover()
 HERMES = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'

@@ -12,7 +12,6 @@ import pytest
 from tests.dialects import copilot
 from toolrelay import log
 from toolrelay.backends.demo import DemoBackend, Step
-from toolrelay.config import ModelSettings
 from toolrelay.core.commands import Notice, Record
 from toolrelay.core.events import (
     AnswerFinished,
@@ -32,6 +31,7 @@ from toolrelay.runtime.driver import drive
 from toolrelay.runtime.no_result import Guard, Waited
 from toolrelay.runtime.telemetry import Metrics, TurnLog
 from toolrelay.runtime.xml_client import XmlExchange, XmlWish, xml_wish
+from toolrelay.settings import ModelSettings
 
 TIME = Tool(name="getTime", parameters={"type": "object", "properties": {"city": {"type": "string"}}})
 ASK = Message(role="user", content="What time is it in Paris?")

@@ -14,8 +14,8 @@ import pytest
 from tests.gateway import Gateway, running
 from tests.stage import KEY, Front, Stage, configuration, whole
 from tests.visitor import Reply, Visitor, request
-from toolrelay.config import KeySettings
 from toolrelay.errors import ClientError
+from toolrelay.settings import KeySettings
 from toolrelay.web import auth
 
 PLAIN = "tr-a-key-for-everything"

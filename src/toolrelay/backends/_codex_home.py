@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from toolrelay import log
 from toolrelay.backends._codex_binary import Binary, find_binary
-from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.json import Json, JsonObject
+from toolrelay.settings import ModelSettings, Surroundings
 
 KEY_VARIABLE = "TOOLRELAY_CODEX_KEY"
 PROVIDER = "toolrelay"

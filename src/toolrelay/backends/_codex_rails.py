@@ -18,10 +18,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from toolrelay.backends._codex_words import object_of, text_of
-from toolrelay.config import ModelSettings
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, Item, Message, plain_text
 from toolrelay.errors import ConfigurationError
+from toolrelay.settings import ModelSettings
 
 NAMES = ("apply_patch", "web_search", "web_search_asked")
 

@@ -11,9 +11,9 @@ from toolrelay.backends._codex_pool import Pool
 from toolrelay.backends._codex_process import CodexError
 from toolrelay.backends._codex_words import object_of, text_of
 from toolrelay.backends.base import Finding
-from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.json import JsonObject
 from toolrelay.errors import ConfigurationError
+from toolrelay.settings import ModelSettings, Surroundings
 
 SIGN_IN = "not signed in; sign in with `codex login`, or name an api_key or a base_url"
 

@@ -10,10 +10,10 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.events import StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
+from toolrelay.settings import ModelSettings, Surroundings
 
 Take: TypeAlias = Callable[[list[StreamEvent]], Awaitable[None] | None]
 """Takes a batch of events. What it returns is to be waited for before it gets more."""

@@ -23,12 +23,12 @@ from toolrelay.backends._codex_rails import rails_of
 from toolrelay.backends._codex_status import inspect
 from toolrelay.backends._codex_turn import PATCHED, CodexTurn, Manner
 from toolrelay.backends.base import Backend, BackendKind
-from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.events import AnswerFailed, Noticed, StreamEvent
 from toolrelay.core.json import JsonObject
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ClientError, ToolrelayError
+from toolrelay.settings import ModelSettings, Surroundings
 
 TRIES = 2
 MOST_DEAD = 4  # processes that a turn may be given which have died meanwhile

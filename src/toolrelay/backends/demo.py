@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 from toolrelay.backends._demo_mind import think
 from toolrelay.backends.base import Backend, BackendKind
-from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import ToolrelayError
+from toolrelay.settings import ModelSettings, Surroundings
 
 PACE = 0.015
 MOST_BATCHES = 400

@@ -19,11 +19,11 @@ from toolrelay.backends._http_client import Origin, Pool
 from toolrelay.backends._http_connection import ExchangeError, Response
 from toolrelay.backends._providers import PROVIDERS
 from toolrelay.backends.base import Backend, BackendKind, Take, taken
-from toolrelay.config import ModelSettings, Surroundings
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ConfigurationError, ToolrelayError
+from toolrelay.settings import ModelSettings, Surroundings
 from toolrelay.wires.base import Wire
 from toolrelay.wires.base import discover as discover_wires
 

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from toolrelay import log
 from toolrelay.backends.base import Backend, Take, relayed, taken
-from toolrelay.config import ModelSettings
 from toolrelay.core.arguments import breach
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.messages import Call
@@ -25,6 +24,7 @@ from toolrelay.dialects._manner import Manner
 from toolrelay.dialects._scanner import Quoting
 from toolrelay.dialects.base import discover
 from toolrelay.errors import ToolrelayError
+from toolrelay.settings import ModelSettings
 
 USAGE_WITHIN = 0.1  # seconds that a cut answer's cost is waited for
 

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Iterable, Mapping
 
 from msgspec import Struct
 
-from toolrelay.config import ModelSettings
 from toolrelay.core.commands import Notice
 from toolrelay.core.events import AnswerFinished, Noticed, StreamEvent, TextDelta
 from toolrelay.core.request import Request
@@ -19,6 +18,7 @@ from toolrelay.dialects._xml_history import as_spoken, expects_blocks
 from toolrelay.errors import invalid
 from toolrelay.runtime.driver import Observer, Sink
 from toolrelay.runtime.no_result import Guard
+from toolrelay.settings import ModelSettings
 
 CLIENT_HEADER = b"x-toolrelay-client"
 REEMIT_HEADER = b"x-toolrelay-reemit"

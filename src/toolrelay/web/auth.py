@@ -9,8 +9,8 @@ from hashlib import sha256
 
 from msgspec import Struct
 
-from toolrelay.config import KeySettings, is_loopback
 from toolrelay.errors import ClientError, PolicyError
+from toolrelay.settings import KeySettings, is_loopback
 
 
 class Identity(Struct, frozen=True, kw_only=True):

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from toolrelay import log
 from toolrelay.backends.base import Backend
-from toolrelay.config import ModelSettings, ServerSettings
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.plan import with_results_cut, without_tools
 from toolrelay.core.policy import Policy
@@ -26,6 +25,7 @@ from toolrelay.runtime.driver import Sink, drive
 from toolrelay.runtime.no_result import Guard
 from toolrelay.runtime.telemetry import Metrics, TurnLog
 from toolrelay.runtime.xml_client import XmlExchange, xml_wish
+from toolrelay.settings import ModelSettings, ServerSettings
 from toolrelay.web.auth import Gatekeeper, Identity
 from toolrelay.web.exchange import ClientGoneError, Exchange
 from toolrelay.web.sinks import AnswerSink, StreamSink, WholeSink
