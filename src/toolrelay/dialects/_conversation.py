@@ -35,10 +35,9 @@ from toolrelay.core.events import (
 )
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Request, Tool
-from toolrelay.dialects._asking import EXPLAINED, Asking, as_function
-from toolrelay.dialects._heard_call import HeardCall, free_text
+from toolrelay.dialects._asking import EXPLAINED, Asking
+from toolrelay.dialects._heard_call import Fault, HeardCall, free_text, must_be_checked
 from toolrelay.dialects._manner import Manner
-from toolrelay.dialects._repair import is_object, repaired
 from toolrelay.dialects._scanner import CallBroken, Scanner
 from toolrelay.errors import ModelError
 
@@ -73,7 +72,6 @@ class Conversation:
         self._begun = 0
         self._made = 0
         self._cuts = False
-        self._why = ""
         self._said = False
         self._out: list[StreamEvent] = []
         self._listen()
@@ -203,7 +201,7 @@ class Conversation:
         """The call is shown only when it is whole: it may have to be checked, or taken back."""
         if not printed and self._manner.on_bad_call == "pass":
             return False
-        return tool is None or tool.strict is True or tool.kind == "custom" or not self._streams
+        return must_be_checked(tool) or not self._streams
 
     def _leave(self, start: CallStarted) -> int:
         if self._withheld:  # a call has come: what was said before it may be heard
@@ -228,10 +226,9 @@ class Conversation:
 
     def _hold_no_longer(self, key: int, call: HeardCall) -> None:
         """So much is held of no call. One that is only held to be tried again may leave; one that has to be checked may not."""
-        tool = call.tool
-        if tool is None or tool.strict is True or tool.kind == "custom":
+        if must_be_checked(call.tool):
             del self._open[key]
-            self._bad(call, "held_too_long")
+            self._bad(call, Fault("held_too_long"))
         else:
             call.index = self._leave(call.start)
             self._out.append(ArgumentsDelta(call.index, call.arguments))
@@ -240,36 +237,15 @@ class Conversation:
         call = self._open.pop(key, None)
         if call is None:
             return
-        fault = self._fault(call)
+        fault = call.fault(self._manner)
+        if call.mended is not None:
+            self._notice("repaired_json", call.start.name)
+            if call.index is not None:
+                self._out.append(ArgumentsDelta(call.index, call.mended))
         if fault is None:
             self._close(call)
         else:
             self._bad(call, fault)
-
-    def _fault(self, call: HeardCall) -> str | None:
-        """What is wrong with the call, after any repair that is beyond doubt."""
-        if not call.printed and self._manner.on_bad_call == "pass":
-            return None
-        if call.tool is None:
-            return "unknown_tool"
-        if not call.printed and call.start.kind == "custom":
-            return None
-        said = call.arguments
-        if not is_object(said):
-            mended = repaired(said)
-            if mended is None or not (call.index is None or mended.startswith(said)):
-                return "invalid_json"
-            if call.index is not None:
-                self._out.append(ArgumentsDelta(call.index, mended[len(said) :]))
-            call.pieces = [mended]
-            self._notice("repaired_json", call.start.name)
-        check = self._manner.check
-        if call.index is None and (call.tool.strict or call.tool.kind == "custom") and check is not None:
-            breach = check(as_function(call.tool), call.arguments)
-            if breach is not None:
-                self._why = breach
-                return "schema"
-        return None
 
     def _close(self, call: HeardCall) -> None:
         """The call is the client's now."""
@@ -298,10 +274,10 @@ class Conversation:
         if call is None or self._manner.on_bad_call == "text" or self._tries == TRIES:
             call = HeardCall(CallStarted(0, ""), None, None, printed=True)
             call.pieces = [broken.text]
-        self._bad(call, broken.rule)
+        self._bad(call, Fault(broken.rule))
 
-    def _bad(self, call: HeardCall, rule: str) -> None:
-        name = call.start.name
+    def _bad(self, call: HeardCall, fault: Fault) -> None:
+        name, rule = call.start.name, fault.rule
         policy = self._manner.on_bad_call
         passes = policy == "pass" and bool(name) and not (call.printed and self._manner.native)
         if not (passes and rule == "unknown_tool"):  # of a call that it is handed the turn says so itself
@@ -310,7 +286,7 @@ class Conversation:
             self._bad_after_leaving(call, call.index)
         elif policy == "retry" and not self._made and not self._begun and self._tries < TRIES:
             seen = Call(id="", name=name, arguments=call.arguments, kind=call.start.kind)
-            why = EXPLAINED.get(rule, EXPLAINED["malformed"]).format(name=self._asking.names.to_model(name), why=self._why)
+            why = EXPLAINED.get(rule, EXPLAINED["malformed"]).format(name=self._asking.names.to_model(name), why=fault.why)
             self._ask_again(why, None if call.printed else seen)
         elif policy == "fail":
             self._fail(f"The model made a call that cannot be used ({rule}).")
