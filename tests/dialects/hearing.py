@@ -11,7 +11,8 @@ from msgspec import Struct
 from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, ReasoningDelta, TextDelta
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._scanner import CallBroken, Quoting, Scanner, ScannerEvent
+from toolrelay.dialects._scanner import CallBroken, Scanner, ScannerEvent
+from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import Dialect, discover
 
 DIALECTS = discover()

@@ -26,7 +26,7 @@ from toolrelay.core.messages import Call, Message, Result, plain_text
 from toolrelay.core.request import OutputFormat, Request, Tool, ToolChoice
 from toolrelay.dialects._conversation import Conversation
 from toolrelay.dialects._manner import Manner
-from toolrelay.dialects._scanner import Quoting
+from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.hermes import DIALECTS as HERMES
 from toolrelay.dialects.sealed import DIALECTS as SEALED
 from toolrelay.errors import BackendError

@@ -17,7 +17,7 @@ from toolrelay.core.request import Tool, ToolChoice
 from toolrelay.dialects._constraint import call_schema
 from toolrelay.dialects._conversation import Conversation
 from toolrelay.dialects._manner import Manner
-from toolrelay.dialects._scanner import Quoting
+from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import discover
 from toolrelay.errors import BackendError
 

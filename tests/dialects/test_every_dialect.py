@@ -19,7 +19,8 @@ from tests.strategies import json_values
 from toolrelay.core.events import ArgumentsDelta, TextDelta
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._scanner import Quoting, Scanner
+from toolrelay.dialects._scanner import Scanner
+from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import Dialect, Outcome
 
 every_dialect = pytest.mark.parametrize("name", sorted(DIALECTS))

@@ -6,7 +6,8 @@ import pytest
 
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, call, events, folded, hear, tool
 from toolrelay.core.events import ArgumentsDelta, CallStarted
-from toolrelay.dialects._scanner import CallBroken, Quoting, Scanner
+from toolrelay.dialects._scanner import CallBroken, Scanner
+from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import Outcome
 
 PARIS = '{"name": "get_weather", "arguments": {"city": "Paris"}}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.hearing import DIALECTS, Heard, Text, Thought, call, calls_of, hear
-from toolrelay.dialects._scanner import Quoting
+from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import Outcome
 
 BEGIN, END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"

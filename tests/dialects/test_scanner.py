@@ -9,7 +9,8 @@ from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, Rea
 from toolrelay.core.messages import Call
 from toolrelay.dialects import _attempt
 from toolrelay.dialects._reader import Reader, Reading
-from toolrelay.dialects._scanner import CallBroken, Quoting, Scanner
+from toolrelay.dialects._scanner import CallBroken, Scanner
+from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import Dialect, Opener, Place, Speaker
 
 CALL = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'

@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from toolrelay.core.request import Tool
-from toolrelay.dialects._scanner import Quoting
+from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import Dialect
 
 OnBadCall = Literal["pass", "retry", "text", "fail"]

@@ -28,7 +28,7 @@ from toolrelay.dialects._faults import BrokenError, CutError, NotACallError, Rea
 from toolrelay.dialects._fences import Fence
 from toolrelay.dialects._halves import made_whole
 from toolrelay.dialects._lines import Line
-from toolrelay.dialects._watch import Watch, watch_for
+from toolrelay.dialects._watch import Quoting, Watch, watching
 from toolrelay.dialects.base import Dialect
 
 
@@ -44,15 +44,6 @@ class CallBroken(Struct, frozen=True, kw_only=True):
 
 
 ScannerEvent = StreamEvent | CallBroken
-
-
-class Quoting(Struct, frozen=True, kw_only=True):
-    """Where a model's calls do not count, and how it marks its reasoning. A profile's data."""
-
-    reasoning: tuple[str, str] | None = None
-    begins_in_reasoning: bool = False
-    calls_in_fences: bool = False
-    calls_in_reasoning: bool = False
 
 
 class Scanner:
@@ -295,13 +286,7 @@ class Scanner:
             self._set_firsts()
 
     def _watching(self) -> Watch:
-        """What may begin here. Fences that were entered look after themselves."""
-        quoting = self._quoting
-        openers = () if self._thinking and not quoting.calls_in_reasoning else self._dialect.openers
-        if self._begun:
-            openers = tuple(opener for opener in openers if opener.place != "start")
-        tag = quoting.reasoning[1 if self._thinking else 0] if quoting.reasoning is not None else ""
-        return watch_for(openers, tag, fences=not self._thinking and not quoting.calls_in_fences)
+        return watching(self._dialect.openers, self._quoting, thinking=self._thinking, begun=self._begun)
 
     def _scan(self, text: str, at: int) -> None:
         """Gives out the text from that place on, up to a call that waits for more."""

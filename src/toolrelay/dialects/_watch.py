@@ -13,6 +13,15 @@ from toolrelay.dialects._steps import first_characters, marks_pattern
 from toolrelay.dialects.base import Opener
 
 
+class Quoting(Struct, frozen=True, kw_only=True):
+    """Where a model's calls do not count, and how it marks its reasoning. A profile's data."""
+
+    reasoning: tuple[str, str] | None = None
+    begins_in_reasoning: bool = False
+    calls_in_fences: bool = False
+    calls_in_reasoning: bool = False
+
+
 class Watch(Struct, frozen=True):
     """What may begin in one state. `trigger` finds that, and little that turns out to be none of it.
 
@@ -52,8 +61,18 @@ class Watch(Struct, frozen=True):
         return Fence.opening(text, at) if self.fences and line.may_open_fence else ""
 
 
+def watching(openers: tuple[Opener, ...], quoting: Quoting, *, thinking: bool, begun: bool) -> Watch:
+    """What may begin here: in reasoning or not, before or after the answer has begun. Entered fences look after themselves."""
+    if thinking and not quoting.calls_in_reasoning:
+        openers = ()
+    elif begun:
+        openers = tuple(opener for opener in openers if opener.place != "start")
+    tag = quoting.reasoning[1 if thinking else 0] if quoting.reasoning is not None else ""
+    return _watch_for(openers, tag, fences=not thinking and not quoting.calls_in_fences)
+
+
 @lru_cache(maxsize=256)
-def watch_for(openers: tuple[Opener, ...], tag: str, *, fences: bool) -> Watch:
+def _watch_for(openers: tuple[Opener, ...], tag: str, *, fences: bool) -> Watch:
     anywhere = tuple(opener.text for opener in openers if opener.place != "line") + ((tag,) if tag else ())
     at_line = tuple(opener.text for opener in openers if opener.place == "line")
     after_break = "|".join(filter(None, (marks_pattern(at_line), FENCE if fences else "")))

@@ -33,7 +33,8 @@ from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, Not
 from toolrelay.core.identity import derived_call_id
 from toolrelay.core.messages import Call, Content, Item, Message, Part, Result, Text, plain_text
 from toolrelay.core.request import Request, Tool
-from toolrelay.dialects._scanner import Quoting, Scanner
+from toolrelay.dialects._scanner import Scanner
+from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.use_tool import DIALECTS
 
 # As the client looks for them (Obsidian Copilot up to 3.1): anywhere, a fence or not, unclosed at the end.

@@ -21,7 +21,7 @@ from toolrelay.core.profiles import Habits, Profile, habits_of
 from toolrelay.core.request import Request
 from toolrelay.dialects._conversation import Conversation
 from toolrelay.dialects._manner import Manner
-from toolrelay.dialects._scanner import Quoting
+from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import discover
 from toolrelay.errors import ToolrelayError
 from toolrelay.settings import ModelSettings
