@@ -21,8 +21,8 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 if not __package__:
@@ -231,7 +231,18 @@ def columns(lines: list[Line]) -> Iterator[str]:
         yield f"{line.scenario.name:<14}{line.scenario.target:>8,}{''.join(cells)}"
 
 
-def save(lines: list[Line], megabytes: dict[str, float], facts: dict[str, str]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A figure of SGLang's beside ours, for the same text."""
+
+    scenario: str
+    dialect: str
+    size: int
+    theirs: float
+    ours: float
+
+
+def save(lines: list[Line], megabytes: dict[str, float], facts: dict[str, str], peers: list[Peer]) -> None:
     rows = [
         f"| {line.scenario.name} | {line.scenario.target:,} | {min(line.costs.values()):,.0f} "
         f"| {statistics.median(line.costs.values()):,.0f} | {max(line.costs.values()):,.0f} | {line.dearest} "
@@ -248,10 +259,14 @@ def save(lines: list[Line], megabytes: dict[str, float], facts: dict[str, str]) 
         f"A megabyte of arguments, s (target {_MEGABYTE_LIMIT_S:.0f}): "
         + ", ".join(f"{name} {seconds:.2f}" for name, seconds in megabytes.items()),
     ]
+    if peers:
+        rows = [f"| {one.scenario} | {one.dialect} | {one.size:,} | {one.theirs:,.0f} | {one.ours:,.0f} |" for one in peers]
+        head = ("| ns per delta | dialect | characters | SGLang | ours |", "|---|---|--:|--:|--:|")
+        text.append("\n".join((*head, *rows)))
     report.RESULTS.mkdir(exist_ok=True)
     (report.RESULTS / "dialects.md").write_text("\n\n".join(text) + "\n")
     figures = {line.scenario.name: {"target": line.scenario.target, "ns": line.costs, "growth": line.growth} for line in lines}
-    whole = {"facts": facts, "scenarios": figures, "megabyte s": megabytes}
+    whole = {"facts": facts, "scenarios": figures, "megabyte s": megabytes, "SGLang": [asdict(peer) for peer in peers]}
     (report.RESULTS / "dialects.json").write_text(json.dumps(whole, indent=1) + "\n")
 
 
@@ -265,19 +280,11 @@ _THEIR_SIZES = (2_000, 8_000)
 _THEIR_PARTS = ("sglang", "msgspec", "numpy", "orjson", "partial-json-parser", "pydantic")
 
 
-def compare_with_sglang() -> None:
+def compare_with_sglang() -> Iterator[Peer]:
     """Their texts are short: what some of them do for each delta grows with all that came before."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "toolrelay-bench" / "sglang"
-    python = cache / "bin" / "python"
-    if not python.exists():
-        print(f"installing SGLang's Python code into {cache}", file=sys.stderr)
-        venv.create(cache, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *_THEIR_PARTS[1:]], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", _THEIR_PARTS[0]], check=True)
     known = discover()
     program = Path(__file__).with_name("sglang_detectors.py")
-    print(f"\n{'ns per delta':<14}{'characters':>12}{'dialect':>16}{'SGLang':>14}{'ours':>10}")
-    with subprocess.Popen([python, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([_sglang(), program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         for scenario in SCENARIOS:
             for name, (module, kind) in _DETECTORS.items() if scenario.name in ("plain", "string", "structure") else ():
                 for size in _THEIR_SIZES:
@@ -286,7 +293,30 @@ def compare_with_sglang() -> None:
                     print(json.dumps(asked), file=process.stdin, flush=True)
                     theirs = float(process.stdout.readline() if process.stdout else "nan")
                     ours = min(cost(known[name], text) for _ in range(_ROUNDS))
-                    print(f"{scenario.name:<14}{size:>12,}{name:>16}{theirs:>14,.0f}{ours:>10,.0f}", flush=True)
+                    yield Peer(scenario=scenario.name, dialect=name, size=size, theirs=theirs, ours=ours)
+
+
+def _sglang() -> Path:
+    """A Python that has their code, and not what needs a GPU."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "toolrelay-bench" / "sglang"
+    python = cache / "bin" / "python"
+    if not (cache / "ready").exists():
+        print(f"installing SGLang's Python code into {cache}", file=sys.stderr)
+        venv.create(cache, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *_THEIR_PARTS[1:]], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", _THEIR_PARTS[0]], check=True)
+        (cache / "ready").touch()
+    return python
+
+
+def shown_peers(peers: Iterable[Peer]) -> list[Peer]:
+    """Prints them as they come."""
+    shown = []
+    print(f"\n{'ns per delta':<14}{'characters':>12}{'dialect':>16}{'SGLang':>14}{'ours':>10}")
+    for peer in peers:
+        print(f"{peer.scenario:<14}{peer.size:>12,}{peer.dialect:>16}{peer.theirs:>14,.0f}{peer.ours:>10,.0f}", flush=True)
+        shown.append(peer)
+    return shown
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -310,14 +340,13 @@ def main() -> None:
     lines = measure(chosen, scenarios, size=arguments.size, rounds=arguments.rounds, again=_AGAIN if arguments.rounds > 1 else 0)
     print("\n".join(columns(lines) if arguments.dialects else table(lines)))
     print(measured)
+    print(f"{sum(line.verdict == 'ok' for line in lines)} of {len(lines)} targets reached")
+    peers = shown_peers(compare_with_sglang()) if arguments.sglang else []
     if not (arguments.only or arguments.dialects) and (arguments.size, arguments.rounds) == (_SIZE, _ROUNDS):
         megabytes = {name: whole_megabyte(known[name]) for name in _MEGABYTE_DIALECTS}
         print(f"a megabyte of arguments: at most {max(megabytes.values()):.2f} s  [≤ {_MEGABYTE_LIMIT_S:.0f} s]")
         facts = report.machine([], time.monotonic() - began, load)
-        save(lines, megabytes, facts | {"command": "bench/dialects.py", "yardstick": measured})
-    print(f"{sum(line.verdict == 'ok' for line in lines)} of {len(lines)} targets reached")
-    if arguments.sglang:
-        compare_with_sglang()
+        save(lines, megabytes, facts | {"command": "bench/dialects.py", "yardstick": measured}, peers)
 
 
 if __name__ == "__main__":
