@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from tests.backends.codex_stage import KEY, MODEL, place_at, surveyed
-from tests.backends.codex_upstream import asked
+from tests.backends.codex_upstream import Call, asked
 from tests.upstream import Script, Step, Upstream, _Log, _script
 from toolrelay.backends._codex_pool import Pool
 from toolrelay.backends.base import Backend, relayed
@@ -21,11 +21,13 @@ from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
     AnswerFailed,
     AnswerFinished,
+    AnswerStarted,
     ArgumentsDelta,
     Noticed,
     ReasoningDelta,
     StreamEvent,
     TextDelta,
+    Usage,
 )
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Item, Message
@@ -40,6 +42,21 @@ SETTINGS = ModelSettings(name="mine", provider="codex", model=MODEL, api_key=KEY
 USER = Message(role="user", content="hi")
 SCHEMA: JsonObject = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = Tool(name="get_weather", description="The weather at a place", parameters=SCHEMA)
+STARTED = AnswerStarted(model="scripted")
+DONE = AnswerFinished(finish="stop", usage=Usage(input=7, output=3, total=10, cached=0, reasoning=0))
+PARIS, ROME = Call("get_weather", {"city": "Paris"}), Call("get_weather", {"city": "Rome"})
+PATCH = "*** Begin Patch\n*** Add File: hacked\n+x\n*** End Patch"
+BUILT_IN = [
+    Call("exec_command", {"cmd": "touch hacked"}),
+    Call("shell", {"command": ["touch", "hacked"]}),
+    Call("shell_command", {"command": "touch hacked"}),
+    Call("apply_patch", {"input": PATCH}),
+    Call("apply_patch", {"input": PATCH}, kind="custom_tool_call"),
+    Call("update_plan", {"plan": []}),
+    Call("view_image", {"path": "/etc/passwd"}),
+    Call("web_search", {"query": "x"}),
+    Call("request_user_input", {"questions": []}),
+]
 
 
 def request(*items: Item, **members: Any) -> Request:

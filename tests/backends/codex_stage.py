@@ -66,6 +66,16 @@ def homes(folder: Path) -> list[Path]:
     return list(folder.glob("home-*"))
 
 
+def pids(pool: Pool) -> list[int]:
+    return [seat.process.pid for seat in pool._seats]
+
+
+async def settled(pool: Pool) -> None:
+    """Whatever the pool does in the background is done."""
+    while tasks := pool._starts | pool._farewells:
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def thread_params(lease: Lease, *, model: str = MODEL, **more: Any) -> JsonObject:
     return {
         "model": model,

@@ -1,4 +1,4 @@
-"""Both event loops, and a certificate."""
+"""Both event loops, a certificate, and the real Codex on a scripted upstream."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import ipaddress
 import ssl
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.backends.codex_play import Play
 from tests.backends.pools import Run
 
 T = TypeVar("T")
@@ -61,3 +62,10 @@ def server_context(certificate: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     return context
+
+
+@pytest.fixture(scope="module")
+def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
+    play = Play(tmp_path_factory.mktemp("codex"))
+    yield play
+    play.close()

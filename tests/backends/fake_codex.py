@@ -6,6 +6,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+from toolrelay.backends._codex_home import Place
+
 PROGRAM = """#!{python}
 import json, os, signal, sys, time
 
@@ -46,3 +48,9 @@ def fake_codex(folder: Path, behaviour: str = "pass", *, before: str = "", after
     )
     path.chmod(0o755)
     return str(path)
+
+
+def faked(folder: Path, behaviour: str = "pass", *, before: str = "", after: str = "", version: str = "0.166.0") -> Place:
+    folder.mkdir(exist_ok=True)
+    binary = fake_codex(folder, behaviour, before=before, after=after, version=version)
+    return Place(folder=str(folder / "homes"), binary=binary, model="m", base_url="http://127.0.0.1:9/v1")

@@ -15,6 +15,7 @@ from toolrelay.backends._http_connection import Connection, Response
 T = TypeVar("T")
 
 ASK = b"POST /v1/x HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\n{}"
+ENDLESS = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n"
 MEBIBYTE = 1024 * 1024
 
 

@@ -58,6 +58,7 @@ def completion(message: dict[str, Any], finish: str | None = "stop", **members: 
     return json.dumps({**head, "choices": [choice], **members}).encode()
 
 
+TEXT = stream(chunk({"content": "Grüß"}), chunk({"content": " Gott 😀"}))
 PARALLEL = stream(
     function("f", "", index=0, id="a", type="function"),
     function(arguments='{"city":', index=0),

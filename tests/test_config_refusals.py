@@ -1,0 +1,316 @@
+"""What the configuration refuses and how, and what it refuses because this version does not do it yet."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from tests import config_files
+from tests.config_files import HASH, Write, problems
+from toolrelay import config
+from toolrelay.config import load
+from toolrelay.errors import ConfigurationError
+from toolrelay.settings import KeySettings, LimitSettings, ModelSettings, RedisSettings, ServerSettings, StoreSettings
+from toolrelay.wires.base import Wire, discover
+
+# Fixtures are known to a module by its own names.
+in_an_empty_directory, write = config_files.in_an_empty_directory, config_files.write
+
+TABLES: dict[str, type[Struct]] = {
+    "server": ServerSettings,
+    "store": StoreSettings,
+    "redis": RedisSettings,
+    "limits": LimitSettings,
+    "keys": KeySettings,
+    "models": ModelSettings,
+}
+
+
+# What is refused, and how
+
+A_PROVIDER = "one of openai, anthropic, gemini, openrouter, ollama, lmstudio, vllm, llamacpp, codex, local, demo, compatible"
+A_URL = "an http:// or https:// URL without query or credentials"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[server]\nport = 65536", "server.port: expected a whole number from 0 to 65535 (0: any free port), found 65536"),
+        ('[server]\nport = "80"', 'server.port: expected a whole number from 0 to 65535 (0: any free port), found "80"'),
+        ("[server]\nport = true", "server.port: expected a whole number from 0 to 65535 (0: any free port), found true"),
+        ('[server]\nhost = ""', 'server.host: expected a host\'s name or address, found ""'),
+        ("[server]\nmax_body_bytes = 0", "server.max_body_bytes: expected a whole number above 0, found 0"),
+        ("[server]\nlog_content = 1", "server.log_content: expected true or false, found 1"),
+        (
+            '[server]\ncors_origins = ["https://a/b"]',
+            'server.cors_origins: expected a list of origins such as "https://notes.example", without a path, found ["https://a/b"]',
+        ),
+        (
+            "[server]\nkeepalive_seconds = -1",
+            "server.keepalive_seconds: expected a number of seconds, 0 (off) or above, a year at most, found -1",
+        ),
+        ("[server]\nhots = 1", "server.hots: unknown key; did you mean host?"),
+        ("[server]\nqqq = 1", "server.qqq: unknown key"),
+        ("[limits]\nconcurrent_turns = 1.5", "limits.concurrent_turns: expected a whole number above 0, found 1.5"),
+        (
+            "[server]\nport = 2020-01-01",
+            'server.port: expected a whole number from 0 to 65535 (0: any free port), found "2020-01-01"',
+        ),
+        ("limits = 5", "limits: expected a table, found a number"),
+        ("[modles.a]", "modles: unknown key; did you mean models?"),
+        ("port = 80", "port: unknown key; did you mean server.port?"),
+        ('log = "json"', "log: unknown key; it is set with TOOLRELAY_LOG, not in the file"),
+        ('data_dir = "x"', "data_dir: unknown key; it is set with --data-dir, not in the file"),
+        ("models = 5", "models: expected tables [models.NAME], found a number"),
+        ('[models." a"]\nprovider = "demo"', 'models." a": expected a name without blanks around it'),
+        ('[models.a]\nprovider = "demo"\nname = "b"', "models.a.name: unknown key"),
+        (
+            '[models.a]\nprovider = "demo"\ntimeout_second = 5',
+            "models.a.timeout_second: unknown key; did you mean timeout_seconds?",
+        ),
+        (
+            '[models."a.b"]\nprovider = "demo"\ntimeout_seconds = 0',
+            'models."a.b".timeout_seconds: expected a number of seconds above 0, a year at most, found 0',
+        ),
+        (
+            '[models.a]\nprovider = "demo"\ntimeout_seconds = inf',
+            "models.a.timeout_seconds: expected a number of seconds above 0, a year at most, found Infinity",
+        ),
+        (
+            '[models.a]\nprovider = "demo"\ntimeout_seconds = nan',
+            "models.a.timeout_seconds: expected a number of seconds above 0, a year at most, found NaN",
+        ),
+        (
+            '[models.a]\nprovider = "vllm"\nwire = "chta"',
+            'models.a.wire: expected one of chat, responses, found "chta"; did you mean chat?',
+        ),
+        (
+            '[models.a]\nprovider = "OpenAL"',
+            f'models.a.provider: expected {A_PROVIDER}, found "OpenAL"; did you mean openai?',
+        ),
+        ('[models.a]\nmodel = "b"', f"models.a.provider: missing; expected {A_PROVIDER}"),
+        (
+            '[models.a]\nprovider = "compatible"',
+            f'models.a.base_url: missing; provider "compatible" needs {A_URL}',
+        ),
+        (
+            '[models.a]\nprovider = "openai"\nbase_url = "localhost:11434"',
+            f"models.a.base_url: expected {A_URL}, found a string of 15 characters",
+        ),
+        (
+            '[models.a]\nprovider = "openai"\nbase_url = "http://h:99999/v1"',
+            f"models.a.base_url: expected {A_URL}; its address or port cannot be read",
+        ),
+        ("[keys]\nname = 1", "keys: expected a list of tables, each begun with [[keys]], found a table"),
+        ("keys = [1]", "keys[0]: expected a table, found a number"),
+        (
+            f'[[keys]]\nname = "a"\nsha256 = "{HASH}"\nmodels = "fast"',
+            'keys.a.models: expected a list of strings, found "fast"',
+        ),
+        (f'[[keys]]\nsha256 = "{HASH}"', "keys[0].name: missing; expected a name without blanks around it"),
+        (
+            f'[[keys]]\nname = "a"\nsha256 = "{HASH}"\n[[keys]]\nname = "a"\nsha256 = "{HASH[::-1]}"',
+            "keys.a.name: an earlier [[keys]] entry has this name; expected one of its own",
+        ),
+        (
+            f'[[keys]]\nname = "a"\nsha256 = "{HASH}"\n[[keys]]\nname = "b"\nsha256 = "{HASH.upper()}"',
+            "keys.b.sha256: this is the key of keys.a; expected one of its own",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_file_key_expectation_and_finding(write: Write, text: str, problem: str) -> None:
+    assert problems(write(text)) == [f"toolrelay.toml: {problem}"]
+
+
+def test_all_mistakes_of_a_file_are_told_together(write: Write) -> None:
+    text = """
+        [server]
+        port = -1
+        hots = "x"
+        [[keys]]
+        name = "a"
+        [models.fast]
+        provider = "openai"
+        api_key = "env:MISSING"
+        approval = "return"
+        timeout_second = 1
+        [toolsets.vault]
+        kind = "vault"
+    """
+    assert [problem.split(": ")[1] for problem in problems(write(text))] == [
+        "server.port",
+        "server.hots",
+        "keys.a.sha256",
+        "models.fast.api_key",
+        "models.fast.approval",
+        "models.fast.timeout_second",
+        "toolsets.vault",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"port": 65536}, "--port: expected a whole number from 0 to 65535 (0: any free port), found 65536"),
+        ({"host": "a b"}, '--host: expected a host\'s name or address, found "a b"'),
+    ],
+)
+def test_a_wrong_flag_is_named(flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(None, {}, **flags)
+    assert str(caught.value) == message
+
+
+def test_a_missing_file_is_told_with_who_named_it_and_what_to_do() -> None:
+    (by_flag,) = problems("none.toml")
+    (by_variable,) = problems(None, {"TOOLRELAY_CONFIG": "none.toml"})
+    assert by_flag.startswith("none.toml: no such file (named by --config). Write one, as toolrelay.example.toml shows")
+    assert by_variable.startswith("none.toml: no such file (named by TOOLRELAY_CONFIG). ")
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    assert problems("folder") == ["folder: cannot be read (named by --config): Is a directory"]
+
+
+def test_a_syntax_error_is_told_with_its_line(write: Write) -> None:
+    assert problems(write("[server]\nport = \n")) == ["toolrelay.toml: line 2, column 8: not valid TOML: Invalid value"]
+    assert problems(write("[server")) == [
+        "toolrelay.toml: end of document: not valid TOML: Expected ']' at the end of a table declaration"
+    ]
+
+
+def test_a_file_that_is_not_utf_8_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "latin.toml").write_bytes(b'[server]\nhost = "caf\xe9"\n')
+    assert problems("latin.toml") == ["latin.toml: line 2: not UTF-8, which TOML has to be"]
+
+
+def test_a_hash_is_kept_in_lower_case(write: Write) -> None:
+    (key,) = load(write(f'[[keys]]\nname = "a"\nsha256 = "{HASH.upper()}"'), {}).keys
+    assert key == KeySettings(name="a", sha256=HASH)
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from(["demo", "sqlite", "env:A", "*", "chat", ""])
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+files = st.fixed_dictionaries(
+    {},
+    optional={
+        name: values | st.fixed_dictionaries({}, optional=dict.fromkeys(kind.__struct_fields__, values))
+        for name, kind in TABLES.items()
+        if name not in {"keys", "models"}
+    }
+    | {
+        "keys": values
+        | st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(KeySettings.__struct_fields__, values)), max_size=3),
+        "models": values
+        | st.dictionaries(st.text(), st.fixed_dictionaries({}, optional=dict.fromkeys(ModelSettings.__struct_fields__, values))),
+        "toolsets": values,
+    },
+)
+
+
+@given(files)
+def test_whatever_a_file_says_it_gives_settings_or_a_configuration_error(raw: dict[str, Any]) -> None:
+    try:
+        settings = config._Reading("f.toml", {}).settings(raw)
+    except ConfigurationError:
+        return
+    assert all(isinstance(model, ModelSettings) for model in settings.models.values())
+    assert all(isinstance(getattr(settings, name), kind) for name, kind in TABLES.items() if name not in {"keys", "models"})
+
+
+# What this version does not do yet
+
+UNAVAILABLE: dict[str, list[Any]] = {
+    "store.url": ["postgresql://h/d"],
+    "redis.url": ["redis://h"],
+    "limits.requests_per_minute": [1],
+    "keys.approve": [True],
+    "keys.toolsets": [["vault"]],
+    "keys.requests_per_minute": [60],
+    "models.provider": ["anthropic", "gemini", "local"],
+    "models.wire": ["anthropic", "gemini"],
+    "models.toolsets": [["vault"]],
+    "models.approval": ["return"],
+    "models.status": ["text"],
+    "models.approval_expiry_seconds": [60],
+    "models.max_tool_rounds": [0, 11],
+    "toolsets": [{"kind": "vault"}],
+}
+
+
+def file_with(key: str, value: object) -> tuple[dict[str, Any], str]:
+    """A file that is right but for this value, and the value's place in it."""
+    table, _, field = key.partition(".")
+    match table:
+        case "toolsets":
+            return {"toolsets": {"vault": value}}, "toolsets.vault"
+        case "keys":
+            return {"keys": [{"name": "me", "sha256": HASH, field: value}]}, f"keys.me.{field}"
+        case "models":
+            address = {} if value == "demo" else {"base_url": "http://h/v1"}
+            return {"models": {"a": {"provider": "compatible", **address, field: value}}}, f"models.a.{field}"
+        case _:
+            return {table: {field: value}}, key
+
+
+def test_every_setting_that_is_not_available_yet_has_a_case_here() -> None:
+    assert set(UNAVAILABLE) == {*config.NOT_YET, "models.wire"}
+    assert UNAVAILABLE["models.wire"] == list(config.LATER_WIRES)
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in UNAVAILABLE.items() for value in values])
+def test_a_setting_that_would_be_ignored_is_refused(key: str, value: object) -> None:
+    raw, place = file_with(key, value)
+    with pytest.raises(ConfigurationError) as caught:
+        config._Reading("f.toml", {}).settings(raw)
+    assert re.fullmatch(
+        rf"f\.toml: {re.escape(place)}: .+ is not available in this version yet(; available today: .+)?", str(caught.value)
+    )
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, works in config.NOT_YET.items() for value in works])
+def test_a_value_that_works_today_may_be_written_out(key: str, value: object) -> None:
+    raw, _ = file_with(key, value)
+    config._Reading("f.toml", {}).settings(raw)
+
+
+@pytest.mark.parametrize("name", ["auto", "native", "off", "sealed", "hermes", "qwen3_coder"])
+def test_tools_may_be_called_natively_or_in_any_dialect(name: str) -> None:
+    raw, _ = file_with("models.tool_calling", name)
+    assert config._Reading("f.toml", {}).settings(raw).models["a"].tool_calling == name
+
+
+def test_a_dialect_that_does_not_exist_is_refused_with_the_nearest_name() -> None:
+    raw, place = file_with("models.tool_calling", "hermse")
+    with pytest.raises(ConfigurationError, match=rf'{place}: expected auto, .*found "hermse"; did you mean "?hermes'):
+        config._Reading("f.toml", {}).settings(raw)
+
+
+@pytest.mark.parametrize("wire", discover().values(), ids=discover())
+def test_a_wire_that_is_there_may_be_named_by_its_word(wire: Wire) -> None:
+    raw, _ = file_with("models.wire", wire.word)
+    assert config._Reading("f.toml", {}).settings(raw).models["a"].wire == wire.word
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("base_url", "http://h/v1"), ("wire", "chat"), ("wire", "chta"), ("api_key", "SECRET")]
+)
+def test_the_demo_model_takes_nothing_that_it_would_ignore(write: Write, field: str, value: str) -> None:
+    text = f'[models.a]\nprovider = "demo"\n{field} = '
+    assert problems(write(f'{text}"{value}"'), {}) == [f"toolrelay.toml: models.a.{field}: the demo model has none"]
+    assert list(load(write(f'{text}""'), {}).models) == ["a"]
