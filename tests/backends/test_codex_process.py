@@ -35,7 +35,7 @@ from tests.backends.pools import Run
 from tests.upstream import Gate, Upstream, seen
 from toolrelay import log
 from toolrelay.backends._codex_home import Home, remove_stale_homes
-from toolrelay.backends._codex_process import CodexError, Process
+from toolrelay.backends._codex_process import Channel, CodexError, Process
 from toolrelay.core.json import Json
 
 MEBIBYTE = 1024 * 1024
@@ -61,6 +61,12 @@ def test_a_provider_without_a_key_is_sent_none(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+async def to_the_end(channel: Channel) -> None:
+    """Of what comes before the end there may be more: a notification is on its way when the process dies."""
+    while True:
+        await channel.next()
+
+
 @pytest.mark.parametrize("state", ["idle", "call", "stream", "tool"])
 def test_whoever_waits_hears_at_once_that_the_process_was_killed(tmp_path: Path, run: Run, state: str) -> None:
     async def main() -> None:
@@ -78,7 +84,7 @@ def test_whoever_waits_hears_at_once_that_the_process_was_killed(tmp_path: Path,
                     elif state != "idle":
                         await lease.call("turn/start", turn_params(channel.thread_id))
                         await until(channel, "item/agentMessage/delta" if state == "stream" else "item/tool/call")
-                    waiting.append(asyncio.create_task(channel.next()))
+                    waiting.append(asyncio.create_task(to_the_end(channel)))
                     await asyncio.sleep(0)
                     os.kill(lease._process.pid, signal.SIGKILL)
                     for error in await asyncio.gather(*waiting, return_exceptions=True):
