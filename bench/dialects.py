@@ -85,7 +85,7 @@ def _rows(unit: str, size: int) -> str:
 
 
 def _varied(size: int) -> str:
-    """Structure in which no delta need be like another, nor like one of an earlier round: nothing that was remembered helps."""
+    """Structure in which no delta need be like another, nor like one of an earlier round: no token is known, only shapes are."""
     chance = random.Random(next(_SEEDS))
     rows = []
     for _ in range(size // 60 + 1):
@@ -207,6 +207,16 @@ def whole_megabyte(dialect: Dialect) -> float:
     """Seconds for a call with a megabyte of arguments."""
     text = _call(dialect, _text("words in a row, ", 1_000_000))
     return min(cost(dialect, text) for _ in range(2)) * (len(text) / 4) / 1e9
+
+
+def megabyte_at_once(dialect: Dialect) -> float:
+    """Seconds for a call with a megabyte of brackets, in one delta."""
+    scanner = Scanner(dialect, {_TOOL.name: _TOOL})
+    text = _call(dialect, _rows("[], ", 1_000_000))
+    began = time.process_time_ns()
+    scanner.feed(text)
+    scanner.flush()
+    return (time.process_time_ns() - began) / 1e9
 
 
 def table(lines: list[Line]) -> Iterator[str]:
@@ -344,6 +354,7 @@ def main() -> None:
     peers = shown_peers(compare_with_sglang()) if arguments.sglang else []
     if not (arguments.only or arguments.dialects) and (arguments.size, arguments.rounds) == (_SIZE, _ROUNDS):
         megabytes = {name: whole_megabyte(known[name]) for name in _MEGABYTE_DIALECTS}
+        megabytes |= {f"{name}, in one delta": megabyte_at_once(known[name]) for name in _MEGABYTE_DIALECTS}
         print(f"a megabyte of arguments: at most {max(megabytes.values()):.2f} s  [≤ {_MEGABYTE_LIMIT_S:.0f} s]")
         facts = report.machine([], time.monotonic() - began, load)
         save(lines, megabytes, facts | {"command": "bench/dialects.py", "yardstick": measured}, peers)

@@ -28,6 +28,7 @@ _SHORT = 32
 _TOKEN = 12
 _MANY = 8192
 _DIGIT = re.compile("[0-9]")
+_CODE = re.compile(rf"\\[{''.join(CODES)}]")
 
 
 class _Position:
@@ -94,7 +95,7 @@ class Literals:
 
     def recipe(self, position: _Position, text: str, shape: bytes) -> _Recipe | None:
         """For texts of that shape; None if each of them must be walked."""
-        if len(text) > _SHORT or not text.isascii():
+        if len(text) > _SHORT or not text.isascii() or _CODE.search(text):
             return None
         walk = self.walk(position, text, closed=False)
         if walk.rule or walk.is_done or not walk.is_sure:
@@ -128,7 +129,13 @@ class Literals:
             position.moves.clear()
 
 
-def _made_of(parts: list[Part]) -> tuple[str, int, int, Become | None, str]:
+def _made_of(pieces: list[Part]) -> tuple[str, int, int, Become | None, str]:
+    parts: list[Part] = []
+    for part in pieces:
+        if isinstance(part, str) and parts and isinstance(parts[-1], str):
+            parts[-1] += part
+        else:
+            parts.append(part)
     match parts:
         case [] | [str()]:
             return "".join(map(str, parts)), 0, 0, None, ""
@@ -168,7 +175,7 @@ class _Literal:
         if not text:
             return self._go_on()
         if held:
-            if position.in_word and text.isalnum() and len(held) < WORD_LIMIT:
+            if position.in_word and text.isalnum() and len(held) + len(text) <= WORD_LIMIT:
                 self._held = held + text
                 return ""
             text = held + text

@@ -112,11 +112,7 @@ class Walk:
 
     def _say(self, text: str) -> None:
         self.out.append(text)
-        last = self.parts[-1] if self.parts else None
-        if isinstance(last, str):
-            self.parts[-1] = last + text
-        else:
-            self.parts.append(text)
+        self.parts.append(text)
 
     def _give(self, end: int, become: Become) -> None:
         """What the text up to that place has become."""
