@@ -2,7 +2,7 @@
 
 JSON            nothing
 tags            a value that holds its own closing tag where the form would go on, and a name that holds what ends names
-Python          a keyword that is no Python name
+Python          keywords that differ in blanks around them, or of which one begins with another and `=`
 Gemma           a string that holds the mark that ends strings
 """
 
@@ -15,8 +15,6 @@ from typing import Any
 
 from toolrelay.dialects import glm, invoke, kimi, qwen3_coder, use_tool
 from toolrelay.dialects._tags import TagForm
-
-_PYTHON_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
 
 TAGS: dict[str, TagForm] = {
     "qwen3_coder": qwen3_coder.QWEN,
@@ -54,7 +52,9 @@ def _in_tags(form: TagForm) -> Callable[[Mapping[str, Any]], bool]:
 
 
 def _in_python(arguments: Mapping[str, Any]) -> bool:
-    return all(_PYTHON_NAME.fullmatch(key) for key in arguments)
+    bare = [key.strip(" \t\r\n") for key in arguments]
+    begins = re.compile("|".join(re.escape(key) + r"[ \t\r\n]*=" for key in bare))
+    return len(set(bare)) == len(bare) and not any(begins.match(key) for key in bare)
 
 
 def _in_gemma(mark: str) -> Callable[[Mapping[str, Any]], bool]:
@@ -85,7 +85,3 @@ _LIMITS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
 def can_say(dialect: str, arguments: Mapping[str, Any]) -> bool:
     limit = _LIMITS.get(dialect)
     return limit is None or limit(arguments)
-
-
-def can_name(dialect: str, name: str) -> bool:
-    return dialect not in ("pythonic", "olmo3", "lfm2", "gemma3") or _PYTHON_NAME.fullmatch(name) is not None

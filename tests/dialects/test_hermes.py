@@ -66,6 +66,22 @@ PARIS_CALL = Heard("get_weather", '{"city": "Paris"}')
             [Heard("f", '{"q": "\\ud83d\\ude00 \\ufffd"}')],
             id="half an escaped character",
         ),
+        pytest.param(
+            "<tool_call>{'name': 'get_weather', 'arguments': {'city': 'Paris'}}</tool_call>",
+            [PARIS_CALL],
+            id="a dict of Python's",
+        ),
+        pytest.param(
+            "<tool_call>[{'type': 'function', 'function': {'arguments': {'a': True, 'b': \"it's\"}, 'name': 'f'}}]</tool_call>",
+            [Heard("f", '{"a": true, "b": "it\'s"}')],
+            id="Python's words, and arguments before the name",
+        ),
+        pytest.param("<tool_call>{'name': 'f', 'arguments': None}</tool_call>", [Heard("f", "{}")], id="None for arguments"),
+        pytest.param(
+            "<tool_call>{'name': 'f', 'arguments': '{\"a\": \"it\\'s\"}'}</tool_call>",
+            [Heard("f", '{"a": "it\'s"}')],
+            id="arguments in a string in single quotes",
+        ),
     ],
 )
 def test_real_outputs(text: str, expected: list[object]) -> None:
@@ -196,6 +212,18 @@ def test_a_broken_call_takes_with_it_what_follows_up_to_its_closing_tag() -> Non
 
 def test_an_object_without_a_name_is_a_broken_call() -> None:
     text = '<tool_call>{"arguments": {"a": 1}}</tool_call>'
+    assert hear("hermes", text) == [Broken("no_name", text)]
+
+
+@pytest.mark.parametrize("inner", ["{'city': 'it's'}", "{'city': f(x)}", "{'city': 'a' + 'b'}"])
+def test_a_dict_that_cannot_be_read_is_a_broken_call(inner: str) -> None:
+    [heard, after] = hear("hermes", f"<tool_call>{{'name': 'f', 'arguments': {inner}}}</tool_call>.")
+    assert isinstance(heard, Heard)
+    assert (heard.rule, after) == ("malformed", Text("."))
+
+
+def test_a_dict_without_a_name_is_a_broken_call() -> None:
+    text = "<tool_call>{'city': 'Paris'}</tool_call>"
     assert hear("hermes", text) == [Broken("no_name", text)]
 
 

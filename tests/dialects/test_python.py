@@ -112,7 +112,12 @@ def test_what_is_written_is_python(value: Any, quote: str) -> None:
     assert python_json(python_call(made, quote, JSON_WORDS).removeprefix("f(k=").removesuffix(")")) is not None
 
 
-KNOWN = [tool("f", {"a": {"type": "integer"}, "b": {"type": "string"}})]
+KNOWN = [
+    tool("f", {"a": {"type": "integer"}, "b": {"type": "string"}}),
+    tool("1up", {"x": {}}),
+    tool("-x", {"x": {}}),
+    tool("odd", {key: {} for key in ("$filter", "@id", "a", "a b", "a b c", ")")}),
+]
 
 
 @pytest.mark.parametrize(
@@ -124,6 +129,11 @@ KNOWN = [tool("f", {"a": {"type": "integer"}, "b": {"type": "string"}})]
         ("f(True)", [("f", {"a": True})]),
         ("f(), f(); f()\nf()", [("f", {})] * 4),
         ("mod.f(a=1)", [("mod.f", {"a": 1})]),
+        ("f(é=1, 城市='x')", [("f", {"é": 1, "城市": "x"})]),
+        ("1up(x=1)\n-x(x=2), 1up()", [("1up", {"x": 1}), ("-x", {"x": 2}), ("1up", {})]),
+        ("odd($filter='x', @id = 1,\n a b=2, a=3)", [("odd", {"$filter": "x", "@id": 1, "a b": 2, "a": 3})]),
+        ("odd('x', )='y')", [("odd", {"$filter": "x", ")": "y"})]),
+        ("odd()", [("odd", {})]),
     ],
 )
 def test_calls(inner: str, expected: object) -> None:
@@ -138,10 +148,18 @@ def test_calls(inner: str, expected: object) -> None:
         ("f(x.y)", Heard("f", "", "malformed")),
         ("f(a=g())", Heard("f", '{"a": ', "malformed")),
         ("f(*x)", Heard("f", '{"a": ', "malformed")),
+        ("f($filter=1)", Heard("f", '{"a": ', "malformed")),
+        ("odd(a b d=1)", Heard("odd", "", "malformed")),
+        ("odd(a b" + " " * 256 + "=1)", Heard("odd", "", "malformed")),
     ],
 )
 def test_calls_that_are_not_plain_break(inner: str, heard: Heard) -> None:
     assert hear("olmo3", f"<function_calls>{inner}</function_calls>!", KNOWN) == [heard, Text("!")]
+
+
+def test_what_begins_with_a_figure_and_is_no_tools_name_is_no_call() -> None:
+    for text in ("[1up(x=1)]", "[1, 2]", "[1]"):
+        assert hear("pythonic", text, [tool("1", {"x": {}})]) == [Text(text)]
 
 
 def test_arguments_that_are_no_object_are_written_as_one() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, hear, tool
+from toolrelay.core.events import TextDelta
+from toolrelay.dialects._scanner import Scanner
 from toolrelay.dialects.base import Outcome
 
 WEATHER = tool("get_weather", {"city": {"type": "string"}})
@@ -41,6 +43,11 @@ def test_real_outputs(text: str, expected: list[object]) -> None:
         "Actions speak louder.",
         "Action",
         "Action: ",
+        "Notes:\nAction: Bob sends the report.",
+        "Action: get_weather_later",
+        "Action: get weather",
+        "Action: pair with Bob",
+        "Action: `get_weather` it is",
     ],
 )
 def test_other_lines_are_text(text: str) -> None:  # bug 15
@@ -51,6 +58,22 @@ def test_a_call_cut_short_is_not_a_call() -> None:  # bug 5
     assert hear("react", 'Action: get_weather\nAction Input: {"ci', [WEATHER]) == [Heard("get_weather", '{"ci', "cut")]
     for text in ("Action: get_weather\nAction", "Action: get_weather\nAction Input: ", "Action: get_weather\nAction Input: Par"):
         assert hear("react", text, [WEATHER]) == [Broken("cut", text)]
+
+
+def test_a_line_that_names_no_tool_is_text_as_soon_as_that_is_known() -> None:
+    scanner = Scanner(DIALECTS["react"], {"get_weather": WEATHER})
+    assert scanner.feed("Action: ge") == []
+    assert scanner.feed("o") == [TextDelta("Action:"), TextDelta(" geo")]
+    assert hear("react", "Action: now\n", []) == [Text("Action: now\n")]
+
+
+def test_a_name_cut_short_is_a_call_cut_short() -> None:  # bug 5
+    assert hear("react", "So:\nAction: get_we", [WEATHER]) == [Text("So:\n"), Broken("cut", "Action: get_we")]
+
+
+def test_of_two_names_that_begin_alike_the_longer_one_counts() -> None:
+    text = "Action: get_weather_now\nAction Input: {}"
+    assert hear("react", text, [WEATHER, tool("get_weather_now")]) == [Heard("get_weather_now", "{}")]
 
 
 def test_the_model_is_stopped_before_it_makes_up_a_result() -> None:

@@ -84,6 +84,26 @@ def test_an_option_waits_only_while_it_may_come() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ab(", ("ab", "(")),
+        ("abc!", ("abc", "!")),
+        ("ab", ("ab", "")),
+        ("abd", ("ab", "d")),
+        ("a", (CutError, "a")),
+        ("", (CutError, "")),
+        ("ax", (NotACallError, "ax")),
+    ],
+)
+def test_the_longest_known_name_must_come(text: str, expected: object) -> None:
+    assert same(lambda reader: reader.known({"ab": 1, "abc": 2}), text) == expected
+
+
+def test_where_no_name_is_known_none_can_come() -> None:
+    assert read(lambda reader: reader.known([]), ["a"]) == (NotACallError, "a", False)
+
+
+@pytest.mark.parametrize(
     ("text", "expected"), [("ab", ("ab", "")), ("ax", (NotACallError, "ax")), ("a", (CutError, "a")), ("", (CutError, ""))]
 )
 def test_a_literal_must_come(text: str, expected: object) -> None:
@@ -184,6 +204,10 @@ def test_a_run_ends_where_the_pattern_does() -> None:
         ('"\\ud83d"', ("\ufffd", "")),
         ('"\\ude00x"', ("\ufffdx", "")),
         ('"\\q"', ("q", "")),
+        ("'a \"b\"' c", ('a "b"', " c")),
+        ("'it\\'s'", ("it's", "")),
+        ("''", ("", "")),
+        ("'a\"", (CutError, "'a\"")),
         ("a", (NotACallError, "a")),
         ('"ab', (CutError, '"ab')),
         ('"' + "x" * (NAME_LIMIT + 1) + '"', (NotACallError, '"' + "x" * (NAME_LIMIT + 1) + '"')),

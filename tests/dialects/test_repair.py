@@ -32,8 +32,26 @@ def test_json_that_is_valid_is_never_touched(value: dict[str, Any]) -> None:  # 
         ('{"a": True, "b": None}', {"a": True, "b": None}),
         ('{a: "b"}', {"a": "b"}),
         ('"{\\"a\\": 1}"', {"a": 1}),
+        ('{"a": \'say "hi"\', \'b\': "it\\\'s"}', {"a": 'say "hi"', "b": "it's"}),
+        ('{"a": "\\d+\\.x"}', {"a": "\\d+\\.x"}),
+        ('{"a": "b" "c": 1}', {"a": "b", "c": 1}),
+        ('{"a": {"b": 1}', {"a": {"b": 1}}),
+        ('{"a": ["b", {"c": 1}', {"a": ["b", {"c": 1}]}),
+        ('{"a": 1}}', {"a": 1}),
     ],
-    ids=["a comma too many", "single quotes", "Python's words", "a bare key", "encoded twice"],
+    ids=[
+        "a comma too many",
+        "single quotes",
+        "Python's words",
+        "a bare key",
+        "encoded twice",
+        "both quotes",
+        "a backslash that begins no escape",
+        "a comma short before a key",
+        "a brace short",
+        "brackets short",
+        "a brace too many",
+    ],
 )
 def test_what_can_only_mean_one_thing_is_repaired(text: str, meant: dict[str, Any]) -> None:
     mended = repaired(text)
@@ -47,7 +65,28 @@ def test_what_is_no_object_stays_wrong(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"a": tru}', '{"a": undefined}', '{"a": }', "{'a': 'it's'}", '{"a": "b', '{"a" 1}', '{"a": 1, b}']
+    "text",
+    [
+        '{"a": tru}',
+        '{"a": undefined}',
+        '{"a": }',
+        "{'a': 'it's'}",
+        '{"a": "b',
+        '{"a" 1}',
+        '{"a": 1, b}',
+        '{"a": "b" + "c"}',
+        '{"a":"b":"c"}',
+        '{"a": "echo "hi", "b": "/"}',
+        '{"a": "P{"name": "x", "b": {"c": 1}}',
+        '{"a": ""b""}',
+        '{"a": a}',
+        '{"a": ["b" "c"]}',
+        '{"a": [1 2]}',
+        '{"a": [1,,2]}',
+        '{"a": {"b": 1, "c": 2}',
+        '{"a": "C:\\dir\\new"}',
+        '{"a": 1, "a": 2,}',
+    ],
 )
 def test_where_more_than_one_thing_can_have_been_meant_nothing_is_repaired(text: str) -> None:
     assert repaired(text) is None

@@ -1,22 +1,27 @@
-"""Calls that are JSON objects with a name and arguments, the commonest form."""
+"""Calls that are JSON objects with a name and arguments, the commonest form; or dicts of Python's, which small models write."""
 
 from __future__ import annotations
 
 import re
 
+import msgspec
+
 from toolrelay.dialects._faults import BrokenError, NotACallError
+from toolrelay.dialects._python_value import PYTHON
 from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects.base import Speaker
 
 NAME = re.compile(r"[\w.\-]+")
 NAMES = ("name", "tool_name", "function_name", "tool")
 ARGUMENTS = ("arguments", "parameters", "args", "input", "kwargs")
+_QUOTES = ('"', "'")
 _KNOWN = {*NAMES, *ARGUMENTS, "type", "function", "id", "tool_call_id", "call_id", "index"}
 
 
 def json_call(reader: Reader, speaker: Speaker, *, known_keys: bool = False) -> Reading[None]:
     """`{"name": "f", "arguments": {…}}`, its members in any order; the arguments may be a JSON string that holds them.
 
+    Where their key stands in single quotes, they are Python and go out as JSON; else their own text does, whatever it is.
     `known_keys`: an object with any other member is not a call.
     """
     call = _Call(speaker, known_keys=known_keys)
@@ -58,12 +63,13 @@ def _members(reader: Reader, call: _Call) -> Reading[None]:
     if (yield from reader.option("}")):
         return
     while True:
+        is_python = (yield from reader.peek()) == "'"
         key = yield from reader.short_string()
         call.check(key)
         yield from reader.blanks()
         yield from reader.literal(":")
         yield from reader.blanks()
-        yield from call.member(key, reader)
+        yield from call.member(key, reader, is_python=is_python)
         if call.is_whole:
             mark = yield from reader.closing(",", "}")
             if mark != ",":
@@ -94,16 +100,20 @@ class _Call:
         if self._known_keys and key not in _KNOWN:
             raise NotACallError
 
-    def member(self, key: str, reader: Reader) -> Reading[None]:
+    def member(self, key: str, reader: Reader, *, is_python: bool) -> Reading[None]:
         first = yield from reader.peek()
-        if key in NAMES and first == '"' and not self._name:
+        if key in NAMES and first in _QUOTES and not self._name:
             self._start((yield from reader.short_string()))
         elif key in ARGUMENTS and not self._argued:
             argue = self._speaker.argue if self._name else self._early.append
             if first == '"':
                 yield from reader.string(argue)
-            elif first == "n":
-                yield from reader.literal("null")
+            elif first == "'":
+                argue((yield from _python_string(reader)))
+            elif first in ("n", "N"):
+                yield from reader.literal("null", "None")
+            elif is_python:
+                yield from PYTHON.read(reader, argue)
             else:
                 yield from reader.value(argue)
             self._argued = True
@@ -132,6 +142,12 @@ class _Call:
             # What was read may be long: to look at it again as text would make reading it cost its square.
             raise BrokenError("no_name") if self._argued or self._skipped else NotACallError
         self._speaker.finish()
+
+
+def _python_string(reader: Reader) -> Reading[str]:
+    pieces: list[str] = []
+    yield from PYTHON.read(reader, pieces.append)
+    return msgspec.json.decode("".join(pieces), type=str)
 
 
 def _ignore(_text: str) -> None:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from string import ascii_letters
 
 from toolrelay.dialects._faults import BrokenError, CutError, NotACallError
 from toolrelay.dialects._python_value import PYTHON
-from toolrelay.dialects._reader import Reader, Reading
+from toolrelay.dialects._reader import BLANK_LIMIT, Reader, Reading
 from toolrelay.dialects._schema import Parameters, quoted
 from toolrelay.dialects.base import Speaker
 
-NAME = re.compile(r"[A-Za-z_][\w.\-]*")
+NAME = re.compile(r"[^\W\d][\w.\-]*")
+_CALLED = re.compile(r"[\w.\-]*")
+_BLANKS = " \t\r\n"
 _CONSTANTS = {"True", "False", "None", "true", "false", "null"}
 
 
 def python_calls(reader: Reader, speaker: Speaker, *, offered_only: bool = False) -> Reading[None]:
     """`f(…), g(…)` or one call a line, up to what cannot be a further call. `offered_only`: of other functions it is no call."""
+    firsts = (*_LETTERS, *sorted({name[0] for name in speaker.tools if name} - {*_LETTERS}))
     while True:
         yield from reader.blanks()
         yield from python_call(reader, speaker, offered_only=offered_only)
         yield from reader.closing(",", ";")
-        if not (yield from reader.ahead(*_LETTERS)):
+        if not (yield from reader.ahead(*firsts)):
             return
 
 
@@ -29,18 +33,23 @@ _LETTERS = tuple(ascii_letters + "_")
 
 
 def python_call(reader: Reader, speaker: Speaker, *, offered_only: bool = False) -> Reading[None]:
-    name = yield from reader.run(NAME)
-    if not name or (offered_only and name not in speaker.tools):
+    """`f(a=1)`. An offered tool and a parameter that it declares may have any name, also one that Python would not take."""
+    name = yield from reader.run(_CALLED)
+    if name not in speaker.tools and (offered_only or NAME.fullmatch(name) is None):
         raise NotACallError
     yield from reader.literal("(")
     speaker.start(name)
-    positions = iter(Parameters(speaker.tools.get(name)).names)
+    declared = Parameters(speaker.tools.get(name)).names
+    odd = _odd(declared)
+    positions = iter(declared)
     first = True
     while True:
         yield from reader.blanks()
-        if (yield from reader.option(")")):
-            break
-        keyword = yield from _keyword(reader)
+        keyword = (yield from _declared(reader, odd)) if odd else None
+        if keyword is None:
+            if (yield from reader.option(")")):
+                break
+            keyword = yield from _keyword(reader)
         key = keyword if keyword is not None else next(positions, None)
         if key is None:
             raise BrokenError("positional_argument")
@@ -53,6 +62,29 @@ def python_call(reader: Reader, speaker: Speaker, *, offered_only: bool = False)
             break
     speaker.argue("" if first else "}")
     speaker.finish()
+
+
+def _odd(names: Iterable[str]) -> dict[str, str]:
+    """Those that are no names in Python, by what they are without blanks around them; the longest first."""
+    odd = {name.strip(_BLANKS): name for name in names if NAME.fullmatch(name) is None}
+    return dict(sorted(odd.items(), key=lambda pair: -len(pair[0])))
+
+
+def _declared(reader: Reader, names: dict[str, str]) -> Reading[str | None]:
+    """The one of these that comes next, before `=`, which is passed; None if none does."""
+    for bare, name in names.items():
+        reach = len(bare) + BLANK_LIMIT
+        while True:
+            text = reader.text[reader.at : reader.at + reach]
+            after = text[len(bare) :].lstrip(_BLANKS)
+            may_come = not after and len(text) < reach and (text.startswith(bare) or bare.startswith(text))
+            if not may_come or reader.closed:
+                break
+            yield None
+        if text.startswith(bare) and after.startswith("="):
+            reader.at += len(text) - len(after) + 1
+            return name
+    return None
 
 
 def _keyword(reader: Reader) -> Reading[str | None]:

@@ -13,7 +13,7 @@ past all the generators that stand above it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import TypeAlias, TypeVar
 
 from toolrelay.dialects._faults import CutError, NotACallError
@@ -27,7 +27,7 @@ NAME_LIMIT = 256
 BLANK_LIMIT = 256
 NAME_ALONE = re.compile(r"\s*[\w.\-]*\s*")
 _BLANK = re.compile(r"[ \t\r\n]*")
-_SHORT_STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
+_SHORT_STRING = re.compile(r"""(?:"([^"\\]*(?:\\.[^"\\]*)*)"|'([^'\\]*(?:\\.[^'\\]*)*)')""", re.DOTALL)
 
 
 class Reader:
@@ -77,6 +77,20 @@ class Reader:
         if not found:
             rest = self.text[self.at :]
             raise CutError if self.closed and any(literal.startswith(rest) for literal in literals) else NotACallError
+        return found
+
+    def known(self, names: Collection[str]) -> Reading[str]:
+        """The longest of the names, which must come next. They may be a request's own: no pattern is made of them and kept."""
+        while True:
+            rest = self.text[self.at :]
+            begun = any(len(name) > len(rest) and name.startswith(rest) for name in names)
+            if not begun or self.closed:
+                break
+            yield None
+        found = max((name for name in names if rest.startswith(name)), key=len, default="")
+        if not found:
+            raise CutError if begun else NotACallError
+        self.at += len(found)
         return found
 
     def closing(self, *literals: str) -> Reading[str]:
@@ -166,14 +180,14 @@ class Reader:
         return self.text[self.at - count : self.at]
 
     def short_string(self, limit: int = NAME_LIMIT) -> Reading[str]:
-        """A JSON string, whole and short, such as a key."""
+        """A JSON string, whole and short, such as a key. Single quotes do as well."""
         while True:
-            if self.at < len(self.text) and self.text[self.at] != '"':
+            if self.at < len(self.text) and self.text[self.at] not in "\"'":
                 raise NotACallError
             found = _SHORT_STRING.match(self.text, self.at, self.at + limit + 2)
             if found is not None:
                 self.at = found.end()
-                return meaning(found.group(1))
+                return meaning(found.group(1) if found.group(1) is not None else found.group(2))
             if len(self.text) - self.at >= limit + 2:
                 raise NotACallError
             if self.closed:

@@ -1,24 +1,37 @@
 """JSON that a model got wrong, put right where only one thing can have been meant.
 
-A repair counts only if it changed nothing but punctuation: the words, numbers and strings, in their order, are the model's own,
-and every string among the values was one, from its first quote to its last: `tru`, `undefined` or nothing at all is no string.
+A repair counts only if nothing but punctuation is new: the strings, each from its first quote to its last, the words and numbers
+and the brackets are the model's own, in their order. A comma may be missing, but not between two plain values, or be one too
+many before a bracket; brackets at the end may be missing or wrong; a key may do without its quotes, a value may not: `tru` or
+`undefined` is no string.
 JSON that is valid is never touched.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
-from toolrelay.core.json import Json
+from toolrelay.dialects._json_value import meaning
 
 LONGEST = 64 * 1024  # characters: a repair takes its time, and all wait for it
-_PUNCTUATION = re.compile(r"""[\s"'`,:{}\[\]\\]+""")
+_TOKEN = re.compile(
+    r"""
+    \s*(?:
+        "(?P<double> [^"\\]* (?:\\.[^"\\]*)* )"
+      | '(?P<single> [^'\\]* (?:\\.[^'\\]*)* )'
+      | (?P<mark> [{}\[\],:] )
+      | (?P<word> [^\s"',:{}\[\]]+ )
+    )\s*
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_WORDS = {"True": "true", "False": "false", "None": "null"}
 _decode = msgspec.json.decode
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_encode = msgspec.json.encode
 
 
 def is_object(text: str) -> bool:
@@ -45,31 +58,102 @@ def repaired(text: str) -> str | None:
         candidate = str(repair_json(text, ensure_ascii=False))
     except (ValueError, RecursionError):
         return None
-    if not is_object(candidate) or _words(candidate) != _words(text):
-        return None
-    return candidate if _were_strings(_strings(_decode(candidate)), text) else None
+    return candidate if is_object(candidate) and _says_the_same(text.strip(" \t\r\n`"), candidate) else None
 
 
-def _strings(value: Json) -> Iterator[str]:
-    """Those among the values, not the keys: a key may do without its quotes."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _strings(inner)
+class _Token(NamedTuple):
+    """A string and what it means, a word, or a mark: a bracket, a comma or a colon."""
+
+    kind: str
+    text: str
 
 
-def _were_strings(values: Iterable[str], text: str) -> bool:
-    """They stand in the text in their order, each from its first quote to its last."""
+_END = _Token("mark", "")
+
+
+def _says_the_same(text: str, candidate: str) -> bool:
+    said, meant = _tokens(text), _tokens(candidate)
+    if said is None or meant is None or not (_values_are_apart(said) and _brackets_are_sure(said)):
+        return False
+    said, meant = _without_commas(said), _without_commas(meant)
+    if len(said) != len(meant):
+        return False
+    followers = [*meant[1:], _END]
+    return all(
+        one == other or (one == ("word", other.text) and other.kind == "string" and follower.text == ":")
+        for one, other, follower in zip(said, meant, followers, strict=True)
+    )
+
+
+def _tokens(text: str) -> list[_Token] | None:
+    """None if there is a quote without its second one, or a string that may mean several things."""
+    found: list[_Token] = []
     at = 0
-    for value in values:
-        encoded = _encode(value).decode()[1:-1]
-        forms = {f"{quote}{form}{quote}" for quote in "\"'" for form in (value, encoded)}
-        found = re.compile("|".join(map(re.escape, forms))).search(text, at)
-        if found is None:
-            return False
-        at = found.end()
-    return True
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            return None
+        at = token.end()
+        kind = token.lastgroup or ""
+        if kind in ("mark", "word"):
+            found.append(_Token(kind, _WORDS.get(token[kind], token[kind])))
+            continue
+        string = _meaning(token[kind])
+        if string is None:
+            return None
+        found.append(_Token("string", string))
+    return found
+
+
+def _meaning(written: str) -> str | None:
+    """Of a string's inside. Where one backslash can only stand for itself all do; None if another might begin an escape."""
+    escapes = set(_ESCAPE.findall(written))
+    if escapes <= _ESCAPES:
+        return meaning(written)
+    return None if escapes & _ESCAPES else written
+
+
+_ESCAPES = frozenset("\"'\\/bfnrtu")
+
+
+def _without_commas(tokens: list[_Token]) -> list[_Token]:
+    """Without those that stand after a value, and without the brackets at the end."""
+    kept: list[_Token] = []
+    last = "{"
+    for token in tokens:
+        if token != ("mark", ",") or last in _BEFORE_VALUES:
+            kept.append(token)
+        last = token.text if token.kind == "mark" else ""
+    while kept and kept[-1].kind == "mark" and kept[-1].text in "}]":
+        kept.pop()
+    return kept
+
+
+_BEFORE_VALUES = frozenset("{[:,")
+
+
+def _values_are_apart(tokens: list[_Token]) -> bool:
+    """Of two strings or words side by side the second is a key: else they may be one value."""
+    return all(
+        "mark" in (one.kind, other.kind) or after.text == ":"
+        for one, other, after in zip(tokens, tokens[1:], [*tokens[2:], _END], strict=False)
+    )
+
+
+def _brackets_are_sure(tokens: list[_Token]) -> bool:
+    """Whether all brackets are closed, or it cannot matter where: a member of an inner object might be the outer one's."""
+    inner_members = False
+    opened: list[str] = []
+    for kind, mark in tokens:
+        if kind != "mark":
+            continue
+        if mark in "{[":
+            opened.append(mark)
+        elif mark in "}]":
+            del opened[-1:]
+        elif mark == ",":
+            inner_members = inner_members or (len(opened) > 1 and opened[-1] == "{")
+    return not opened or not inner_members
 
 
 def _unwrapped(text: str) -> str | None:
@@ -79,10 +163,3 @@ def _unwrapped(text: str) -> str | None:
     except (msgspec.MsgspecError, RecursionError):
         return None
     return inner if isinstance(inner, str) and is_object(inner) else None
-
-
-def _words(text: str) -> str:
-    """All but the punctuation, with Python's spellings of constants as JSON's."""
-    for python, json in (("True", "true"), ("False", "false"), ("None", "null"), ("\\n", ""), ("\\t", "")):
-        text = text.replace(python, json)
-    return _PUNCTUATION.sub("", text)

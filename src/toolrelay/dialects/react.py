@@ -6,6 +6,7 @@ of a tool that was offered. Input that is not JSON is the only parameter of a to
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
@@ -16,12 +17,14 @@ from toolrelay.dialects._writing import arguments
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
 
 _ACTION, _INPUT = "Action:", "Action Input:"
+_BEFORE = re.compile(r"[ \t]*[`*]*")
+_AFTER = re.compile(r"[`*]*\s*")
 
 
 def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
-    name = (yield from reader.word("\n")).strip().strip("`*")
-    if name not in speaker.tools:
-        raise NotACallError
+    yield from reader.run(_BEFORE)
+    name = yield from reader.known(speaker.tools)
+    yield from reader.word("\n", of=_AFTER)
     yield from reader.blanks()
     yield from reader.literal(_INPUT)
     yield from reader.blanks()
