@@ -183,6 +183,32 @@ def test_what_a_model_goes_on_to_say_after_its_calls_is_cut_and_the_log_says_so(
     assert [(line["rule"], line["dialect"], line["level"]) for line in cut] == [("text_after_calls", "hermes", "info")] * 2
 
 
+@pytest.mark.parametrize(
+    ("printed", "made", "rule"),
+    [
+        (call("now", "{}") + " \n" * 2000, 1, "blanks_after_calls"),
+        ((call("now", "{}") + "\n") * 200, 128, "too_many_calls"),
+    ],
+    ids=["blanks", "calls"],
+)
+def test_a_model_that_does_not_stop_is_stopped(
+    stage: Stage, gateway: Gateway, printed: str, made: int, rule: str
+) -> None:  # bug 47
+    before = len(gateway.log())
+    asked = Asked(stage, gateway, printed)
+    assert asked.calls == [("now", "{}")] * made
+    assert asked.finish == "tool_calls"
+    assert [line["rule"] for line in _lines(gateway, before) if line["event"] == "tool_cutoff"] == [rule] * 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_bad_calls_where_one_must_be_made_are_a_clean_error(stage: Stage, gateway: Gateway, *, stream: bool) -> None:
+    stage.play(*(printing("A " + call("nope", "{}")) for _ in range(2)))
+    answer = gateway.post(CHAT.path, CHAT.ask(tools=[TOOL], stream=stream, tool_choice="required"))
+    assert answer.status_code == 502
+    assert answer.json()["error"]["code"] == "tool_choice_unmet"
+
+
 def _round(output: str) -> list[dict[str, Any]]:
     made = {"id": "call_1", "type": "function", "function": {"name": "write", "arguments": '{"text": "x"}'}}
     return [

@@ -16,6 +16,7 @@ from toolrelay.dialects.base import Dialect, Opener, Place, Speaker
 CALL = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
 MADE = Heard("f", "{}")
 THINKS = Quoting(reasoning=("<think>", "</think>"))
+THINKING = Quoting(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
 
 
 def quoted(text: str) -> list[object]:
@@ -165,10 +166,44 @@ def test_a_tag_in_a_fence_is_text_and_a_fence_in_reasoning_does_not_hide_its_end
 
 
 def test_an_answer_may_begin_in_reasoning() -> None:
-    quoting = Quoting(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
-    assert hear("hermes", f"b</think>{CALL}", quoting=quoting) == [Thought("b"), MADE]
-    scanner = Scanner(DIALECTS["hermes"], {}, quoting)
+    assert hear("hermes", f"b</think>{CALL}", quoting=THINKING) == [Thought("b"), MADE]
+    scanner = Scanner(DIALECTS["hermes"], {}, THINKING)
     assert scanner.feed("b") == [ReasoningDelta("b")]
+
+
+@pytest.mark.parametrize(
+    ("said", "thought"),
+    [
+        ("<think>", ""),
+        ("<think>b", "b"),
+        ("\n <think>\nb", "\n \nb"),
+        ("<thin", "<thin"),
+        ("<thing>b", "<thing>b"),
+        ("b <think> c", "b <think> c"),
+        ("<think><think>b", "<think>b"),
+        ("<think>\nb `c\nd", "\nb `c\nd"),
+        (" \n", " \n"),
+    ],
+)
+def test_the_tag_that_begins_reasoning_is_none_of_it_where_the_answer_begins_in_it(said: str, thought: str) -> None:
+    thoughts = [Thought(thought)] if thought else []
+    assert hear("hermes", said, quoting=THINKING) == thoughts
+    for cut in range(len(said)):
+        chunks = [said[:cut], said[cut:], f"</think>{CALL}"]
+        assert hear("hermes", chunks, quoting=THINKING) == [*thoughts, MADE]
+
+
+def test_only_a_tag_says_that_an_answer_which_is_to_begin_in_reasoning_does() -> None:
+    def presumes(said: str) -> bool:
+        scanner = Scanner(DIALECTS["hermes"], {}, THINKING)
+        scanner.feed(said)
+        scanner.flush()
+        return scanner.presumes
+
+    assert presumes("b <think> c")
+    assert not presumes("<think>b")
+    assert not presumes("b</think>")
+    assert not Scanner(DIALECTS["hermes"], {}, THINKS).presumes
 
 
 def test_without_reasoning_tags_they_are_text() -> None:

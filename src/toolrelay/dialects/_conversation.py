@@ -4,6 +4,8 @@
     -------------------------------------   -----------------------------------------------------------------
     prints a call                           the call; its arguments as they form, or whole where they must be checked first
     goes on after its printed calls         nothing of it: the answer is cut there (`cutoff`)
+    does not stop calling, or goes blank    128 calls; 1 KiB of blanks after a call: then the answer is cut, too
+    was to think first, and did not         what it says, as if that had not been expected
     makes a bad call                        by `on_bad_call`; retry: nothing, and the model is asked once more with the error
     makes no call although it must          nothing: its text is held back, it is asked once more, and then it is an error
     is cut off in a call by its limit       no call; finish `length`
@@ -36,6 +38,8 @@ from toolrelay.core.events import (
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Request, Tool
 from toolrelay.dialects._asking import EXPLAINED, Asking
+from toolrelay.dialects._ear import ear, ear_for_the_thoughtless
+from toolrelay.dialects._excess import Excess
 from toolrelay.dialects._heard_call import Fault, HeardCall, free_text, must_be_checked
 from toolrelay.dialects._manner import Manner
 from toolrelay.dialects._scanner import CallBroken, Scanner
@@ -72,7 +76,6 @@ class Conversation:
         self._begun = 0
         self._made = 0
         self._cuts = False
-        self._said = False
         self._out: list[StreamEvent] = []
         self._listen()
 
@@ -83,22 +86,11 @@ class Conversation:
     def _listen(self) -> None:
         self._tries += 1
         self.costed = False
-        self._scanner = self._ear()
+        self._scanner = ear(self._asking, self._manner)
+        self._excess = Excess()
         self._open: dict[int, HeardCall] = {}
         self._printed: list[str] = []
         self._withheld: list[str] = []
-
-    def _ear(self) -> Scanner | None:
-        """None: the model's text is text."""
-        asking, manner = self._asking, self._manner
-        if asking.tools and (asking.prints or manner.catches):
-            quoting = manner.quoting
-            if asking.is_constrained:  # a model that is held to a schema has no room to ponder first
-                quoting = replace(quoting, begins_in_reasoning=False)
-            return Scanner(asking.dialect, asking.known(), quoting)
-        if asking.prints and manner.quoting.reasoning is not None:
-            return Scanner(replace(asking.spoken, openers=()), {}, manner.quoting)
-        return None
 
     # What the model says
 
@@ -150,7 +142,7 @@ class Conversation:
         """The server tells reasoning and text apart itself: then the text does not begin in the midst of reasoning."""
         if self._manner.quoting.begins_in_reasoning:
             self._manner = replace(self._manner, quoting=replace(self._manner.quoting, begins_in_reasoning=False))
-            self._scanner = self._ear()
+            self._scanner = ear(self._asking, self._manner)
 
     def _take_all(self, found: Sequence[StreamEvent | CallBroken]) -> None:
         for event in found:
@@ -165,6 +157,10 @@ class Conversation:
 
     def _take_printed(self, event: StreamEvent | CallBroken) -> None:
         match event:
+            case ReasoningDelta():
+                self._out.append(event)
+            case CallStarted() | CallBroken(index=None) if self._excess.in_calls():
+                self._stop()
             case CallStarted(index=index, name=name):
                 self._start(~index, CallStarted(0, self._asking.names.to_client(name)), printed=True)
             case CallFinished(index=index):
@@ -179,10 +175,10 @@ class Conversation:
 
     def _take_text(self, event: TextDelta) -> None:
         if self._cuts:
-            if not event.text.isspace():
-                self._cut("text_after_calls")
+            rule = self._excess.in_rest(event.text)
+            if rule:
+                self._cut(rule)
         elif not self._must or self._begun:
-            self._said = True
             self._out.append(event)
         else:
             self._withheld.append(event.text)
@@ -204,13 +200,16 @@ class Conversation:
         return must_be_checked(tool) or not self._streams
 
     def _leave(self, start: CallStarted) -> int:
-        if self._withheld:  # a call has come: what was said before it may be heard
-            self._out.append(TextDelta("".join(self._withheld)))
-            self._withheld = []
+        self._release()  # a call has come: what was said before it may be heard
         index = self._begun
         self._begun += 1
         self._out.append(replace(start, index=index))
         return index
+
+    def _release(self) -> None:
+        if self._withheld:
+            self._out.append(TextDelta("".join(self._withheld)))
+            self._withheld = []
 
     def _argue(self, key: int, text: str) -> None:
         call = self._open.get(key)
@@ -272,8 +271,7 @@ class Conversation:
             self._fail("The model did not finish a call of which a part had already been sent.")
             return
         if call is None or self._manner.on_bad_call == "text" or self._tries == TRIES:
-            call = HeardCall(CallStarted(0, ""), None, None, printed=True)
-            call.pieces = [broken.text]
+            call = HeardCall.broken(broken.text)
         self._bad(call, Fault(broken.rule))
 
     def _bad(self, call: HeardCall, fault: Fault) -> None:
@@ -286,14 +284,15 @@ class Conversation:
             self._bad_after_leaving(call, call.index)
         elif policy == "retry" and not self._made and not self._begun and self._tries < TRIES:
             seen = Call(id="", name=name, arguments=call.arguments, kind=call.start.kind)
-            why = EXPLAINED.get(rule, EXPLAINED["malformed"]).format(name=self._asking.names.to_model(name), why=fault.why)
-            self._ask_again(why, None if call.printed else seen)
+            self._ask_again(fault.explained(self._asking.names.to_model(name)), None if call.printed else seen)
         elif policy == "fail":
             self._fail(f"The model made a call that cannot be used ({rule}).")
         elif passes:
             self._close(call)
+        elif self._must_call():
+            self._withheld.append(call.as_printed(self._asking))
         else:
-            self._out.append(TextDelta(self._as_printed(call)))
+            self._out.append(TextDelta(call.as_printed(self._asking)))
 
     def _bad_after_leaving(self, call: HeardCall, index: int) -> None:
         if self._manner.on_bad_call == "fail":
@@ -301,12 +300,6 @@ class Conversation:
         elif call.arguments:
             self._out.append(CallFinished(index))
             self._made += 1
-
-    def _as_printed(self, call: HeardCall) -> str:
-        if not call.start.name:
-            return call.arguments
-        name = self._asking.names.to_model(call.start.name)
-        return self._asking.spoken.render_calls([Call(id="", name=name, arguments=call.arguments)])
 
     def _ask_again(self, error: str, call: Call | None = None) -> None:
         self.again = True
@@ -331,19 +324,16 @@ class Conversation:
                 in_call = in_call or len(whole) < len(found)
                 found = whole
             self._take_all(found)
+            if not truncated:
+                self._hear_otherwise()
             if self.was_cut:
-                self._end(AnswerFinished(finish="calls", usage=self._usage))
-            if self.over or self.again:
-                return
-        if self._must_call() and self._asking.is_constrained and not truncated:
-            self._hear_again()
+                self._end_cut()
             if self.over or self.again:
                 return
         if self._must_call() and not (truncated and in_call):
             self._miss(truncated=truncated)
             return
-        if self._manner.quoting.begins_in_reasoning and not (truncated or self._begun or self._said):
-            self._out.append(TextDelta("".join(self._printed)))  # its thoughts had no end: then they were none
+        self._release()
         finish: Finish = event.finish if truncated else "calls" if self._made else "stop"
         self._end(replace(event, finish=finish, usage=self._usage))
 
@@ -358,13 +348,26 @@ class Conversation:
         else:
             self._fail("The model was to call a tool, and did not, although it was asked twice.", code="tool_choice_unmet")
 
-    def _hear_again(self) -> None:
-        """The server did not hold the model to the schema: it may have made its call in its own way."""
-        self._asking.unconstrained()
-        self._scanner = self._ear()
-        if self._scanner is not None:
-            said, self._withheld = "".join(self._printed), []
-            self._take_all([*self._scanner.feed(said), *self._scanner.flush()])
+    def _hear_otherwise(self) -> None:
+        """What the model was expected to do, it may not have done: to keep to a schema, to think first. Then it is heard anew."""
+        if self._must_call() and self._asking.is_constrained and not (self.over or self.again):
+            self._asking.unconstrained()
+            self._hear_anew(ear(self._asking, self._manner))
+        if self._scanner is not None and self._scanner.presumes and not (self._begun or self.over or self.again):
+            self._hear_anew(ear_for_the_thoughtless(self._asking, self._manner))
+
+    def _hear_anew(self, scanner: Scanner | None) -> None:
+        self._scanner = scanner
+        if scanner is not None:
+            self._excess, self._withheld = Excess(), []
+            self._take_all([*scanner.feed("".join(self._printed)), *scanner.flush()])
+
+    def _stop(self) -> None:
+        """The model makes calls without an end."""
+        if self._must_call():
+            self._miss(truncated=False)
+        else:
+            self._cut("too_many_calls")
 
     def _cut(self, rule: str) -> None:
         self.was_cut = True
@@ -375,7 +378,7 @@ class Conversation:
         if isinstance(event, AnswerFinished):
             self._count(event.usage)
             if self.was_cut:
-                self._end(AnswerFinished(finish="calls", usage=self._usage))
+                self._end_cut()
 
     def settle(self) -> list[StreamEvent]:
         """For an answer that was cut and whose cost nobody told: an estimate, marked as one."""
@@ -384,13 +387,16 @@ class Conversation:
         counts = {"input": self._asking.size() // _CHARACTERS_PER_TOKEN, "output": printed // _CHARACTERS_PER_TOKEN}
         self._count(Usage(**counts, estimated=True))
         if self.was_cut:
-            self._end(AnswerFinished(finish="calls", usage=self._usage))
+            self._end_cut()
         return self._out
 
     def _count(self, usage: Usage | None) -> None:
         self.costed = True
         if usage is not None:
             self._usage = usage if self._usage is None else self._usage + usage
+
+    def _end_cut(self) -> None:
+        self._end(AnswerFinished(finish="calls" if self._made else "stop", usage=self._usage))
 
     def _end(self, event: AnswerFinished) -> None:
         self.over = True

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import msgspec
 
 from toolrelay.core.events import CallStarted
+from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._asking import as_function
+from toolrelay.dialects._asking import EXPLAINED, Asking, as_function
 from toolrelay.dialects._manner import Manner
 from toolrelay.dialects._repair import is_object, repaired
 
@@ -18,6 +19,10 @@ class Fault(NamedTuple):
 
     rule: str
     why: str = ""
+
+    def explained(self, name: str) -> str:
+        """To the model, by whose name for it the tool is called."""
+        return EXPLAINED.get(self.rule, EXPLAINED["malformed"]).format(name=name, why=self.why)
 
 
 def must_be_checked(tool: Tool | None) -> bool:
@@ -42,9 +47,22 @@ class HeardCall:
         self.pieces: list[str] = []
         self.mended: str | None = None
 
+    @classmethod
+    def broken(cls, text: str) -> HeardCall:
+        """One of which nothing is known but what was printed."""
+        call = cls(CallStarted(0, ""), None, None, printed=True)
+        call.pieces = [text]
+        return call
+
     @property
     def arguments(self) -> str:
         return "".join(self.pieces)
+
+    def as_printed(self, asking: Asking) -> str:
+        if not self.start.name:
+            return self.arguments
+        name = asking.names.to_model(self.start.name)
+        return asking.spoken.render_calls([Call(id="", name=name, arguments=self.arguments)])
 
     def fault(self, manner: Manner) -> Fault | None:
         """What is wrong with it, now that it is whole, after any repair that is beyond doubt."""

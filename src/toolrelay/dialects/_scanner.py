@@ -28,7 +28,7 @@ from toolrelay.dialects._faults import BrokenError, CutError, NotACallError, Rea
 from toolrelay.dialects._fences import Fence
 from toolrelay.dialects._halves import made_whole
 from toolrelay.dialects._lines import Line
-from toolrelay.dialects._watch import Quoting, Watch, watching
+from toolrelay.dialects._watch import Quoting, Watch, past_tag, watching
 from toolrelay.dialects.base import Dialect
 
 
@@ -47,6 +47,8 @@ ScannerEvent = StreamEvent | CallBroken
 
 
 class Scanner:
+    """`presumes`: the answer is taken to begin in reasoning, and no tag, at the beginning or the end of that, has said so yet."""
+
     def __init__(self, dialect: Dialect, tools: Mapping[str, Tool], quoting: Quoting | None = None) -> None:
         self.tools = dict(tools)
         self._dialect = dialect
@@ -56,7 +58,8 @@ class Scanner:
         self.argue = self._said.append  # what a grammar says of arguments: one piece for each chunk is made of it
         self._held = ""
         self._half = ""
-        self._thinking = self._quoting.begins_in_reasoning
+        self._thinking = self.presumes = self._quoting.begins_in_reasoning
+        self._awaits_tag = self._thinking and self._quoting.reasoning is not None
         self._delta = _DELTAS[self._thinking]
         self._fence: Fence | None = None
         self._line = Line()
@@ -159,16 +162,29 @@ class Scanner:
         else:
             if self._held:
                 text, self._held = self._held + text, ""
+            if self._awaits_tag:
+                return self._consider_beginning(text)
             watch, line = self._watch, self._line
             if (watch.trigger if line.at_margin or "\n" in text else watch.within_line).search(text) is None:
                 if line.is_open or "\n" in text or "`" in text:
                     line.pass_over(text)
-                self._first = "" if line.is_open else watch.first
+                self._first = "" if line.is_open or not (self._begun or self._thinking) else watch.first
                 self._second = watch.second
                 if not self._begun:
                     self._look_for_beginning(text)
                 return [self._delta(text)]
         self._accept(text)
+        return self._given()
+
+    def _consider_beginning(self, text: str) -> list[ScannerEvent]:
+        """An answer that begins in reasoning may be printed with the tag for that all the same, which is no thought."""
+        blanks, self._held, thoughts = past_tag(text, self._quoting)
+        self._emit(blanks)
+        if thoughts is not None:
+            self._awaits_tag = False
+            self.presumes = blanks + thoughts == text
+            self._accept(thoughts)
+            self._set_firsts()
         return self._given()
 
     def _accept(self, text: str) -> None:
@@ -202,7 +218,8 @@ class Scanner:
         if fence is not None:
             self._first, self._second = "", fence.run[0]
         else:
-            self._first = "" if self._held or self._line.is_open else self._watch.first
+            is_open = self._held or self._awaits_tag or self._line.is_open or not (self._begun or self._thinking)
+            self._first = "" if is_open else self._watch.first
             self._second = self._watch.second
 
     # What a grammar says (dialects.base.Speaker)
@@ -319,6 +336,7 @@ class Scanner:
             elif mark == self._watch.tag:
                 self._emit(text[done:at])
                 self._thinking = not self._thinking
+                self.presumes = False
                 self._delta = _DELTAS[self._thinking]
                 self._line.begin()
                 self._watch = self._watching()

@@ -71,6 +71,16 @@ def watching(openers: tuple[Opener, ...], quoting: Quoting, *, thinking: bool, b
     return _watch_for(openers, tag, fences=not thinking and not quoting.calls_in_fences)
 
 
+def past_tag(text: str, quoting: Quoting) -> tuple[str, str, str | None]:
+    """Its blanks, what may be the beginning of the tag that begins reasoning, and what follows: None as long as that is open."""
+    tag = quoting.reasoning[0] if quoting.reasoning is not None else ""
+    said = text.lstrip()
+    blanks = text[: len(text) - len(said)]
+    if said.startswith(tag):
+        return blanks, "", said[len(tag) :]
+    return (blanks, said, None) if tag.startswith(said) else (blanks, "", said)
+
+
 @lru_cache(maxsize=256)
 def _watch_for(openers: tuple[Opener, ...], tag: str, *, fences: bool) -> Watch:
     anywhere = tuple(opener.text for opener in openers if opener.place != "line") + ((tag,) if tag else ())
