@@ -96,5 +96,5 @@ def test_results_stand_in_the_history_as_the_templates_have_them() -> None:
         DIALECTS["hunyuan"].render_outcomes(outcomes)
         == '<tool_response>"sun"</tool_response>\n<tool_response>noon</tool_response>'
     )
-    assert DIALECTS["apertus"].render_outcomes(outcomes) == '["sun", noon]'
+    assert DIALECTS["apertus"].render_outcomes(outcomes) == '["\\"sun\\"", "noon"]'
     assert DIALECTS["granite_20b_fc"].render_outcomes(outcomes[1:]) == "<function_response> noon"

@@ -236,6 +236,17 @@ def test_more_than_one_choice_of_a_model_that_prints_is_refused() -> None:
     assert (failed.error.status, failed.error.param) == (400, "n")
 
 
+def test_log_probabilities_of_a_model_that_prints_are_dropped_with_a_warning() -> None:
+    backend = script([TextDelta("Hi."), STOP])
+    printing = model(backend, tool_calling="hermes")
+    wanted = replace(ASKED, sampling=replace(ASKED.sampling, logprobs=True, top_logprobs=2))
+    with log.captured() as lines:
+        said(printing, wanted)
+        said(printing, wanted)
+    assert (backend.requests[0].sampling.logprobs, backend.requests[0].sampling.top_logprobs) == (None, None)
+    assert [line["field"] for line in lines if line["event"] == "field_dropped"] == ["logprobs"]
+
+
 def test_a_choice_that_is_not_met_is_an_error_after_two_tries() -> None:
     backend = script([TextDelta("No."), STOP])
     events = said(model(backend, tool_calling="hermes"), replace(ASKED, tool_choice=ToolChoice(mode="required")))

@@ -14,12 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.core.messages import Call, Content, Image, Item, Message, Result, Text, plain_text
+from toolrelay.core.messages import Call, Content, Item, Message, Reasoning, Refusal, Result, Text, plain_text
 from toolrelay.core.names import Names
 from toolrelay.core.request import Request, Tool, ToolChoice
+from toolrelay.dialects._outcomes import TAG, framed, is_closed
 from toolrelay.dialects._writing import spelled_out
 from toolrelay.dialects.base import Dialect, Outcome
 
+_STOPS = 4  # more than that OpenAI and others refuse; the cut-off does without
 _encode = msgspec.json.Encoder().encode
 
 
@@ -43,7 +45,9 @@ def text_only(request: Request, dialect: Dialect, names: Names) -> Request:
     elif block:
         items = _with_block(items, block)
     stop = request.sampling.stop
-    stops = (*((stop,) if isinstance(stop, str) else stop or ()), *(dialect.stops if tools else ()))
+    stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    if tools:
+        stops += dialect.stops[: max(0, _STOPS - len(stops))]
     return replace(
         request,
         items=items,
@@ -54,7 +58,7 @@ def text_only(request: Request, dialect: Dialect, names: Names) -> Request:
         stream=True,
         include_usage=True,
         output=None if tools else request.output,  # a form for the whole answer would leave no room for calls: it is told, too
-        sampling=replace(request.sampling, stop=stops or None, n=None),
+        sampling=replace(request.sampling, stop=stops or None, n=None, logprobs=None, top_logprobs=None),
     )
 
 
@@ -75,7 +79,7 @@ class _Telling:
     def __init__(self, dialect: Dialect, names: Names) -> None:
         self._dialect = dialect
         self._names = names
-        self._made: dict[str, Call] = {}
+        self._made: dict[str, tuple[Call, int]] = {}
         self._calls: list[Call] = []
         self._results: list[Result] = []
         self._out: list[Item] = []
@@ -89,6 +93,8 @@ class _Telling:
                 case Result():
                     self._settle_calls()
                     self._results.append(item)
+                case Message(role="user") if self._results and is_closed(self._dialect):
+                    self._settle_results(item)
                 case _:
                     self._settle_calls()
                     self._settle_results()
@@ -98,29 +104,52 @@ class _Telling:
         return tuple(self._out)
 
     def _settle_calls(self) -> None:
+        """They belong to what the assistant has just said; reasoning that stands between is passed over."""
         if not self._calls:
             return
-        self._made |= {call.id: call for call in self._calls}
+        self._made |= {call.id: (call, place) for place, call in enumerate(self._calls)}
         text = self._dialect.render_calls(self._calls)
         self._calls = []
-        last = self._out[-1] if self._out else None
+        at = len(self._out) - 1
+        while at >= 0 and isinstance(self._out[at], Reasoning):
+            at -= 1
+        last = self._out[at] if at >= 0 else None
         if isinstance(last, Message) and last.role == "assistant":
             said = plain_text(last.content)
-            self._out[-1] = replace(last, content=f"{said}\n{text}" if said.strip() else text)
+            self._out[at] = replace(last, content=f"{said}\n{text}" if said.strip() else text)
         else:
             self._out.append(Message(role="assistant", content=text))
 
-    def _settle_results(self) -> None:
+    def _settle_results(self, following: Message | None = None) -> None:
+        """In the order of their calls. What the user says next is in the same message: some templates want roles to alternate."""
         if not self._results:
             return
-        results, self._results = self._results, []
-        outcomes = [Outcome(call=self._made[result.call_id], text=plain_text(result.output)) for result in results]
-        text = self._dialect.render_outcomes(outcomes)
-        pictures = [
-            part for result in results if isinstance(result.output, tuple) for part in result.output if isinstance(part, Image)
+        order = {call_id: n for n, call_id in enumerate(self._made)}
+        results, self._results = sorted(self._results, key=lambda result: order[result.call_id]), []
+        text = self._dialect.render_outcomes([self._outcome(result) for result in results])
+        others = [
+            part
+            for result in results
+            if isinstance(result.output, tuple)
+            for part in result.output
+            if not isinstance(part, Text | Refusal)
         ]
-        content: Content = (Text(text=text), *pictures) if pictures else text
-        self._out.append(Message(role="user", content=content))
+        content: Content = (Text(text=text), *others) if others else text
+        if following is None:
+            self._out.append(Message(role="user", content=content))
+        else:
+            self._out.append(replace(following, content=_joined(content, following.content)))
+
+    def _outcome(self, result: Result) -> Outcome:
+        call, place = self._made[result.call_id]
+        return Outcome(call=call, text=framed(plain_text(result.output), self._dialect), place=place)
+
+
+def _joined(first: Content, second: Content) -> Content:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    parts = (Text(text=first),) if isinstance(first, str) else first
+    return (*parts, Text(text="\n\n"), *((Text(text=second),) if isinstance(second, str) else second))
 
 
 # The rules
@@ -155,7 +184,6 @@ def _offered(offer: _Offer, dialect: Dialect) -> str:
     return dialect.render_tools(harmless) if dialect.render_tools is not None else _catalog(harmless, dialect)
 
 
-_TAG = re.compile(r"</?[^\s<>{}=\"]+>|\[/?[A-Z_]+\]")
 _PROBE = Tool(name="f", description="")
 
 
@@ -164,7 +192,7 @@ def _marks(dialect: Dialect) -> re.Pattern[str]:
     """Finds the first character of all that means something to the dialect's models: around its calls, and around its catalog."""
     catalog = dialect.render_tools([_PROBE]) if dialect.render_tools is not None else ""
     marks = {*(opener.text for opener in dialect.openers), *dialect.closers}
-    marks |= set(_TAG.findall(catalog + dialect.render_calls([Call(id="", name="f", arguments="{}")])))
+    marks |= set(TAG.findall(catalog + dialect.render_calls([Call(id="", name="f", arguments="{}")])))
     known = "|".join(sorted(re.escape(mark) for mark in marks if len(mark) > 2 and mark[0] in "<[`"))
     return re.compile(f"(?={known or '(?!)'}).")
 

@@ -56,10 +56,11 @@ Grammar: TypeAlias = Callable[[Reader, Speaker, str], Reading[None]]
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What came of a call, as plain text."""
+    """What came of a call, as plain text. `place` is the call's among those that were made with it, from 0."""
 
     call: Call
     text: str
+    place: int = 0
 
 
 class Dialect(Struct, frozen=True, kw_only=True):

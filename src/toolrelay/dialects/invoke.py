@@ -16,6 +16,7 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
+from toolrelay.dialects._outcomes import as_json_lines
 from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._schema import ANY, STRING
 from toolrelay.dialects._tags import TagForm, attribute, render_parameters, tagged_call
@@ -118,10 +119,6 @@ def _minimax_outcomes(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(f"<response>{outcome.text}</response>" for outcome in outcomes)
 
 
-def _step_outcomes(outcomes: Sequence[Outcome]) -> str:
-    return "\n".join(outcome.text for outcome in outcomes)
-
-
 def _minimax_tools(tools: Sequence[Tool]) -> str:
     listed = "".join(f"<tool>{json_line(function(tool))}</tool>\n" for tool in tools)
     return f"""# Tools
@@ -189,5 +186,5 @@ DIALECTS = (
     _dialect("minimax_m2", _minimax_outcomes, _minimax_tools),
     _dialect("deepseek_v32", _dsml_outcomes, _dsml_tools("function_calls")),
     _dialect("deepseek_v4", _dsml_outcomes, _dsml_tools("tool_calls")),
-    _dialect("step3", _step_outcomes),
+    _dialect("step3", as_json_lines),
 )

@@ -51,7 +51,7 @@ def _k2_calls(calls: Sequence[Call]) -> str:
 
 
 def _k2_outcomes(outcomes: Sequence[Outcome]) -> str:
-    return "\n".join(f"## Return of functions.{outcome.call.name}:{n}\n{outcome.text}" for n, outcome in enumerate(outcomes))
+    return "\n".join(f"## Return of functions.{outcome.call.name}:{outcome.place}\n{outcome.text}" for outcome in outcomes)
 
 
 def _k2_tools(tools: Sequence[Tool]) -> str:
@@ -127,8 +127,9 @@ def _k3_calls(calls: Sequence[Call]) -> str:
 
 def _k3_outcomes(outcomes: Sequence[Outcome]) -> str:
     return "".join(
-        f'<|open|>message role="tool" tool="{_escaped(outcome.call.name)}" index="{n}"<|sep|>{outcome.text}{_MESSAGE_END}'
-        for n, outcome in enumerate(outcomes, 1)
+        f'<|open|>message role="tool" tool="{_escaped(outcome.call.name)}" index="{outcome.place + 1}"<|sep|>'
+        f"{outcome.text}{_MESSAGE_END}"
+        for outcome in outcomes
     )
 
 

@@ -13,6 +13,7 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._bare import whole_answer
 from toolrelay.dialects._json_calls import json_calls
+from toolrelay.dialects._outcomes import as_json_lines
 from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._writing import json_line, json_object, openai_tool
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
@@ -56,10 +57,6 @@ def _xlam_calls(calls: Sequence[Call]) -> str:
     return "[" + ", ".join(json_object(call) for call in calls) + "]"
 
 
-def _xlam_outcomes(outcomes: Sequence[Outcome]) -> str:
-    return "\n".join(outcome.text for outcome in outcomes)
-
-
 _BARE = (Opener(_TAG), Opener("{", "start"), Opener("[", "start"))
 DIALECTS = (
     Dialect(
@@ -75,6 +72,6 @@ DIALECTS = (
         openers=_BARE[1:],
         grammar=grammar,
         render_calls=_xlam_calls,
-        render_outcomes=_xlam_outcomes,
+        render_outcomes=as_json_lines,
     ),
 )

@@ -14,6 +14,7 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME, json_calls
+from toolrelay.dialects._outcomes import as_json_lines
 from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._typescript import declaration
 from toolrelay.dialects._writing import arguments, function, json_line, json_object, openai_tool
@@ -106,9 +107,9 @@ def _cohere_calls(calls: Sequence[Call]) -> str:
 
 def _cohere_outcomes(outcomes: Sequence[Outcome]) -> str:
     written = (
-        f'    {{\n        "tool_call_id": "{n}",\n        "results": {{\n'
+        f'    {{\n        "tool_call_id": "{outcome.place}",\n        "results": {{\n'
         f'            "0": {json_line(outcome.text)}\n        }},\n        "is_error": null\n    }}'
-        for n, outcome in enumerate(outcomes)
+        for outcome in outcomes
     )
     return "<|START_TOOL_RESULT|>[\n" + ",\n".join(written) + "\n]<|END_TOOL_RESULT|>"
 
@@ -147,7 +148,7 @@ def _apertus_calls(calls: Sequence[Call]) -> str:
 
 
 def _apertus_outcomes(outcomes: Sequence[Outcome]) -> str:
-    return "[" + ", ".join(outcome.text for outcome in outcomes) + "]"
+    return json_line([outcome.text for outcome in outcomes])
 
 
 def _apertus_tools(tools: Sequence[Tool]) -> str:
@@ -158,11 +159,12 @@ def _internlm_tools(tools: Sequence[Tool]) -> str:
     return json_line([function(tool) for tool in tools])
 
 
-_PLAIN = _texts()
 DIALECTS = (
-    _dialect("granite", {"<|tool_call|>": "", "<tool_call>[": "</tool_call>"}, _list("<|tool_call|>"), _PLAIN, _granite_tools),
+    _dialect(
+        "granite", {"<|tool_call|>": "", "<tool_call>[": "</tool_call>"}, _list("<|tool_call|>"), as_json_lines, _granite_tools
+    ),
     _dialect("granite_20b_fc", {"<function_call>": ""}, _each("<function_call> "), _texts("<function_response> ")),
-    _dialect("phi4_mini", {"functools[": "", "<|tool_call|>": "<|/tool_call|>"}, _list("functools"), _PLAIN),
+    _dialect("phi4_mini", {"functools[": "", "<|tool_call|>": "<|/tool_call|>"}, _list("functools"), as_json_lines),
     _dialect(
         "cohere",
         {"<|START_ACTION|>": "<|END_ACTION|>"},
@@ -170,7 +172,7 @@ DIALECTS = (
         _cohere_outcomes,
         silent=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
     ),
-    _dialect("jamba", {"<tool_calls>": "</tool_calls>"}, _list("<tool_calls>", "</tool_calls>", "    "), _PLAIN),
+    _dialect("jamba", {"<tool_calls>": "</tool_calls>"}, _list("<tool_calls>", "</tool_calls>", "    "), as_json_lines),
     _dialect(
         "hunyuan",
         {"<tool_calls>": "</tool_calls>"},
@@ -184,14 +186,14 @@ DIALECTS = (
         "internlm",
         {"<|action_start|><|plugin|>": "<|action_end|>"},
         _each("<|action_start|><|plugin|>\n", "<|action_end|>"),
-        _PLAIN,
+        as_json_lines,
         _internlm_tools,
     ),
     _dialect(
         "gigachat3",
         {"<|function_call|>": "", "<|message_sep|>\n\nfunction call<|role_sep|>\n": ""},
         _each("<|function_call|>", separator="\n"),
-        _PLAIN,
+        as_json_lines,
     ),
     _dialect(
         "apertus", {"<|tools_prefix|>": "<|tools_suffix|>"}, _apertus_calls, _apertus_outcomes, _apertus_tools, read=_keyed_calls

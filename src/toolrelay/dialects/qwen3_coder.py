@@ -15,10 +15,11 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
+from toolrelay.dialects._outcomes import as_json_lines
 from toolrelay.dialects._reader import NAME_ALONE, Reader, Reading
 from toolrelay.dialects._tags import TagForm, render_parameters, tagged_call
 from toolrelay.dialects._writing import json_line
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Opener, Speaker
 from toolrelay.dialects.hermes import render_outcomes
 
 _FUNCTION = "<function="
@@ -108,13 +109,9 @@ def _dialect(name: str, tag: str, form: TagForm) -> Dialect:
         closers=(f"</{tag}>", "</function>"),
         grammar=lambda reader, speaker, opener: grammar(reader, speaker, opener, form),
         render_calls=lambda calls: render_calls(calls, tag, form),
-        render_outcomes=render_outcomes if name == "qwen3_coder" else _seed_outcomes,
+        render_outcomes=render_outcomes if name == "qwen3_coder" else as_json_lines,
         render_tools=render_tools if name == "qwen3_coder" else None,
     )
-
-
-def _seed_outcomes(outcomes: Sequence[Outcome]) -> str:
-    return "\n".join(outcome.text for outcome in outcomes)
 
 
 QWEN = TagForm(key_open="<parameter=", key_close=">", value_close="</parameter>", ends=("</function>",), trims=True)

@@ -83,6 +83,7 @@ class Interpreter:
         self._backend = backend
         self._manner = manner
         self._printing = printing
+        self._warned: set[str] = set()
 
     async def relay(self, request: Request, take: Take) -> None:
         if self._passes(request):
@@ -93,6 +94,8 @@ class Interpreter:
         except ToolrelayError as error:
             await taken(take, [AnswerFailed(error)])
             return
+        if request.sampling.logprobs or request.sampling.top_logprobs:
+            self._warn("logprobs")
         hearing = _Hearing(conversation, take, request if self._printing is not None else None)
         while True:
             await hearing.listen(self._backend)
@@ -103,6 +106,12 @@ class Interpreter:
             if not conversation.again:
                 return  # if the backend gave no end, the driver sees to it
             conversation.next_try()
+
+    def _warn(self, field: str) -> None:
+        """Calls are taken out of the text, so that what is said of its tokens fits no longer."""
+        if field not in self._warned:
+            self._warned.add(field)
+            log.warning("field_dropped", model=self._name, field=field, wire=self._manner.dialect.name)
 
     def _print_from_now_on(self) -> None:
         """Another request that was refused at the same time may have come first."""

@@ -1,0 +1,59 @@
+"""What tools gave, as text in a conversation, framed so that nothing in it can end its frame and speak as somebody else.
+
+A dialect's renderer puts marks around a result, or a heading before it. Text of the result that looks like one of these is
+broken with a blank: `< /tool_response>`. So are the dialect's marks that look like a model's control tokens, which some servers
+take for such wherever they stand. Nothing else of a result is changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from toolrelay.core.messages import Call
+from toolrelay.dialects._writing import json_line
+from toolrelay.dialects.base import Dialect, Outcome
+
+TAG = re.compile(r"</?[^\s<>{}=\"]+>|\[/?[A-Z_]+\]")
+_CONTROLS = ("<|", "<｜", "[")
+_NAME, _TEXT = "toolrelay_probe_name", "toolrelay_probe_text"
+
+
+def as_json_lines(outcomes: Sequence[Outcome]) -> str:
+    """For models whose template has a role for results, and no marks: in a message of the user's they need a frame."""
+    return "\n".join(json_line({"tool": outcome.call.name, "result": outcome.text}) for outcome in outcomes)
+
+
+def framed(text: str, dialect: Dialect) -> str:
+    """A result's text, fit to stand in the dialect's frame."""
+    return _ends(dialect).sub(r"\g<0> ", text)
+
+
+@lru_cache(maxsize=256)
+def is_closed(dialect: Dialect) -> bool:
+    """Whether a mark says where a result ends, so that something else may follow it in the same message."""
+    return bool(_frame(dialect)[1].strip())
+
+
+def _frame(dialect: Dialect) -> tuple[str, str]:
+    """What stands before a result, and after it."""
+    call = Call(id="", name=_NAME, arguments="{}")
+    before, _, after = dialect.render_outcomes([Outcome(call=call, text=_TEXT)]).partition(_TEXT)
+    return before, after
+
+
+@lru_cache(maxsize=256)
+def _ends(dialect: Dialect) -> re.Pattern[str]:
+    """Finds the first character of all that could end a result, or begin another."""
+    before, after = _frame(dialect)
+    calls = dialect.render_calls([Call(id="", name=_NAME, arguments="{}")])
+    others = TAG.findall(" ".join((calls, *dialect.closers, *(opener.text for opener in dialect.openers))))
+    ends = {*TAG.findall(before), *TAG.findall(after), *(tag for tag in others if tag.startswith(_CONTROLS))}
+    patterns = sorted(map(re.escape, ends))
+    if "```" in after:
+        patterns.append("```")
+    if not after.strip():
+        heading = re.sub(r"\d+", r"\\d+", re.escape(before.strip()).replace(_NAME, r"[^\n]+"))
+        patterns.append(f"(?<![^\n]){heading}")
+    return re.compile(f"(?={'|'.join(patterns) or '(?!)'}).", re.DOTALL)
