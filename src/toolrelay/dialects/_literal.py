@@ -18,11 +18,11 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
-from toolrelay.dialects._faults import BrokenError
+from toolrelay.dialects._faults import BrokenError, CutError
 from toolrelay.dialects._literal_walk import BLANK, CODES, WORD_LIMIT, Become, Form, Part, Place, Walk
 from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._schema import escaped
-from toolrelay.dialects._steps import Taker, handed_over
+from toolrelay.dialects._steps import Taker
 
 _SHORT = 32
 _TOKEN = 12
@@ -191,7 +191,7 @@ class _Literal:
         shape = text.encode().translate(form.kinds_in_marks if form.mark in text else form.kinds)
         recipe = position.recipes.get(shape) or form.recipe(position, text, shape)
         if recipe is None:
-            return self._walk(text)
+            return self._slowly(text, len(text) - len(held))
         to, at, before, start, end, become, after = recipe
         if become is None:
             piece = before + text[start:end] + after
@@ -213,18 +213,50 @@ class _Literal:
         """With what the reader has."""
         reader = self._reader
         text = self._held + reader.text[reader.at :]
-        reader.at = len(reader.text)
-        return self._walk(text)
+        reader.text, reader.at = text, len(text)
+        if not reader.closed:
+            return self._slowly(text, len(text) - len(self._held))
+        before = self._in_pieces(text)
+        if before:
+            self.take(before)
+        return None if before is None else self._walk(self._held, closed=True)
 
-    def _walk(self, text: str) -> str | None:
+    def _slowly(self, text: str, fresh: int) -> str | None:
+        """`fresh`: so much of it has just come."""
+        return self._walk(text) if fresh <= _SHORT else self._in_pieces(text)
+
+    def _in_pieces(self, text: str) -> str | None:
+        """A long text takes the way of many short ones, which costs less than a long walk."""
+        given: list[str] = []
+        take, self.take = self.take, given.append
+        self._held = ""
+        at, ended = 0, True
+        try:
+            for at in range(0, len(text), _TOKEN):
+                piece = self.step(text[at : at + _TOKEN])
+                if piece is None:
+                    return None
+                given.append(piece)
+            ended = False
+            return "".join(given)
+        finally:
+            self.take = take
+            if ended:  # or broken: the rest has not been read
+                self._reader.text += text[at + _TOKEN :]
+                take("".join(given))
+
+    def _walk(self, text: str, *, closed: bool = False) -> str | None:
         reader, form = self._reader, self._form
-        walk = form.walk(self._position, text, closed=reader.closed)
+        walk = form.walk(self._position, text, closed=closed)
         piece = "".join(walk.out)
-        if walk.rule or walk.is_done or reader.closed:
-            reader.text, reader.at = text, walk.at
-            if walk.rule:
-                self.take(piece)
-                raise BrokenError(walk.rule)
-            return handed_over(piece, self, reader, done=walk.is_done)
-        self._position, self._held = form.position(walk.place), text[walk.at :]
-        return piece
+        if not (walk.rule or walk.is_done or closed):
+            self._position, self._held = form.position(walk.place), text[walk.at :]
+            return piece
+        reader.text, reader.at = text, walk.at
+        if piece:
+            self.take(piece)
+        if walk.rule:
+            raise BrokenError(walk.rule)
+        if not walk.is_done:
+            raise CutError
+        return None
