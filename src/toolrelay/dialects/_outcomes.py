@@ -27,7 +27,11 @@ def as_json_lines(outcomes: Sequence[Outcome]) -> str:
 
 def framed(text: str, dialect: Dialect) -> str:
     """A result's text, fit to stand in the dialect's frame."""
-    return _ends(dialect).sub(r"\g<0> ", text)
+    marks, heading = _ends(dialect)
+    for mark in marks:
+        while mark in text:
+            text = text.replace(mark, f"{mark[0]} {mark[1:]}")
+    return text if heading is None else heading.sub(r"\g<0> ", f"\n{text}")[1:]
 
 
 @lru_cache(maxsize=256)
@@ -44,16 +48,16 @@ def _frame(dialect: Dialect) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _ends(dialect: Dialect) -> re.Pattern[str]:
-    """Finds the first character of all that could end a result, or begin another."""
+def _ends(dialect: Dialect) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
+    """All that could end a result, or begin another: marks, and the beginning of a line that would be a heading."""
     before, after = _frame(dialect)
     calls = dialect.render_calls([Call(id="", name=_NAME, arguments="{}")])
     others = TAG.findall(" ".join((calls, *dialect.closers, *(opener.text for opener in dialect.openers))))
-    ends = {*TAG.findall(before), *TAG.findall(after), *(tag for tag in others if tag.startswith(_CONTROLS))}
-    patterns = sorted(map(re.escape, ends))
+    marks = {*TAG.findall(before), *TAG.findall(after), *(tag for tag in others if tag.startswith(_CONTROLS))}
     if "```" in after:
-        patterns.append("```")
-    if not after.strip():
-        heading = re.sub(r"\d+", r"\\d+", re.escape(before.strip()).replace(_NAME, r"[^\n]+"))
-        patterns.append(f"(?<![^\n]){heading}")
-    return re.compile(f"(?={'|'.join(patterns) or '(?!)'}).", re.DOTALL)
+        marks.add("```")
+    heading = before.strip()
+    if after.strip() or not heading:
+        return tuple(sorted(marks)), None
+    further = re.sub(r"\d+", r"\\d+", re.escape(heading[1:]).replace(_NAME, r"[^\n]+"))
+    return tuple(sorted(marks)), re.compile(f"\n{re.escape(heading[0])}(?={further})")
