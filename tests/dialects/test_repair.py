@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import json_repair
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,3 +98,36 @@ def test_a_text_that_would_take_long_is_not_repaired_and_a_number_may_be_of_any_
     assert repaired(long) is not None
     assert repaired('{"a": "' + "x" * LONGEST + '",}') is None
     assert repaired('{"a": 1e999, "b": 123456789012345678901234567890}') == '{"a": 1e999, "b": 123456789012345678901234567890}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"path": "a.md", "edits": [{"old": "x", "new": "y"}]',
+        '{"items": [{"x": 1, "y": 2}, {"x": 3, "y": 4}]',
+        '{"a": {"b": [1, 2], "c": 3}, "d": 4',
+        '{"todos": [{"text": "a", "done": false}], "n": 1',
+    ],
+)
+def test_a_brace_that_can_be_missing_in_one_place_only_is_put_there(text: str) -> None:
+    assert repaired(text) == text + "}"
+
+
+@pytest.mark.parametrize("text", ['{"a": "' + 'x\\"' * 10_000, "{" * 30_000, '{"a": [' + "1, " * 9_000])
+def test_what_would_take_the_library_long_is_not_handed_to_it(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_repair, "repair_json", None)
+    assert repaired(text) is None
+
+
+def test_long_strings_are_kept_from_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    library = json_repair.repair_json
+
+    def repair(text: str, **given: Any) -> Any:
+        seen.append(text)
+        return library(text, **given)
+
+    monkeypatch.setattr(json_repair, "repair_json", repair)
+    mended = repaired('{"a": "' + "\\u00e9" * 10_000 + '",}')
+    assert json.loads(mended or "") == {"a": "é" * 10_000}
+    assert [len(text) < 100 for text in seen] == [True]

@@ -60,4 +60,4 @@ def _ends(dialect: Dialect) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
     if after.strip() or not heading:
         return tuple(sorted(marks)), None
     further = re.sub(r"\d+", r"\\d+", re.escape(heading[1:]).replace(_NAME, r"[^\n]+"))
-    return tuple(sorted(marks)), re.compile(f"\n{re.escape(heading[0])}(?={further})")
+    return tuple(sorted(marks)), re.compile(f"[\n\r\x85\u2028\u2029][ \t]*{re.escape(heading[0])}(?={further})")

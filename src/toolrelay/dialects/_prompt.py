@@ -79,7 +79,8 @@ class _Telling:
     def __init__(self, dialect: Dialect, names: Names) -> None:
         self._dialect = dialect
         self._names = names
-        self._made: dict[str, tuple[Call, int]] = {}
+        self._made: dict[str, tuple[Call, int, int]] = {}  # with its place among those made with it, and its number among all
+        self._number = self._latest = 0
         self._calls: list[Call] = []
         self._results: list[Result] = []
         self._out: list[Item] = []
@@ -107,7 +108,9 @@ class _Telling:
         """They belong to what the assistant has just said; reasoning that stands between is passed over."""
         if not self._calls:
             return
-        self._made |= {call.id: (call, place) for place, call in enumerate(self._calls)}
+        self._latest = self._number
+        self._number += len(self._calls)
+        self._made |= {call.id: (call, place, self._latest + place) for place, call in enumerate(self._calls)}
         text = self._dialect.render_calls(self._calls)
         self._calls = []
         at = len(self._out) - 1
@@ -124,8 +127,7 @@ class _Telling:
         """In the order of their calls. What the user says next is in the same message: some templates want roles to alternate."""
         if not self._results:
             return
-        order = {call_id: n for n, call_id in enumerate(self._made)}
-        results, self._results = sorted(self._results, key=lambda result: order[result.call_id]), []
+        results, self._results = sorted(self._results, key=self._order), []
         text = self._dialect.render_outcomes([self._outcome(result) for result in results])
         others = [
             part
@@ -140,8 +142,13 @@ class _Telling:
         else:
             self._out.append(replace(following, content=_joined(content, following.content)))
 
+    def _order(self, result: Result) -> tuple[bool, int]:
+        """Results of the calls that were just made come first, belated ones after them."""
+        number = self._made[result.call_id][2]
+        return number < self._latest, number
+
     def _outcome(self, result: Result) -> Outcome:
-        call, place = self._made[result.call_id]
+        call, place, _ = self._made[result.call_id]
         return Outcome(call=call, text=framed(plain_text(result.output), self._dialect), place=place)
 
 

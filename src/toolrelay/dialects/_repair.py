@@ -9,6 +9,7 @@ JSON that is valid is never touched.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple
 
@@ -17,6 +18,10 @@ import msgspec
 from toolrelay.dialects._json_value import meaning
 
 LONGEST = 64 * 1024  # characters: a repair takes its time, and all wait for it
+_LONGEST_SKELETON = 16 * 1024
+_DEEPEST = 64
+_STRING = "\ue000"
+_NUMBERED = re.compile(f'"{_STRING}([0-9]+)"')
 _TOKEN = re.compile(
     r"""
     \s*(?:
@@ -50,15 +55,24 @@ def repaired(text: str) -> str | None:
     doubled = _unwrapped(text)
     if doubled is not None:
         return doubled
-    if len(text) > LONGEST:
+    said = _tokens(text.strip(" \t\r\n`")) if len(text) <= LONGEST and _STRING not in text else None
+    if said is None or not (_values_are_apart(said) and _brackets_are_sure(said)):
         return None
     from json_repair import repair_json  # noqa: PLC0415 -- needed for bad calls only
 
+    strings = list(dict.fromkeys(token.text for token in said if token.kind == "string"))
+    numbers = {string: f"{_STRING}{number}" for number, string in enumerate(strings)}  # with long ones the library takes long
+    skeleton = [_Token("string", numbers[token.text]) if token.kind == "string" else token for token in said]
+    written = " ".join(f'"{token.text}"' if token.kind == "string" else token.text for token in skeleton)
+    if len(written) > _LONGEST_SKELETON:
+        return None
     try:
-        candidate = str(repair_json(text, ensure_ascii=False))
+        candidate = str(repair_json(written, ensure_ascii=False))
     except (ValueError, RecursionError):
         return None
-    return candidate if is_object(candidate) and _says_the_same(text.strip(" \t\r\n`"), candidate) else None
+    if not (is_object(candidate) and _says_the_same(skeleton, candidate)):
+        return None
+    return _NUMBERED.sub(lambda found: json.dumps(strings[int(found[1])], ensure_ascii=False), candidate)
 
 
 class _Token(NamedTuple):
@@ -71,9 +85,9 @@ class _Token(NamedTuple):
 _END = _Token("mark", "")
 
 
-def _says_the_same(text: str, candidate: str) -> bool:
-    said, meant = _tokens(text), _tokens(candidate)
-    if said is None or meant is None or not (_values_are_apart(said) and _brackets_are_sure(said)):
+def _says_the_same(said: list[_Token], candidate: str) -> bool:
+    meant = _tokens(candidate)
+    if meant is None:
         return False
     said, meant = _without_commas(said), _without_commas(meant)
     if len(said) != len(meant):
@@ -141,18 +155,31 @@ def _values_are_apart(tokens: list[_Token]) -> bool:
 
 
 def _brackets_are_sure(tokens: list[_Token]) -> bool:
-    """Whether all brackets are closed, or it cannot matter where: a member of an inner object might be the outer one's."""
+    """Whether all brackets are closed, or it cannot matter where: a member of an inner object might be the outer one's.
+
+    Not so in what is closed for sure: a list, as its brackets cannot be an object's, and what another member follows.
+    """
     inner_members = False
-    opened: list[str] = []
+    opened: list[tuple[str, bool]] = []
+    closed: bool | None = None
     for kind, mark in tokens:
         if kind != "mark":
             continue
+        if mark == ",":
+            if closed is not None:
+                inner_members = closed
+            inner_members = inner_members or (len(opened) > 1 and opened[-1][0] == "{")
         if mark in "{[":
-            opened.append(mark)
-        elif mark in "}]":
-            del opened[-1:]
-        elif mark == ",":
-            inner_members = inner_members or (len(opened) > 1 and opened[-1] == "{")
+            opened.append((mark, inner_members))
+            if len(opened) > _DEEPEST:
+                return False
+        elif mark in "}]" and opened:
+            opening, before = opened.pop()
+            closed = before
+            if mark == "]" and opening == "[":
+                inner_members = before
+            continue
+        closed = None
     return not opened or not inner_members
 
 
