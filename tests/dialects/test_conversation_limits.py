@@ -183,3 +183,13 @@ def test_a_bad_call_ahead_of_the_one_that_had_to_be_made_comes_out_as_text_in_it
     events = heard(conversation, f"A {bad} B {NOON}")
     assert text(events) == f"A {bad} B "
     assert calls(events) == [("get_time", {})]
+
+
+def test_a_bad_call_that_is_whole_is_not_lost_when_the_limit_comes_right_after_it() -> None:
+    events = heard(talk(), "Hi. " + NAMELESS, end=LIMIT)
+    assert (text(events), rules(events), fold(events).finish) == ("Hi. " + NAMELESS, ["no_name"], "length")
+
+
+def test_of_a_bad_call_that_the_limit_cut_no_mark_leaks_and_the_log_says_so() -> None:
+    events = heard(talk(), "Hi. " + NAMELESS[:-5], end=LIMIT)
+    assert (text(events), rules(events), fold(events).finish) == ("Hi. ", ["no_name"], "length")

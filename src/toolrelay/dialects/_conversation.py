@@ -319,10 +319,9 @@ class Conversation:
         in_call = bool(self._open)
         if self._scanner is not None:
             found: Sequence[StreamEvent | CallBroken] = self._scanner.flush()
-            if truncated:  # a call that the limit cut is not a bad one
-                whole = [event for event in found if not isinstance(event, CallBroken)]
-                in_call = in_call or len(whole) < len(found)
-                found = whole
+            if truncated:
+                in_call = in_call or any(isinstance(one, CallBroken) for one in found)
+                found = [kept for one in found if (kept := self._at_limit(one)) is not None]
             self._take_all(found)
             if not truncated:
                 self._hear_otherwise()
@@ -336,6 +335,16 @@ class Conversation:
         self._release()
         finish: Finish = event.finish if truncated else "calls" if self._made else "stop"
         self._end(replace(event, finish=finish, usage=self._usage))
+
+    def _at_limit(self, event: StreamEvent | CallBroken) -> StreamEvent | None:
+        """A call that the limit cut is not a bad one, and is dropped; one that was bad and whole is text."""
+        if not isinstance(event, CallBroken):
+            return event
+        if event.rule == "cut":
+            return None
+        self._notice(event.rule, "")
+        is_whole = event.index is None and event.text.rstrip().endswith(self._asking.dialect.closers)
+        return TextDelta(event.text) if is_whole else None
 
     def _miss(self, *, truncated: bool) -> None:
         """The model was to make a call, and did not."""
