@@ -53,7 +53,7 @@ docs: $(VENV)/.dev ## write the tables of docs/wires.md anew, from the wires' ow
 
 bench: $(VENV)/.dev ## measure the gateway's cost per request and per chunk, the dialects' per delta, and what is added to Codex (ARGS: only the gateway's)
 	$(PY) bench/run.py $(ARGS)
-	@$(if $(ARGS),,$(PY) bench/dialects.py --sglang && $(PY) bench/codex.py)
+	@$(if $(ARGS),,$(PY) bench/dialects.py --peers && $(PY) bench/codex.py)
 
 soak: $(VENV)/.dev ## run 2,000 turns through Codex and watch the memory
 	$(PY) bench/codex.py --only memory --turns 2000 $(ARGS)

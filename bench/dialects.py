@@ -3,7 +3,7 @@
   bench/dialects.py                            every scenario for every dialect, one to two minutes
   bench/dialects.py --only plain,string        some scenarios
   bench/dialects.py --dialects glm45,react     some dialects, each in a column of its own
-  bench/dialects.py --sglang                   also SGLang's detectors on the same text, in a virtual environment of their own
+  bench/dialects.py --peers                    also SGLang's and vLLM's parsers, each in a virtual environment of its own
 
 A figure is the least of several rounds: whatever is more is other processes' cost, and rounds that lie apart seldom all meet it.
 What is above its target is measured again, some times, before it counts as missed. The yardstick says how fast the machine was:
@@ -246,8 +246,9 @@ def columns(lines: list[Line]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A figure of SGLang's beside ours, for the same text."""
+    """A figure of another project's beside ours, for the same text."""
 
+    of: str
     scenario: str
     dialect: str
     size: int
@@ -273,51 +274,72 @@ def save(lines: list[Line], megabytes: dict[str, float], facts: dict[str, str], 
         + ", ".join(f"{name} {seconds:.2f}" for name, seconds in megabytes.items()),
     ]
     if peers:
-        rows = [f"| {one.scenario} | {one.dialect} | {one.size:,} | {one.theirs:,.0f} | {one.ours:,.0f} |" for one in peers]
-        head = ("| ns per delta | dialect | characters | SGLang | ours |", "|---|---|--:|--:|--:|")
+        rows = [
+            f"| {one.scenario} | {one.dialect} | {one.size:,} | {one.of} | {one.theirs:,.0f} | {one.ours:,.0f} |" for one in peers
+        ]
+        head = ("| ns per delta | dialect | characters | of | theirs | ours |", "|---|---|--:|---|--:|--:|")
         text.append("\n".join((*head, *rows)))
     report.RESULTS.mkdir(exist_ok=True)
     (report.RESULTS / "dialects.md").write_text("\n\n".join(text) + "\n")
     figures = {line.scenario.name: {"target": line.scenario.target, "ns": line.costs, "growth": line.growth} for line in lines}
-    whole = {"facts": facts, "scenarios": figures, "megabyte s": megabytes, "SGLang": [asdict(peer) for peer in peers]}
+    whole = {"facts": facts, "scenarios": figures, "megabyte s": megabytes, "peers": [asdict(peer) for peer in peers]}
     (report.RESULTS / "dialects.json").write_text(json.dumps(whole, indent=1) + "\n")
 
 
-_DETECTORS = {
-    "hermes": ("qwen25_detector", "Qwen25Detector"),
-    "qwen3_coder": ("qwen3_coder_detector", "Qwen3CoderDetector"),
-    "deepseek_v31": ("deepseekv31_detector", "DeepSeekV31Detector"),
-    "llama3_json": ("llama32_detector", "Llama32Detector"),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """Where parsers of ours are to be had: `parts` are what they need, the first without what it would bring along."""
+
+    program: str
+    parsers: dict[str, tuple[str, str]]
+    parts: tuple[str, ...]
+
+
+_PEERS = {
+    "SGLang": Project(
+        program="sglang_detectors.py",
+        parsers={
+            "hermes": ("qwen25_detector", "Qwen25Detector"),
+            "qwen3_coder": ("qwen3_coder_detector", "Qwen3CoderDetector"),
+            "deepseek_v31": ("deepseekv31_detector", "DeepSeekV31Detector"),
+            "llama3_json": ("llama32_detector", "Llama32Detector"),
+        },
+        parts=("sglang", "msgspec", "numpy", "orjson", "partial-json-parser", "pydantic"),
+    ),
+    "vLLM": Project(
+        program="vllm_parsers.py",
+        parsers={"hermes": ("hermes_tool_parser", "Hermes2ProToolParser")},
+        parts=("vllm", "openai", "partial-json-parser"),
+    ),
 }
 _THEIR_SIZES = (2_000, 8_000)
-_THEIR_PARTS = ("sglang", "msgspec", "numpy", "orjson", "partial-json-parser", "pydantic")
 
 
-def compare_with_sglang() -> Iterator[Peer]:
+def compare_with(peer: str) -> Iterator[Peer]:
     """Their texts are short: what some of them do for each delta grows with all that came before."""
-    known = discover()
-    program = Path(__file__).with_name("sglang_detectors.py")
-    with subprocess.Popen([_sglang(), program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    known, project = discover(), _PEERS[peer]
+    command = [_installed(peer.lower(), project.parts), Path(__file__).with_name(project.program)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         for scenario in SCENARIOS:
-            for name, (module, kind) in _DETECTORS.items() if scenario.name in ("plain", "string", "structure") else ():
+            for name, (module, kind) in project.parsers.items() if scenario.name in ("plain", "string", "structure") else ():
                 for size in _THEIR_SIZES:
                     text = scenario.text(known[name], size)
                     asked = {"module": module, "class": kind, "tool": _TOOL.name, "parameters": _TOOL.parameters, "text": text}
                     print(json.dumps(asked), file=process.stdin, flush=True)
                     theirs = float(process.stdout.readline() if process.stdout else "nan")
                     ours = min(cost(known[name], text) for _ in range(_ROUNDS))
-                    yield Peer(scenario=scenario.name, dialect=name, size=size, theirs=theirs, ours=ours)
+                    yield Peer(of=peer, scenario=scenario.name, dialect=name, size=size, theirs=theirs, ours=ours)
 
 
-def _sglang() -> Path:
+def _installed(name: str, parts: tuple[str, ...]) -> Path:
     """A Python that has their code, and not what needs a GPU."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "toolrelay-bench" / "sglang"
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "toolrelay-bench" / name
     python = cache / "bin" / "python"
     if not (cache / "ready").exists():
-        print(f"installing SGLang's Python code into {cache}", file=sys.stderr)
+        print(f"installing the Python code of {parts[0]} into {cache}", file=sys.stderr)
         venv.create(cache, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *_THEIR_PARTS[1:]], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", _THEIR_PARTS[0]], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *parts[1:]], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", parts[0]], check=True)
         (cache / "ready").touch()
     return python
 
@@ -325,9 +347,10 @@ def _sglang() -> Path:
 def shown_peers(peers: Iterable[Peer]) -> list[Peer]:
     """Prints them as they come."""
     shown = []
-    print(f"\n{'ns per delta':<14}{'characters':>12}{'dialect':>16}{'SGLang':>14}{'ours':>10}")
+    print(f"\n{'ns per delta':<14}{'characters':>12}{'dialect':>16}{'of':>8}{'theirs':>14}{'ours':>10}")
     for peer in peers:
-        print(f"{peer.scenario:<14}{peer.size:>12,}{peer.dialect:>16}{peer.theirs:>14,.0f}{peer.ours:>10,.0f}", flush=True)
+        row = f"{peer.scenario:<14}{peer.size:>12,}{peer.dialect:>16}{peer.of:>8}{peer.theirs:>14,.0f}{peer.ours:>10,.0f}"
+        print(row, flush=True)
         shown.append(peer)
     return shown
 
@@ -338,7 +361,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dialects", default="", metavar="NAME,…", help="default: all")
     parser.add_argument("--size", type=int, default=_SIZE, help=f"characters; default {_SIZE:,}")
     parser.add_argument("--rounds", type=int, default=_ROUNDS, help=f"default {_ROUNDS}")
-    parser.add_argument("--sglang", action="store_true", help="compare with SGLang's detectors; installs what they need")
+    parser.add_argument("--peers", action="store_true", help="compare with SGLang's and vLLM's parsers; installs what they need")
     return parser.parse_args()
 
 
@@ -354,7 +377,7 @@ def main() -> None:
     print("\n".join(columns(lines) if arguments.dialects else table(lines)))
     print(measured)
     print(f"{sum(line.verdict == 'ok' for line in lines)} of {len(lines)} targets reached")
-    peers = shown_peers(compare_with_sglang()) if arguments.sglang else []
+    peers = shown_peers(peer for name in _PEERS for peer in compare_with(name)) if arguments.peers else []
     if not (arguments.only or arguments.dialects) and (arguments.size, arguments.rounds) == (_SIZE, _ROUNDS):
         megabytes = {name: whole_megabyte(known[name]) for name in _MEGABYTE_DIALECTS}
         megabytes |= {f"{name}, in one delta": megabyte_at_once(known[name]) for name in _MEGABYTE_DIALECTS}

@@ -33,12 +33,12 @@ def test_some_dialects_have_columns_of_their_own() -> None:
 
 def test_results_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "RESULTS", tmp_path)
-    peer = dialects.Peer(scenario="plain", dialect="hermes", size=2000, theirs=4000.0, ours=300.0)
+    peer = dialects.Peer(of="SGLang", scenario="plain", dialect="hermes", size=2000, theirs=4000.0, ours=300.0)
     costs, growth = {"hermes": 300.0, "react": 500.0}, {"hermes": 1.0, "react": 1.0}
     line = dialects.Line(scenario=dialects.SCENARIOS[0], costs=costs, growth=growth)
     dialects.save([line], {"hermes": 0.2}, {"date": "today"}, [peer])
     assert "| plain | 400 | 300 | 400 | 500 | react | 1.0 | **MISSED** react |" in (tmp_path / "dialects.md").read_text()
-    assert "| plain | hermes | 2,000 | 4,000 | 300 |" in (tmp_path / "dialects.md").read_text()
+    assert "| plain | hermes | 2,000 | SGLang | 4,000 | 300 |" in (tmp_path / "dialects.md").read_text()
     assert json.loads((tmp_path / "dialects.json").read_text())["scenarios"]["plain"]["ns"] == costs
 
 
