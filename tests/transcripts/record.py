@@ -1,0 +1,25 @@
+"""Records the transcripts anew: `make transcripts`, or of some models only: `make transcripts ARGS="hermes sealed"`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def main(wanted: list[str]) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.transcripts.scenarios import subjects  # noqa: PLC0415 -- found only now
+    from tests.transcripts.session import opened  # noqa: PLC0415 -- as above
+    from tests.transcripts.storage import FOLDER, path_of, write  # noqa: PLC0415 -- as above
+
+    known = subjects()
+    chosen = [known[name] for name in wanted or known]
+    with opened(chosen) as session:
+        for subject in chosen:
+            write(subject.name, session.play(subject))
+    for stale in set(FOLDER.iterdir()) - {path_of(name) for name in known}:
+        stale.unlink()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,90 @@
+"""An upstream that answers from a script and records what it was asked: one thread per connection, made for many exchanges."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Sequence
+from typing import Self
+
+from tests.transcripts.answers import Answer, encoded
+from tests.transcripts.printed import TAG
+
+_TAG = re.compile(rb"<tool_call:([0-9a-f]{12})>")
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+
+
+class ScriptedUpstream:
+    """Each answer of the script is given once; the last one answers all further requests.
+
+    One exchange is under way at a time, so what was received since `play` belongs to it. `tag` is the tag of sealed calls in it.
+    """
+
+    def __init__(self) -> None:
+        self.received: list[tuple[str, bytes]] = []
+        self.tag = TAG
+        self._script: Sequence[Answer] = ()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._peers: list[socket.socket] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for peer in self._peers:
+            peer.close()
+
+    def play(self, script: Sequence[Answer]) -> None:
+        self._script = script
+        self.received = []
+        self.tag = TAG
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                peer, _ = self._listener.accept()
+            except OSError:
+                return
+            self._peers = [other for other in self._peers if other.fileno() >= 0]
+            self._peers.append(peer)
+            threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
+
+    def _serve(self, peer: socket.socket) -> None:
+        held = b""
+        with peer:
+            try:
+                while True:
+                    while b"\r\n\r\n" not in held:
+                        held += _more(peer)
+                    head, _, held = held.partition(b"\r\n\r\n")
+                    length = _LENGTH.search(head)
+                    size = int(length[1]) if length else 0
+                    while len(held) < size:
+                        held += _more(peer)
+                    body, held = held[:size], held[size:]
+                    peer.sendall(self._answer(head.split(b" ", 2)[1].decode(), body))
+            except OSError:
+                return
+
+    def _answer(self, path: str, body: bytes) -> bytes:
+        tag = _TAG.search(body)
+        if tag is not None:
+            self.tag = tag[1].decode()
+        self.received.append((path, body))
+        answer = self._script[min(len(self.received), len(self._script)) - 1]
+        return encoded(answer, path, self.tag, streamed=b'"stream":true' in body)
+
+
+def _more(peer: socket.socket) -> bytes:
+    data = peer.recv(262144)
+    if not data:
+        raise ConnectionResetError
+    return data

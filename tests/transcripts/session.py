@@ -1,0 +1,150 @@
+"""Exchanges over HTTP with a real gateway, each as a transcript in which all that changes by chance has a fixed name."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct
+
+from tests.gateway import Gateway, running
+from tests.transcripts.scenarios import Combination, Scenario, Subject, request
+from tests.transcripts.scripted_upstream import ScriptedUpstream
+from tests.visitor import Reply, Visitor
+
+PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
+_ID = re.compile(r"(?<![A-Za-z0-9])(call|chatcmpl|resp|msg|fc|rs|req|ctc)([_-])[0-9A-Za-z]{20,}")
+_TIME = re.compile(r'"(created|created_at|completed_at)":\d+')
+_TAG = re.compile(r"(tool_call:)[0-9a-f]{12}")
+_ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
+_NOT_RECORDED = frozenset({"timestamp", "turn", "model", "key", "ms", "first_ms"})
+
+
+class Exchange(Struct, frozen=True, kw_only=True):
+    """What was seen of it from outside: what the upstream was asked, what the client got, what the log said."""
+
+    requests: tuple[str, ...]
+    response: str
+    log: str
+
+
+class _Raw(Struct, frozen=True, kw_only=True):
+    """An exchange whose log lines are still to come."""
+
+    model: str
+    tag: str
+    received: list[tuple[str, bytes]]
+    reply: Reply
+
+    @property
+    def token(self) -> str:
+        return self.reply.headers["x-request-id"].removeprefix("req_")
+
+
+class Session:
+    """A gateway before a scripted upstream. One exchange is under way at a time."""
+
+    def __init__(self, gateway: Gateway, upstream: ScriptedUpstream) -> None:
+        self.gateway = gateway
+        self._upstream = upstream
+        self._log_place = 0
+
+    def play(self, subject: Subject, wanted: Iterable[tuple[Scenario, Combination]] | None = None) -> dict[Combination, Exchange]:
+        """All exchanges of that model."""
+        raw: dict[Combination, _Raw] = {}
+        with Visitor(self.gateway.port) as client:
+            self._log_lines(client)
+            for scenario, combination in subject.combinations() if wanted is None else wanted:
+                raw[combination] = self._exchange(client, scenario, combination, subject.model(combination))
+            lines = _by_turn(self._log_lines(client))
+        return {combination: _normalised(found, lines[found.token]) for combination, found in raw.items()}
+
+    def _exchange(self, client: Visitor, scenario: Scenario, combination: Combination, model: str) -> _Raw:
+        self._upstream.play(scenario.script)
+        reply = client.post(PATHS[combination.wire], request(combination, scenario, model)).reply()
+        return _Raw(model=model, tag=self._upstream.tag, received=self._upstream.received, reply=reply)
+
+    def _log_lines(self, client: Visitor) -> list[Any]:
+        """What the log says since the last time. A further request is answered only when the lines of those before it are out."""
+        client.get("/v1/models").reply()
+        with self.gateway._log_path.open("rb") as log:
+            log.seek(self._log_place)
+            text = log.read()
+        self._log_place += len(text)
+        return [json.loads(line) for line in text.splitlines()]
+
+
+@contextlib.contextmanager
+def opened(subjects: Iterable[Subject]) -> Iterator[Session]:
+    with ScriptedUpstream() as upstream:
+        config = "".join(subject.tables(upstream.url) for subject in subjects)
+        with running(config, environ={"TOOLRELAY_LOG": "json"}) as gateway:
+            yield Session(gateway, upstream)
+
+
+def _by_turn(lines: Iterable[Any]) -> dict[str, list[Any]]:
+    """The lines of each turn. Lines that name no turn belong to the one that ends next."""
+    turns: dict[str, list[Any]] = {}
+    unnamed: list[Any] = []
+    for line in lines:
+        token = line.get("turn")
+        if token is None:
+            unnamed.append(line)
+            continue
+        turns.setdefault(token, []).append(line)
+        if line["event"] == "turn":
+            turns[token][:0] = unnamed
+            unnamed = []
+    return turns
+
+
+class _Names:
+    """A name for each id, by its kind and the order of appearance: the same id has the same name wherever it stands."""
+
+    def __init__(self, raw: _Raw) -> None:
+        self._names: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+        self._tag = raw.tag
+        self._model = f'"model":"{raw.model}"'
+
+    def put(self, text: str) -> str:
+        text = _TIME.sub(r'"\1":0', _ID.sub(self._name, text)).replace(self._model, '"model":"MODEL"')
+        return _ADDRESS.sub("127.0.0.1:PORT", _TAG.sub(r"\1TAG", text.replace(self._tag, "TAG")))
+
+    def _name(self, found: re.Match[str]) -> str:
+        name = self._names.get(found[0])
+        if name is None:
+            kind = found[1] + found[2]
+            number = self._counts[kind] = self._counts.get(kind, 0) + 1
+            name = self._names[found[0]] = f"{kind}{number}"
+        return name
+
+
+def _normalised(raw: _Raw, lines: list[Any]) -> Exchange:
+    names = _Names(raw)
+    requests = tuple(names.put(_shown_request(path, body)) for path, body in raw.received)
+    reply = raw.reply
+    head = [f"{reply.status} {reply.headers.get('content-type')}"]
+    head += [f"{name}: {reply.headers[name]}" for name in ("retry-after",) if name in reply.headers]
+    response = "\n".join([*head, names.put(reply.body.decode())])
+    log = names.put("\n".join(_shown_line(line) for line in lines))
+    return Exchange(requests=requests, response=response, log=log)
+
+
+@lru_cache(1024)  # many exchanges begin with the same request
+def _shown_request(path: str, body: bytes) -> str:
+    """A line for each member; for each element of those that are lists."""
+    lines = [path]
+    for name, value in json.loads(body).items():
+        values = value if isinstance(value, list) and value else [value]
+        lines += [f"{name} {json.dumps(one, ensure_ascii=False, separators=(',', ':'))}" for one in values]
+    return "\n".join(lines)
+
+
+def _shown_line(line: dict[str, Any]) -> str:
+    fields = [f"{name}={value}" for name, value in line.items() if name not in _NOT_RECORDED and name not in ("level", "event")]
+    return " ".join([line["level"], line["event"], *fields])

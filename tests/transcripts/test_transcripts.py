@@ -1,0 +1,41 @@
+"""Whole exchanges over HTTP, byte by byte but for ids and times, as they were recorded: see record.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+
+from tests.transcripts.scenarios import subjects
+from tests.transcripts.session import Session, opened
+from tests.transcripts.storage import FOLDER, Recording, path_of
+
+SUBJECTS = subjects()
+_SHOWN = 3
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    with opened(subject for subject in SUBJECTS.values() if not subject.is_stateful) as session:
+        yield session
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_exchanges_match_the_recorded_transcripts(name: str, request: pytest.FixtureRequest) -> None:
+    subject = SUBJECTS[name]
+    if subject.is_stateful:
+        with opened([subject]) as own:
+            exchanges = own.play(subject)
+    else:
+        session: Session = request.getfixturevalue("session")
+        exchanges = session.play(subject)
+    recording = Recording(name)
+    assert len(recording.cells) == len(exchanges), "run `make transcripts` and look at the difference"
+    found = list(recording.differences(exchanges))
+    shown = "\n\n".join(f"{name}: {combination}\n{difference}" for combination, difference in islice(found, _SHOWN))
+    assert not found, f"{len(found)} of {len(exchanges)} exchanges differ from the record; the first are:\n{shown}"
+
+
+def test_every_recorded_file_belongs_to_a_model() -> None:
+    assert set(FOLDER.iterdir()) == {path_of(name) for name in SUBJECTS}
