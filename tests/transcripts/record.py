@@ -14,9 +14,10 @@ def main(wanted: list[str]) -> None:
 
     known = subjects()
     chosen = [known[name] for name in wanted or known]
-    with opened(chosen) as session:
-        for subject in chosen:
-            write(subject.name, session.play(subject))
+    for together in (*([one] for one in chosen if one.is_codex), [one for one in chosen if not one.is_codex]):
+        with opened(together) as session:
+            for subject in together:
+                write(subject.name, session.play(subject))
     for stale in set(FOLDER.iterdir()) - {path_of(name) for name in known}:
         stale.unlink()
 

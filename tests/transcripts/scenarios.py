@@ -70,14 +70,16 @@ class Scenario(Struct, frozen=True, kw_only=True):
 
     past     the conversation holds an earlier call and its result
     custom   a custom tool is offered, too
-    narrow   played only where calls are allowed, several of them: the rest is alike in all dialects
+    choices  the values of tool_choice that it is played with
+    parallel the values of parallel_tool_calls that it is played with
     """
 
     name: str
     script: tuple[Answer, ...]
     past: bool = False
     custom: bool = False
-    narrow: bool = False
+    choices: tuple[str, ...] = CHOICES
+    parallel: tuple[bool, ...] = (True, False)
 
 
 class Combination(NamedTuple):
@@ -96,7 +98,7 @@ class Combination(NamedTuple):
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """A model that is recorded, once for each policy. `settings` are lines of its table; `url` in them is the upstream's."""
+    """A model that is recorded, once for each policy. `settings` are lines of its table in the configuration."""
 
     name: str
     settings: str
@@ -104,15 +106,14 @@ class Subject(Struct, frozen=True, kw_only=True):
     policies: tuple[str, ...] = POLICIES
     wires: tuple[str, ...] = ("chat",)
     is_stateful: bool = False
+    is_codex: bool = False
 
     def combinations(self) -> Iterator[tuple[Scenario, Combination]]:
         for wire, scenario in product(self.wires, self.scenarios):
             if wire == "responses" and scenario.name not in _OVER_RESPONSES:
                 continue
-            choices = tuple(choice for choice in CHOICES if choice != "none") if scenario.narrow else CHOICES
-            parallel = (True,) if scenario.narrow else (True, False)
-            for one in product(choices, parallel, (True, False), self.policies):
-                yield scenario, Combination(scenario.name, wire, one[0], one[3], one[1], one[2])
+            for choice, parallel, stream, policy in product(scenario.choices, scenario.parallel, (True, False), self.policies):
+                yield scenario, Combination(scenario.name, wire, choice, policy, parallel, stream)
 
     def model(self, combination: Combination) -> str:
         """A model whose state an exchange changes is used once."""
@@ -131,17 +132,19 @@ class Subject(Struct, frozen=True, kw_only=True):
         )
 
 
-def _scenario(name: str, *script: Answer, **more: bool) -> Scenario:
-    return Scenario(name=name, script=script, **more)
+def _scenario(name: str, *script: Answer, past: bool = False, custom: bool = False) -> Scenario:
+    return Scenario(name=name, script=script, past=past, custom=custom)
 
 
+# Of a dialect that is like others the rest is played only where calls are allowed, several of them.
+_FULL = frozenset({"prose", "text_call", "two_calls", "call_prose", "good_bad", "malformed"})
+_CALLING = ("auto", "required", "named")
 _OVER_RESPONSES = frozenset({"prose", "text_call", "two_calls", "malformed", "schema_breach", "length", "custom_tool"})
 
 
 def printed_scenarios(dialect: str, *, more: bool = False) -> tuple[Scenario, ...]:
     """What a model says that prints its calls. `more`: also what is alike for all dialects."""
     texts = load()[dialect]
-    narrow = not more
     good = Answer(text=texts["call"])
     found = [
         _scenario("prose", Answer(text=PROSE)),
@@ -149,17 +152,17 @@ def printed_scenarios(dialect: str, *, more: bool = False) -> tuple[Scenario, ..
         _scenario("two_calls", Answer(text=texts["two"])),
         _scenario("call_prose", Answer(text=texts["call"] + MORE)),
         _scenario("malformed", Answer(text=texts["malformed"]), good),
-        _scenario("unknown_tool", Answer(text=texts["unknown"]), good, narrow=narrow),
-        _scenario("schema_breach", Answer(text=texts["breach"]), Answer(text=texts["strict"]), narrow=narrow),
+        _scenario("unknown_tool", Answer(text=texts["unknown"]), good),
+        _scenario("schema_breach", Answer(text=texts["breach"]), Answer(text=texts["strict"])),
         _scenario("good_bad", Answer(text=texts["good_then_malformed"]), good),
-        _scenario("length", Answer(text=texts["begun"], finish="length"), good, narrow=narrow),
-        _scenario("after_result", Answer(text=PROSE), good, past=True, narrow=narrow),
+        _scenario("length", Answer(text=texts["begun"], finish="length"), good),
+        _scenario("after_result", Answer(text=PROSE), good, past=True),
     ]
     if "repairable" in texts:
-        found.append(_scenario("repairable", Answer(text=texts["repairable"]), narrow=narrow))
+        found.append(_scenario("repairable", Answer(text=texts["repairable"])))
     marks = FAMILIES.get(dialect, ("", None))[1]
     if marks is not None:
-        found.append(_scenario("reasoning", Answer(text=f"{marks[0]}I must look.{marks[1]}" + texts["call"]), narrow=narrow))
+        found.append(_scenario("reasoning", Answer(text=f"{marks[0]}I must look.{marks[1]}" + texts["call"])))
     if more:
         found += [
             _scenario("call", good),
@@ -171,7 +174,8 @@ def printed_scenarios(dialect: str, *, more: bool = False) -> tuple[Scenario, ..
             _scenario("length_after_call", Answer(text=texts["call"] + MORE, finish="length")),
             _scenario("custom_tool", Answer(text=texts["custom"]), custom=True),
         ]
-    return tuple(found)
+        return tuple(found)
+    return tuple(one if one.name in _FULL else replace(one, choices=_CALLING, parallel=(True,)) for one in found)
 
 
 def native_scenarios() -> tuple[Scenario, ...]:
@@ -296,8 +300,46 @@ def _constrained() -> tuple[Scenario, ...]:
     )
 
 
+def _codex() -> Iterator[Subject]:
+    """A turn takes some 50 ms: so each scenario only where it says something."""
+    native = {one.name: one for one in native_scenarios()}
+    hermes = {one.name: one for one in printed_scenarios("hermes")}
+    names = ("two_calls", "malformed", "unknown_tool", "schema_breach", "good_bad", "length", "reasoning_apart")
+    met = ("required", "named")
+    constrained = replace(_constrained()[0], choices=met)
+    printed = replace(printed_scenarios("sealed")[3], name="printed", choices=met)
+    scenarios = (
+        native["prose"],
+        _scenario("text_call", Answer(text="Let me see.", calls=(WEATHER,)), Answer(text=PROSE)),
+        *(replace(native[name], choices=("auto",)) for name in names),
+        constrained,
+        printed,
+    )
+    settings = ("codex", "scripted")
+    key = 'api_key = "key"'
+    yield Subject(name="codex", settings=_table(*settings, "auto", key), scenarios=scenarios, is_codex=True)
+    yield Subject(
+        name="codex.responses",
+        settings=_table(*settings, "native", key),
+        scenarios=tuple(one for one in scenarios if one.name in _OVER_RESPONSES),
+        policies=(DEFAULT,),
+        wires=("responses",),
+        is_codex=True,
+    )
+    yield Subject(
+        name="codex.hermes",
+        settings=_table(*settings, "hermes", key),
+        scenarios=tuple(
+            replace(hermes[name], choices=("auto", "required"), parallel=(True, False))
+            for name in ("prose", "two_calls", "malformed", "schema_breach")
+        ),
+        policies=("pass", "retry"),
+        is_codex=True,
+    )
+
+
 def subjects() -> dict[str, Subject]:
-    return {subject.name: subject for subject in (*_dialects(), *_cutoffs(), *_natives())}
+    return {subject.name: subject for subject in (*_codex(), *_dialects(), *_cutoffs(), *_natives())}
 
 
 # Requests
@@ -317,14 +359,14 @@ def _tools(*, custom: bool) -> list[Json]:
     return [*tools, {"type": "custom", "name": "note", "description": "Keeps a note."}] if custom else tools
 
 
-def request(combination: Combination, scenario: Scenario, model: str) -> Json:
+def request(combination: Combination, scenario: Scenario, model: str, question: str = "How is Paris?") -> Json:
     body: Json = {"model": model, "stream": combination.stream, "parallel_tool_calls": combination.parallel}
     tools = _tools(custom=scenario.custom)
     if combination.wire == "responses":
-        body |= {"instructions": "Be brief.", "input": _responses_items(past=scenario.past), "tools": tools, "store": False}
+        body |= {"instructions": "Be brief.", "input": _responses_items(question, past=scenario.past), "tools": tools, "store": False}
     else:
         nested = [{"type": tool["type"], tool["type"]: {key: tool[key] for key in tool if key != "type"}} for tool in tools]
-        body |= {"messages": _messages(past=scenario.past), "tools": nested}
+        body |= {"messages": _messages(question, past=scenario.past), "tools": nested}
         if combination.stream:
             body["stream_options"] = {"include_usage": True}
     body["tool_choice"] = combination.choice
@@ -334,8 +376,8 @@ def request(combination: Combination, scenario: Scenario, model: str) -> Json:
     return body
 
 
-def _messages(*, past: bool) -> list[Json]:
-    messages: list[Json] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "How is Paris?"}]
+def _messages(question: str, *, past: bool) -> list[Json]:
+    messages: list[Json] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": question}]
     if past:
         call = {"id": "call_a", "type": "function", "function": {"name": WEATHER[0], "arguments": WEATHER[1]}}
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
@@ -343,8 +385,8 @@ def _messages(*, past: bool) -> list[Json]:
     return messages
 
 
-def _responses_items(*, past: bool) -> list[Json]:
-    items: list[Json] = [{"role": "user", "content": "How is Paris?"}]
+def _responses_items(question: str, *, past: bool) -> list[Json]:
+    items: list[Json] = [{"role": "user", "content": question}]
     if past:
         items.append({"type": "function_call", "call_id": "call_a", "name": WEATHER[0], "arguments": WEATHER[1]})
         items.append({"type": "function_call_output", "call_id": "call_a", "output": "18 degrees"})

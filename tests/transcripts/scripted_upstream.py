@@ -10,6 +10,7 @@ from typing import Self
 
 from tests.transcripts.answers import Answer, encoded
 from tests.transcripts.printed import TAG
+from tests.upstream import reply
 
 _TAG = re.compile(rb"<tool_call:([0-9a-f]{12})>")
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
@@ -18,12 +19,14 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 class ScriptedUpstream:
     """Each answer of the script is given once; the last one answers all further requests.
 
-    One exchange is under way at a time, so what was received since `play` belongs to it. `tag` is the tag of sealed calls in it.
+    One exchange is under way at a time, so what was received since `play` belongs to it, if it contains `mark`: Codex may ask
+    once more about a turn that is over. `tag` is the tag of sealed calls in the exchange.
     """
 
     def __init__(self) -> None:
         self.received: list[tuple[str, bytes]] = []
         self.tag = TAG
+        self._mark = b""
         self._script: Sequence[Answer] = ()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._peers: list[socket.socket] = []
@@ -42,8 +45,9 @@ class ScriptedUpstream:
         for peer in self._peers:
             peer.close()
 
-    def play(self, script: Sequence[Answer]) -> None:
+    def play(self, script: Sequence[Answer], mark: str = "") -> None:
         self._script = script
+        self._mark = mark.encode()
         self.received = []
         self.tag = TAG
 
@@ -78,6 +82,8 @@ class ScriptedUpstream:
         tag = _TAG.search(body)
         if tag is not None:
             self.tag = tag[1].decode()
+        if not body or self._mark not in body:
+            return reply(b'{"error":{"message":"not of this exchange"}}', 404)
         self.received.append((path, body))
         answer = self._script[min(len(self.received), len(self._script)) - 1]
         return encoded(answer, path, self.tag, streamed=b'"stream":true' in body)

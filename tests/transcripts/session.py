@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,9 @@ _ID = re.compile(r"(?<![A-Za-z0-9])(call|chatcmpl|resp|msg|fc|rs|req|ctc)([_-])[
 _TIME = re.compile(r'"(created|created_at|completed_at)":\d+')
 _TAG = re.compile(r"(tool_call:)[0-9a-f]{12}")
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
+_MARK = " [exchange {}]"
+_MARKED = re.compile(r" \[exchange \d+\]")
+_OF_CODEX = ("model", "instructions", "input", "tools", "tool_choice", "parallel_tool_calls", "text")
 _NOT_RECORDED = frozenset({"timestamp", "turn", "model", "key", "ms", "first_ms"})
 
 
@@ -46,27 +49,40 @@ class _Raw(Struct, frozen=True, kw_only=True):
 
 
 class Session:
-    """A gateway before a scripted upstream. One exchange is under way at a time."""
+    """A gateway before a scripted upstream. One exchange is under way at a time. `marks`: each has a mark of its own."""
 
-    def __init__(self, gateway: Gateway, upstream: ScriptedUpstream) -> None:
+    def __init__(self, gateway: Gateway, upstream: ScriptedUpstream, *, marks: bool) -> None:
         self.gateway = gateway
         self._upstream = upstream
+        self._marks = marks
+        self._count = 0
         self._log_place = 0
 
-    def play(self, subject: Subject, wanted: Iterable[tuple[Scenario, Combination]] | None = None) -> dict[Combination, Exchange]:
-        """All exchanges of that model."""
+    def play(self, subject: Subject, only: Container[Combination] | None = None) -> dict[Combination, Exchange]:
+        """All exchanges of that model, or only those."""
         raw: dict[Combination, _Raw] = {}
         with Visitor(self.gateway.port) as client:
             self._log_lines(client)
-            for scenario, combination in subject.combinations() if wanted is None else wanted:
-                raw[combination] = self._exchange(client, scenario, combination, subject.model(combination))
+            for scenario, combination in subject.combinations():
+                if only is None or combination in only:
+                    raw[combination] = self._exchange(client, scenario, combination, subject.model(combination))
             lines = _by_turn(self._log_lines(client))
         return {combination: _normalised(found, lines[found.token]) for combination, found in raw.items()}
 
     def _exchange(self, client: Visitor, scenario: Scenario, combination: Combination, model: str) -> _Raw:
-        self._upstream.play(scenario.script)
-        reply = client.post(PATHS[combination.wire], request(combination, scenario, model)).reply()
-        return _Raw(model=model, tag=self._upstream.tag, received=self._upstream.received, reply=reply)
+        self._count += 1
+        mark = _MARK.format(self._count) if self._marks else ""
+        self._upstream.play(scenario.script, mark)
+        body = request(combination, scenario, model, f"How is Paris?{mark}")
+        reply = client.post(PATHS[combination.wire], body).reply()
+        received = self._upstream.received[: self._most_requests(scenario, combination)]
+        return _Raw(model=model, tag=self._upstream.tag, received=received, reply=reply)
+
+    def _most_requests(self, scenario: Scenario, combination: Combination) -> int | None:
+        """Codex goes on by itself after a call that it refuses: whether it asks once more before it is stopped is chance."""
+        if not self._marks:
+            return None
+        return 1 if combination.policy in ("pass", "fail") else len(scenario.script)
 
     def _log_lines(self, client: Visitor) -> list[Any]:
         """What the log says since the last time. A further request is answered only when the lines of those before it are out."""
@@ -79,11 +95,11 @@ class Session:
 
 
 @contextlib.contextmanager
-def opened(subjects: Iterable[Subject]) -> Iterator[Session]:
+def opened(subjects: Sequence[Subject]) -> Iterator[Session]:
     with ScriptedUpstream() as upstream:
         config = "".join(subject.tables(upstream.url) for subject in subjects)
         with running(config, environ={"TOOLRELAY_LOG": "json"}) as gateway:
-            yield Session(gateway, upstream)
+            yield Session(gateway, upstream, marks=any(subject.is_codex for subject in subjects))
 
 
 def _by_turn(lines: Iterable[Any]) -> dict[str, list[Any]]:
@@ -91,6 +107,8 @@ def _by_turn(lines: Iterable[Any]) -> dict[str, list[Any]]:
     turns: dict[str, list[Any]] = {}
     unnamed: list[Any] = []
     for line in lines:
+        if line["event"].startswith("codex_"):  # of its processes, not of a turn
+            continue
         token = line.get("turn")
         if token is None:
             unnamed.append(line)
@@ -139,7 +157,11 @@ def _normalised(raw: _Raw, lines: list[Any]) -> Exchange:
 def _shown_request(path: str, body: bytes) -> str:
     """A line for each member; for each element of those that are lists."""
     lines = [path]
-    for name, value in json.loads(body).items():
+    asked = json.loads(_MARKED.sub("", body.decode()))
+    if "client_metadata" in asked:  # Codex: the rest is its own, and full of ids
+        asked = {name: asked[name] for name in _OF_CODEX if name in asked}
+        asked["input"] = [{name: value for name, value in item.items() if name != "id"} for item in asked["input"]]
+    for name, value in asked.items():
         values = value if isinstance(value, list) and value else [value]
         lines += [f"{name} {json.dumps(one, ensure_ascii=False, separators=(',', ':'))}" for one in values]
     return "\n".join(lines)

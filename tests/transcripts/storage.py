@@ -143,17 +143,18 @@ class Recording:
             for policy, label in zip(policies, labels, strict=True):
                 self.cells[f"{name} {choice} {parallel} {stream} {policy}"] = label
 
-    def differences(self, exchanges: dict[Combination, Exchange]) -> Iterator[tuple[str, str]]:
+    def differences(self, exchanges: dict[Combination, Exchange]) -> dict[Combination, str]:
         """The combinations that differ from the record, each with its difference."""
         labels = Labels()
+        found: dict[Combination, str] = {}
         for combination, exchange in exchanges.items():
-            name, label = str(combination), labels.add(exchange)
-            recorded = self.cells.get(name)
+            label, recorded = labels.add(exchange), self.cells.get(str(combination))
             if recorded is None:
-                yield name, "not recorded"
+                found[combination] = "not recorded"
             elif recorded != label:
                 before, after = self.labels.shown(recorded), labels.shown(label)
-                yield name, "\n".join(difflib.unified_diff(before, after, "recorded", "now", lineterm="", n=2))
+                found[combination] = "\n".join(difflib.unified_diff(before, after, "recorded", "now", lineterm="", n=2))
+        return found
 
 
 def _sections(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from tests.transcripts.scenarios import subjects
+from tests.transcripts.scenarios import Subject, subjects
 from tests.transcripts.session import Session, opened
 from tests.transcripts.storage import FOLDER, Recording, path_of
 
@@ -15,25 +15,30 @@ SUBJECTS = subjects()
 _SHOWN = 3
 
 
+def has_own_gateway(subject: Subject) -> bool:
+    return subject.is_stateful or subject.is_codex
+
+
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with opened(subject for subject in SUBJECTS.values() if not subject.is_stateful) as session:
+    with opened([subject for subject in SUBJECTS.values() if not has_own_gateway(subject)]) as session:
         yield session
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_exchanges_match_the_recorded_transcripts(name: str, request: pytest.FixtureRequest) -> None:
-    subject = SUBJECTS[name]
-    if subject.is_stateful:
+    subject, recording = SUBJECTS[name], Recording(name)
+    if has_own_gateway(subject):
         with opened([subject]) as own:
             exchanges = own.play(subject)
+            if subject.is_codex:  # its usage comes within 100 ms of a call or not at all, which a busy machine may miss
+                exchanges |= own.play(subject, recording.differences(exchanges))
     else:
         session: Session = request.getfixturevalue("session")
         exchanges = session.play(subject)
-    recording = Recording(name)
     assert len(recording.cells) == len(exchanges), "run `make transcripts` and look at the difference"
-    found = list(recording.differences(exchanges))
-    shown = "\n\n".join(f"{name}: {combination}\n{difference}" for combination, difference in islice(found, _SHOWN))
+    found = recording.differences(exchanges)
+    shown = "\n\n".join(f"{name}: {combination}\n{difference}" for combination, difference in islice(found.items(), _SHOWN))
     assert not found, f"{len(found)} of {len(exchanges)} exchanges differ from the record; the first are:\n{shown}"
 
 
