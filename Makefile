@@ -17,10 +17,10 @@ NPM := PATH="$(abspath $(BIN)):$$PATH" npm --prefix tests/node
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types format golden docs bench soak lock setup clean
+.PHONY: help run test check lint types format golden transcripts docs bench soak lock setup clean
 
 help: ## list these targets
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do printf 'make %-7s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do printf 'make %-11s %s\n' "$$name" "$$text"; done
 
 run: $(VENV)/.run ## start the gateway on 127.0.0.1:8787 (ARGS="--config FILE", as for toolrelay serve)
 	@exec $(BIN)/toolrelay serve $(ARGS)
@@ -47,6 +47,9 @@ format: $(VENV)/.dev ## let ruff format the code and mend what it can
 
 golden: setup ## write the golden frames anew: look at the difference before you commit it
 	$(PY) tests/golden/regenerate.py $(ARGS)
+
+transcripts: setup ## record the exchanges of tests/transcripts anew (ARGS="hermes codex": of some models): look at the difference
+	$(PY) tests/transcripts/record.py $(ARGS)
 
 docs: $(VENV)/.dev ## write the tables of docs/wires.md anew, from the wires' own
 	$(PY) docs/make_tables.py

@@ -112,7 +112,14 @@ _RESPONSES_USAGE = {
 
 
 def _responses_events(answer: Answer, tag: str) -> Iterator[Json]:
-    response: Json = {"id": "resp_up", "object": "response", "created_at": 1, "model": "up", "status": "in_progress", "output": []}
+    response: Json = {
+        "id": "resp_up",
+        "object": "response",
+        "created_at": 1,
+        "model": "up",
+        "status": "in_progress",
+        "output": [],
+    }
     yield {"type": "response.created", "response": response}
     output: list[Json] = []
     if answer.reasoning:

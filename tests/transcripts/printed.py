@@ -1,7 +1,7 @@
 """How each dialect prints the calls of the scenarios, as stored in printed.json.
 
-Run as a program it writes that file, with the dialects' own renderers. Replaying reads only the file, so that it depends on nothing
-inside the gateway. Run it when a dialect is added; texts that are there already stay as they are.
+Run as a program it writes that file, with the dialects' own renderers. Replaying reads only the file, so that it depends on
+nothing inside the gateway. Run it when a dialect is added; texts that are there already stay as they are.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""What is asked and what the upstream answers: the scenarios, and the models that they are played on."""
+"""What the upstream answers: the scenarios, and the models that they are played on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.transcripts.answers import Answer
 from tests.transcripts.printed import BOOKING, BREACH, NOTE, UNKNOWN, WEATHER, load
-
-Json: TypeAlias = dict[str, Any]
 
 CHOICES = ("auto", "none", "required", "named")
 POLICIES = ("pass", "retry", "text", "fail")
@@ -221,7 +219,7 @@ def _dialects() -> Iterator[Subject]:
             name=dialect,
             settings=_table("compatible", FAMILIES.get(dialect, ("up", None))[0], dialect),
             scenarios=printed_scenarios(dialect, more=dialect in _WITH_MORE),
-            policies=(DEFAULT, *POLICIES) if dialect in _OVER_BOTH else POLICIES,
+            policies=(DEFAULT, *POLICIES) if dialect == "hermes" else POLICIES,
             wires=("chat", "responses") if dialect in _OVER_BOTH else ("chat",),
         )
 
@@ -241,7 +239,11 @@ def _natives() -> Iterator[Subject]:
     native, hermes, sealed = native_scenarios(), printed_scenarios("hermes"), printed_scenarios("sealed")
     policies = (DEFAULT, *POLICIES)
     yield Subject(
-        name="native", settings=_table("compatible", "up", "native"), scenarios=native, policies=policies, wires=("chat", "responses")
+        name="native",
+        settings=_table("compatible", "up", "native"),
+        scenarios=native,
+        policies=policies,
+        wires=("chat", "responses"),
     )
     few = (DEFAULT, "retry")
     yield Subject(name="native.auto", settings=_table("compatible", "up", "auto"), scenarios=native, policies=few)
@@ -249,7 +251,7 @@ def _natives() -> Iterator[Subject]:
         name="native.auto_qwen3",
         settings=_table("compatible", "qwen3", "auto"),
         scenarios=native + _prefixed("printed_", hermes),
-        policies=policies,
+        policies=(DEFAULT, "retry", "text", "fail"),
         wires=("chat", "responses"),
     )
     yield Subject(name="native.openai", settings=_table("openai", "gpt-6", "auto"), scenarios=native, policies=few)
@@ -286,7 +288,9 @@ def _natives() -> Iterator[Subject]:
             policies=policies,
             is_stateful=True,
         )
-    yield Subject(name="off", settings=_table("compatible", "up", "off"), scenarios=native[:3] + native[-3:-1], policies=("retry",))
+    yield Subject(
+        name="off", settings=_table("compatible", "up", "off"), scenarios=native[:3] + native[-3:-1], policies=("retry",)
+    )
 
 
 def _constrained() -> tuple[Scenario, ...]:
@@ -340,54 +344,3 @@ def _codex() -> Iterator[Subject]:
 
 def subjects() -> dict[str, Subject]:
     return {subject.name: subject for subject in (*_codex(), *_dialects(), *_cutoffs(), *_natives())}
-
-
-# Requests
-
-
-def _tools(*, custom: bool) -> list[Json]:
-    def function(name: str, number: str, *, strict: bool) -> Json:
-        parameters = {
-            "type": "object",
-            "properties": {"city": {"type": "string"}, number: {"type": "integer"}},
-            "required": ["city", number],
-            "additionalProperties": False,
-        }
-        return {"type": "function", "name": name, "description": f"Asks {name}.", "parameters": parameters, "strict": strict}
-
-    tools = [function("get_weather", "days", strict=False), function("book_room", "nights", strict=True)]
-    return [*tools, {"type": "custom", "name": "note", "description": "Keeps a note."}] if custom else tools
-
-
-def request(combination: Combination, scenario: Scenario, model: str, question: str = "How is Paris?") -> Json:
-    body: Json = {"model": model, "stream": combination.stream, "parallel_tool_calls": combination.parallel}
-    tools = _tools(custom=scenario.custom)
-    if combination.wire == "responses":
-        body |= {"instructions": "Be brief.", "input": _responses_items(question, past=scenario.past), "tools": tools, "store": False}
-    else:
-        nested = [{"type": tool["type"], tool["type"]: {key: tool[key] for key in tool if key != "type"}} for tool in tools]
-        body |= {"messages": _messages(question, past=scenario.past), "tools": nested}
-        if combination.stream:
-            body["stream_options"] = {"include_usage": True}
-    body["tool_choice"] = combination.choice
-    if combination.choice == "named":
-        name = {"name": "get_weather"}
-        body["tool_choice"] = {"type": "function", **(name if combination.wire == "responses" else {"function": name})}
-    return body
-
-
-def _messages(question: str, *, past: bool) -> list[Json]:
-    messages: list[Json] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": question}]
-    if past:
-        call = {"id": "call_a", "type": "function", "function": {"name": WEATHER[0], "arguments": WEATHER[1]}}
-        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": "call_a", "content": "18 degrees"})
-    return messages
-
-
-def _responses_items(question: str, *, past: bool) -> list[Json]:
-    items: list[Json] = [{"role": "user", "content": question}]
-    if past:
-        items.append({"type": "function_call", "call_id": "call_a", "name": WEATHER[0], "arguments": WEATHER[1]})
-        items.append({"type": "function_call_output", "call_id": "call_a", "output": "18 degrees"})
-    return items

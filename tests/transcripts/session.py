@@ -12,7 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from tests.gateway import Gateway, running
-from tests.transcripts.scenarios import Combination, Scenario, Subject, request
+from tests.transcripts.requests import request
+from tests.transcripts.scenarios import Combination, Scenario, Subject
 from tests.transcripts.scripted_upstream import ScriptedUpstream
 from tests.visitor import Reply, Visitor
 

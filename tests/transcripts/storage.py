@@ -1,9 +1,13 @@
-"""The recorded files: readable text in which everything that occurs more than once stands once, under a label made from its content.
+"""The recorded files: readable text in which what occurs more than once stands once, under a label made from its content.
 
-    == table chat two_calls         a row for each choice, a column for each policy; the cells are labels of transcripts
-    == transcripts                  label: the labels of its requests, of its response, and of its log lines
-    == text 1f3a5c7e                a request, a response, or log lines
-    == lines                        label and text of long lines, which stand elsewhere as `@label`
+Their sections:
+
+== table chat two_calls     a row for each choice, a column for each policy; the cells are labels of transcripts
+== transcripts              label: the labels of its requests, of its response, and of its log lines
+== text 1f3a5c7e            a request, a response, or log lines
+== lines                    label and text of long lines, which stand elsewhere as `@label`
+
+In a response `» … «` stands for an ordinary chunk of Chat Completions, of which only the delta is shown.
 """
 
 from __future__ import annotations
