@@ -48,7 +48,7 @@ format: $(VENV)/.dev ## let ruff format the code and mend what it can
 golden: setup ## write the golden frames anew: look at the difference before you commit it
 	$(PY) tests/golden/regenerate.py $(ARGS)
 
-transcripts: setup ## record the exchanges of tests/transcripts anew (ARGS="hermes codex": of some models): look at the difference
+transcripts: setup ## record the exchanges of tests/transcripts anew (ARGS="hermes codex.calls": of some models): look at the difference
 	$(PY) tests/transcripts/record.py $(ARGS)
 
 docs: $(VENV)/.dev ## write the tables of docs/wires.md anew, from the wires' own

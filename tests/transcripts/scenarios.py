@@ -312,20 +312,17 @@ def _codex() -> Iterator[Subject]:
     met = ("required", "named")
     constrained = replace(_constrained()[0], choices=met)
     printed = replace(printed_scenarios("sealed")[3], name="printed", choices=met)
-    scenarios = (
-        native["prose"],
-        _scenario("text_call", Answer(text="Let me see.", calls=(WEATHER,)), Answer(text=PROSE)),
-        *(replace(native[name], choices=("auto",)) for name in names),
-        constrained,
-        printed,
-    )
+    text_call = _scenario("text_call", Answer(text="Let me see.", calls=(WEATHER,)), Answer(text=PROSE))
+    by_choice = (native["prose"], text_call, constrained, printed)
+    calls = tuple(replace(native[name], choices=("auto",)) for name in names)
     settings = ("codex", "scripted")
     key = 'api_key = "key"'
-    yield Subject(name="codex", settings=_table(*settings, "auto", key), scenarios=scenarios, is_codex=True)
+    for name, scenarios in (("codex.choices", by_choice), ("codex.calls", calls)):
+        yield Subject(name=name, settings=_table(*settings, "auto", key), scenarios=scenarios, is_codex=True)
     yield Subject(
         name="codex.responses",
         settings=_table(*settings, "native", key),
-        scenarios=tuple(one for one in scenarios if one.name in _OVER_RESPONSES),
+        scenarios=tuple(one for one in (*by_choice, *calls) if one.name in _OVER_RESPONSES),
         policies=(DEFAULT,),
         wires=("responses",),
         is_codex=True,
