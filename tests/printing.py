@@ -15,15 +15,17 @@ from tests.gateway import Gateway
 from tests.oracles.tools import TIME, WEATHER
 from toolrelay.app import App, serve_app
 from toolrelay.backends._demo_mind import think
+from toolrelay.backends.base import Deliver, deliver_all
 from toolrelay.core.assembly import Assembly
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.messages import Call, Item, Message, Result, plain_text
+from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.dialects._scanner import Scanner
 from toolrelay.dialects.base import Dialect, discover
 from toolrelay.errors import BackendError
+from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.settings import ModelSettings, Settings
-from toolrelay.web.front_doors import Model
 
 DIALECTS = (
     "hermes", "sealed", "qwen3_coder", "pythonic", "mistral", "deepseek_v31", "glm45", "kimi_k2", "invoke_xml", "llama3_json",
@@ -62,6 +64,9 @@ class PrintingModel:
     def _tongue(self, system: str) -> Dialect:
         tag = _TAG.search(system)
         return self._dialect if self._dialect.seal is None or tag is None else self._dialect.seal(tag[1])
+
+    async def stream_into(self, request: Request, deliver: Deliver) -> None:
+        await deliver_all(self.stream(request), deliver)
 
     async def close(self) -> None:
         pass
@@ -114,7 +119,8 @@ def serve(settings: Settings) -> int:
     app = App(settings)
     for name in DIALECTS:
         backend = PrintingModel(discover()[name])
-        app.models[name] = Model(settings=ModelSettings(name=name, provider="demo", tool_calling="native"), backend=backend)
+        model = ModelSettings(name=name, provider="demo", tool_calling="native")
+        app.models[name] = Model(settings=model, backend=backend, mode=tool_calling_mode(model, Profile(), bytes))
     return serve_app(app, settings.server)
 
 

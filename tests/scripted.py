@@ -16,8 +16,9 @@ from tests.visitor import request
 from toolrelay.app import App
 from toolrelay.backends.base import Backend
 from toolrelay.config import load
+from toolrelay.core.profiles import Profile
+from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.settings import ModelSettings
-from toolrelay.web.front_doors import Model
 from toolrelay.web.server import Server
 
 
@@ -25,7 +26,8 @@ def scripted(backend: Backend, *, keepalive: float = 15) -> App:
     """The gateway whose model `fast` is that backend."""
     settings = load(None, {"HOME": "/nowhere"})
     app = App(replace(settings, server=replace(settings.server, keepalive_seconds=keepalive)))
-    app.models[MODEL] = Model(settings=ModelSettings(name=MODEL, provider="demo"), backend=backend)
+    model = ModelSettings(name=MODEL, provider="demo")
+    app.models[MODEL] = Model(settings=model, backend=backend, mode=tool_calling_mode(model, Profile(), bytes))
     return app
 
 

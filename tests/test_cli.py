@@ -68,7 +68,7 @@ def closed_port() -> int:
         return int(server.getsockname()[1])
 
 
-# Asking
+# PromptPlan
 
 
 def test_the_version_is_printed(run: Run) -> None:

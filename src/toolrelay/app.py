@@ -17,13 +17,13 @@ from toolrelay import log
 from toolrelay.backends.base import BackendKind
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.errors import ConfigurationError
-from toolrelay.runtime.interpreter import interpreted
+from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.runtime.no_result import Guard, telling
 from toolrelay.runtime.secret import secret_in
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.settings import ModelSettings, ServerSettings, Settings, Surroundings, check_binding, file_mark
 from toolrelay.web.auth import Gatekeeper
-from toolrelay.web.front_doors import FrontDoor, Gate, Model
+from toolrelay.web.front_doors import FrontDoor, Gate
 from toolrelay.web.pages import pages
 from toolrelay.web.server import BACKLOG, Server
 from toolrelay.web.site import Page, Site
@@ -81,8 +81,8 @@ def _open_model(
     kind = kinds.get(settings.provider)
     if kind is None:
         raise ConfigurationError(f"models.{settings.name}.provider: {settings.provider!r} is not available in this version.")
-    backend = interpreted(settings, kind.open(settings, surroundings), kind.profile(settings), secret)
-    return Model(settings=settings, backend=backend)
+    mode = tool_calling_mode(settings, kind.profile(settings), secret)
+    return Model(settings=settings, backend=kind.open(settings, surroundings), mode=mode)
 
 
 def serve(settings: Settings) -> int:

@@ -33,13 +33,13 @@ from toolrelay.core.commands import Notice, Record
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.policy import Policy
 from toolrelay.core.turn import Turn
-from toolrelay.dialects._manner import Manner
 from toolrelay.dialects._xml_answer import Order
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.errors import ConfigurationError, ToolrelayError
 from toolrelay.runtime.driver import Sink, drive
-from toolrelay.runtime.interpreter import Interpreter
 from toolrelay.runtime.xml_client import XmlExchange, XmlWish
+from toolrelay.toolcalls.layer import ToolCallLayer
+from toolrelay.toolcalls.options import ModelMode, ToolCallOptions
 from toolrelay.wires.base import Envelope, Wire
 from toolrelay.wires.base import discover as discover_wires
 
@@ -153,7 +153,8 @@ async def _play(recording: Recording, chunk: int, screen: _Screen) -> None:
     envelope = Envelope(token=_TOKEN, created=0, model=request.model, request=request)
     screen.begin(front, envelope)
     sink: Sink = screen if exchange is None else exchange.sink(screen, screen, turn=_TOKEN)
-    await drive(Turn(token=_TOKEN, request=request, policy=Policy(keeps=False)), backend, sink, screen)
+    turn = Turn(token=_TOKEN, request=request, policy=Policy(keeps=False))
+    await drive(ToolCallLayer(turn, ModelMode(_options(recording.dialect))), backend, sink, screen)
     screen.end()
 
 
@@ -182,12 +183,16 @@ def _backend(recording: Recording, chunk: int) -> Backend:
         data = recording.answer.sse.encode()
         batches = [decoder.feed(data[at : at + (chunk or len(data))]) for at in range(0, len(data), chunk or len(data) or 1)]
         model = DemoBackend(script=[[batch for batch in (*batches, decoder.flush()) if batch]])
-    if not recording.dialect:
-        return model
+    return model
+
+
+def _options(dialect: str) -> ToolCallOptions:
     dialects = discover_dialects()
-    if recording.dialect not in dialects:
-        raise ConfigurationError(f"dialect: expected one of {', '.join(sorted(dialects))}, found {recording.dialect!r}")
-    return Interpreter("replay", model, Manner(dialect=dialects[recording.dialect]))
+    if not dialect:
+        return ToolCallOptions(dialect=dialects["sealed"], native=True, on_bad_call="pass")
+    if dialect not in dialects:
+        raise ConfigurationError(f"dialect: expected one of {', '.join(sorted(dialects))}, found {dialect!r}")
+    return ToolCallOptions(dialect=dialects[dialect])
 
 
 def _cut(text: str, size: int) -> Sequence[str]:

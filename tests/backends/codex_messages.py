@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from toolrelay.backends._codex_history import Plan
 from toolrelay.backends._codex_rails import NO_RAILS, Rails
 from toolrelay.backends._codex_rpc import Notification, ServerRequest
-from toolrelay.backends._codex_turn import CodexTurn, Manner
+from toolrelay.backends._codex_turn import CodexDecoder, DecoderOptions
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
     AnswerFailed,
@@ -109,17 +109,15 @@ def refused_response(number: int, name: str = "exec_command") -> list[Said]:
 # What is made of it
 
 
-def turn_for(
-    *, cutoff: Any = "burst", on_bad_call: Any = "retry", is_account: bool = False, rails: Rails = NO_RAILS, **plan: Any
-) -> CodexTurn:
-    manner = Manner(model="m", cutoff=cutoff, on_bad_call=on_bad_call, is_account=is_account, rails=rails)
-    return CodexTurn(Plan(thread={}, items=[], turn={}, offered=OFFERED, **plan), TURN, manner=manner, now=NOW)
+def turn_for(*, reported_calls: Any = "none", is_account: bool = False, rails: Rails = NO_RAILS, **plan: Any) -> CodexDecoder:
+    options = DecoderOptions(model="m", reported_calls=reported_calls, is_account=is_account, rails=rails)
+    return CodexDecoder(Plan(thread={}, items=[], turn={}, offered=OFFERED, **plan), TURN, options=options, now=NOW)
 
 
-def hear(*messages: Said, turn: CodexTurn | None = None, **members: Any) -> list[StreamEvent]:
+def hear(*messages: Said, turn: CodexDecoder | None = None, **members: Any) -> list[StreamEvent]:
     """One message at a time: how they are batched never matters (see below)."""
     turn = turn or turn_for(**members)
-    return [event for message in messages for event in turn.hear([message])]
+    return [event for message in messages for event in turn.feed([message])]
 
 
 def visible(events: Sequence[StreamEvent]) -> list[StreamEvent]:

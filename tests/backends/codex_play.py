@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from tests.backends.codex_stage import KEY, MODEL, place_at, surveyed
 from tests.backends.codex_upstream import Call, asked
+from tests.layered import Layered
 from tests.upstream import Script, Step, Upstream, _Log, _script
 from toolrelay.backends._codex_pool import Pool
-from toolrelay.backends.base import Backend, relayed
+from toolrelay.backends.base import Backend
 from toolrelay.backends.codex import CodexBackend, profile_of
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
@@ -33,7 +34,7 @@ from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Item, Message
 from toolrelay.core.request import Request, Tool
 from toolrelay.errors import ToolrelayError
-from toolrelay.runtime.interpreter import interpreted
+from toolrelay.runtime.models import tool_calling_mode
 from toolrelay.settings import ModelSettings
 
 T = TypeVar("T")
@@ -80,10 +81,14 @@ class Play:
         """All share one pool."""
         return CodexBackend(replace(self.settings, **members), self.pool, probe_after=probe_after)
 
+    def layered(self) -> Backend:
+        """The model behind the tool-calling layer, as the gateway has it."""
+        return Layered(self.native, tool_calling_mode(self.settings, profile_of(self.settings), lambda: b"secret"))
+
     def printing(self, dialect: str = "hermes", **members: Any) -> Backend:
         """The same model as one that is taken to print its calls."""
         settings = replace(self.settings, tool_calling=dialect, **members)
-        return interpreted(settings, self.native, profile_of(settings), lambda: b"secret")
+        return Layered(self.native, tool_calling_mode(settings, profile_of(settings), lambda: b"secret"))
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(main)
@@ -114,7 +119,7 @@ class Play:
 
 async def told(backend: Backend, wanted: Request) -> list[StreamEvent]:
     events: list[StreamEvent] = []
-    await relayed(backend, wanted, events.extend)
+    await backend.stream_into(wanted, events.extend)
     return events
 
 

@@ -102,7 +102,7 @@ async def batches(backend: HttpBackend, request: Request, heard: Callable[[], No
         taken.append(batch)
         heard()
 
-    await backend.relay(request, take)
+    await backend.stream_into(request, take)
     return taken
 
 

@@ -153,7 +153,7 @@ def test_odd_text_goes_there_and_back(play: Play) -> None:  # bug 24
 def test_a_stop_sequence_ends_the_answer(play: Play) -> None:
     gate = Gate()
     script = (head() + begun("one tw", "o th", "ree"), gate, CUT)
-    events = play.ask(request(sampling=Sampling(stop="two")), script)
+    events = play.ask(request(sampling=Sampling(stop="two")), script, backend=play.layered())
     assert text(events) == "one "
     assert ending(events).finish == "stop"
 

@@ -70,14 +70,14 @@ def test_after_calls_the_model_is_not_asked_again(play: Play) -> None:
 
 
 def test_no_more_than_one_call_where_one_is_wanted(play: Play) -> None:  # bug 27
-    events = play.ask(request(tools=(WEATHER,), parallel_tool_calls=False), calls(PARIS, ROME))
+    events = play.ask(request(tools=(WEATHER,), parallel_tool_calls=False), calls(PARIS, ROME), backend=play.layered())
     assert seen_by_the_client(events) == [STARTED, *made(0, "Paris"), CALLED]
 
 
 def test_narration_after_a_call_does_not_leak_and_is_not_waited_for(play: Play) -> None:  # bug 13
     gate = Gate()
     script = (head() + call(PARIS) + begun("The weather in Paris is"), gate, CUT)
-    events = play.ask(request(tools=(WEATHER,)), script)
+    events = play.ask(request(tools=(WEATHER,)), script, backend=play.layered())
     assert seen_by_the_client(events)[:-1] == [STARTED, *made(0, "Paris")]
     usage = ending(events).usage
     assert usage is not None
@@ -201,7 +201,7 @@ def test_a_choice_that_must_be_met_is_held_to_by_a_schema(play: Play, mode: Any)
 
 def test_a_choice_that_must_be_met_and_is_not_is_an_error(play: Play) -> None:  # bug 26
     asked = request(tools=(WEATHER,), tool_choice=ToolChoice(mode="required"))
-    assert error_of(play.ask(asked, says("No."))).code == "tool_choice_unmet"
+    assert error_of(play.ask(asked, says("No."), backend=play.layered())).code == "tool_choice_unmet"
 
 
 # Nothing of Codex's own

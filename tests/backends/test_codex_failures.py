@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import socket
 from pathlib import Path
@@ -46,6 +45,7 @@ from tests.backends.codex_upstream import (
 )
 from tests.upstream import CUT, Gate, Script, seen
 from toolrelay.backends._codex_pool import Pool
+from toolrelay.backends.base import Wanted
 from toolrelay.backends.codex import CodexBackend
 from toolrelay.core.events import StreamEvent, TextDelta
 
@@ -57,9 +57,14 @@ def test_letting_go_of_an_answer_lets_go_of_the_upstream(play: Play) -> None:  #
     play.script(holds(gate, "one", "two"))
 
     async def main() -> None:
-        stream = play.native.stream(request())
-        async with contextlib.aclosing(stream):
-            assert text(await anext(stream)) == "one"
+        events: list[StreamEvent] = []
+
+        def deliver(batch: list[StreamEvent]) -> Wanted:
+            events.extend(batch)
+            return Wanted.NOTHING
+
+        await play.native.stream_into(request(), deliver)
+        assert text(events) == "one"
         await left(play)
 
     play.run(main())
@@ -161,10 +166,13 @@ def test_a_process_that_dies_in_the_middle_is_an_error_and_is_replaced(play: Pla
 
     async def main() -> list[StreamEvent]:
         events: list[StreamEvent] = []
-        async for batch in play.native.stream(request(tools=(WEATHER,))):
+
+        def deliver(batch: list[StreamEvent]) -> None:
             if not events:
                 play.kill()
-            events += batch
+            events.extend(batch)
+
+        await play.native.stream_into(request(tools=(WEATHER,)), deliver)
         return events
 
     error = error_of(play.run(main()))

@@ -18,10 +18,9 @@ from toolrelay.backends._codex_history import plan_for
 from toolrelay.backends._codex_patches import APPROVAL, MOST_ROUNDS
 from toolrelay.backends._codex_rails import Rails
 from toolrelay.backends._codex_rpc import Notification, ServerRequest
-from toolrelay.backends._codex_turn import CodexTurn, Manner
+from toolrelay.backends._codex_turn import CodexDecoder, DecoderOptions
 from toolrelay.backends.codex import CodexBackend
 from toolrelay.core.events import Noticed, StreamEvent
-from toolrelay.core.request import Sampling
 
 NOW = datetime(2026, 11, 16)  # noqa: DTZ001 -- Codex speaks local time
 ADD = "*** Add File: {0}\n+hello"
@@ -46,10 +45,19 @@ def folder(tmp_path: Path) -> Path:
 # A turn, heard
 
 
-def turn_in(folder: Path, stop: str | None = None) -> CodexTurn:
+def turn_in(folder: Path) -> CodexDecoder:
     rails = Rails(patch_dir=str(folder))
-    plan = plan_for(request(tools=(WEATHER,), sampling=Sampling(stop=stop)), rails=rails)
-    return CodexTurn(plan, "t", manner=Manner(rails=rails), now=NOW)
+    plan = plan_for(request(tools=(WEATHER,)), rails=rails)
+    return CodexDecoder(plan, "t", options=DecoderOptions(rails=rails), now=NOW)
+
+
+def fed(turn: CodexDecoder, messages: list[Notification | ServerRequest]) -> list[StreamEvent]:
+    return [*turn.feed(messages), *turn.answer_patches()]
+
+
+def probed(turn: CodexDecoder) -> list[StreamEvent]:
+    turn.probe()
+    return turn.answer_patches()
 
 
 def said(method: str, **params: Any) -> Notification:
@@ -74,23 +82,23 @@ ACCEPT, DECLINE = {"decision": "accept"}, {"decision": "decline"}
 
 def test_a_patch_is_allowed_when_the_response_has_ended(folder: Path) -> None:
     turn = turn_in(folder)
-    assert turn.hear([raw_patch(), begun(), ASKED]) == []
+    assert fed(turn, [raw_patch(), begun(), ASKED]) == []
     assert (turn.answers, turn.waits) == ([], True)
-    assert rules(turn.hear([ENDED])) == ["patch_allowed"]
+    assert rules(fed(turn, [ENDED])) == ["patch_allowed"]
     assert (turn.answers, turn.waits, turn.over) == ([(ASKED, ACCEPT)], False, False)
 
 
 def test_one_that_is_asked_for_after_the_end_is_allowed_at_once(folder: Path) -> None:
     """Codex makes several patches of one response one after the other."""
     turn = turn_in(folder)
-    assert rules(turn.hear([raw_patch(), begun(), ENDED, ASKED])) == ["patch_allowed"]
+    assert rules(fed(turn, [raw_patch(), begun(), ENDED, ASKED])) == ["patch_allowed"]
     assert turn.answers == [(ASKED, ACCEPT)]
 
 
 @pytest.mark.parametrize("change", [[], [begun("/tmp/x")]], ids=["unknown", "another path than the model wrote"])
 def test_what_the_rails_do_not_allow_is_declined(folder: Path, change: list[Notification]) -> None:
     turn = turn_in(folder)
-    assert rules(turn.hear([raw_patch(), *change, ASKED, ENDED])) == ["patch_refused"]
+    assert rules(fed(turn, [raw_patch(), *change, ASKED, ENDED])) == ["patch_refused"]
     assert turn.answers == [(ASKED, DECLINE)]
 
 
@@ -99,50 +107,51 @@ def test_a_patch_beside_a_call_of_the_clients_is_not_made_and_the_log_says_so(
     folder: Path, made: list[Notification | ServerRequest]
 ) -> None:
     turn = turn_in(folder)
-    assert rules(turn.hear([*made, ENDED])) == ["patch_beside_calls", "end_of_calls"]
+    assert rules(fed(turn, [*made, ENDED])) == ["patch_beside_calls", "end_of_calls"]
     assert (turn.answers, turn.over) == ([], True)
 
 
 def test_a_long_silence_is_no_reason_to_decline(folder: Path) -> None:
     turn = turn_in(folder)
-    turn.hear([raw_patch(), begun(), ASKED])
-    assert rules(turn.probe()) == ["patch_allowed"]
+    fed(turn, [raw_patch(), begun(), ASKED])
+    assert rules(probed(turn)) == ["patch_allowed"]
     assert turn.answers == [(ASKED, ACCEPT)]
 
 
 def test_a_call_after_a_long_silence_does_not_deny_what_was_allowed(folder: Path) -> None:
     turn = turn_in(folder)
-    turn.hear([raw_patch(), begun(), ASKED])
+    fed(turn, [raw_patch(), begun(), ASKED])
     turn.probe()
-    assert rules(turn.hear([CALL, ENDED])) == ["end_of_calls"]
+    assert rules(fed(turn, [CALL, ENDED])) == ["end_of_calls"]
 
 
 def test_what_was_asked_for_before_a_call_is_declined_when_the_silence_after_it_is_long(folder: Path) -> None:
     turn = turn_in(folder)
-    turn.hear([raw_patch(), begun(), ASKED, CALL])
-    assert rules(turn.probe()) == ["patch_refused"]
+    fed(turn, [raw_patch(), begun(), ASKED, CALL])
+    assert rules(probed(turn)) == ["patch_refused"]
     assert turn.answers == [(ASKED, DECLINE)]
 
 
-def test_after_a_stop_sequence_nothing_is_patched(folder: Path) -> None:
-    turn = turn_in(folder, stop="END")
-    turn.hear([said("item/agentMessage/delta", itemId="m", delta="the END")])
-    assert rules(turn.hear([raw_patch(), begun(), ASKED])) == ["patch_refused"]
+def test_patch_is_refused_once_the_output_is_discarded(folder: Path) -> None:
+    turn = turn_in(folder)
+    turn.feed([said("item/agentMessage/delta", itemId="m", delta="the END"), raw_patch(), begun(), ENDED, ASKED])
+    turn.discard_output()
+    assert rules(turn.answer_patches()) == ["patch_refused"]
     assert turn.answers == [(ASKED, DECLINE)]
 
 
 def test_so_many_responses_with_patches_and_no_more(folder: Path) -> None:  # bug 47
     turn = turn_in(folder)
     for _ in range(MOST_ROUNDS):
-        assert turn.hear([raw_patch(), raw_patch(), ENDED]) == []
-    assert error_of(turn.hear([raw_patch()])).code == "too_many_rounds"
+        assert fed(turn, [raw_patch(), raw_patch(), ENDED]) == []
+    assert error_of(fed(turn, [raw_patch()])).code == "too_many_rounds"
 
 
 def test_an_answer_after_all_the_patches_is_heard(folder: Path) -> None:
     turn = turn_in(folder)
-    turn.hear([raw_patch(), ENDED] * MOST_ROUNDS)
+    fed(turn, [raw_patch(), ENDED] * MOST_ROUNDS)
     done = Notification("turn/completed", {"turn": {"id": "t", "status": "completed"}})
-    events = turn.hear([said("item/agentMessage/delta", itemId="m", delta="Done."), ENDED, done])
+    events = fed(turn, [said("item/agentMessage/delta", itemId="m", delta="Done."), ENDED, done])
     assert (text(events), ending(events).finish) == ("Done.", "stop")
 
 

@@ -16,10 +16,10 @@ from tests.upstream import Upstream
 from toolrelay.backends._codex_process import HELLO, Process
 from toolrelay.backends._codex_rails import OWN_WORK
 from toolrelay.backends._codex_rpc import Fault, LineReader, Result, ServerRequest
-from toolrelay.backends._codex_turn import CodexTurn
+from toolrelay.backends._codex_turn import CodexDecoder
 from toolrelay.backends._codex_words import REFUSALS, refusal
 from toolrelay.backends.codex import CodexBackend
-from toolrelay.core.events import AnswerFinished
+from toolrelay.core.events import AnswerFinished, StreamEvent
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, Image, Item, Message, Reasoning, Text
 from toolrelay.core.messages import Result as ToolResult
@@ -72,8 +72,9 @@ def test_what_the_backend_sends_is_what_the_schema_allows(tmp_path: Path, monkey
             async with pool_at(tmp_path, upstream) as pool:
                 backend = CodexBackend(ModelSettings(name="mine", provider="codex", model=MODEL, base_url="x"), pool)
                 for request in [*REQUESTS, *REQUESTS[1:]]:
-                    *_, last = [batch async for batch in backend.stream(request)]
-                    assert isinstance(last[-1], AnswerFinished)
+                    events: list[StreamEvent] = []
+                    await backend.stream_into(request, events.extend)
+                    assert isinstance(events[-1], AnswerFinished)
 
     monkeypatch.setattr(Process, "send", spied)
     asyncio.run(main())
@@ -123,7 +124,7 @@ def test_the_check_itself_notices_a_member_of_another_type_or_name() -> None:
 
 def test_what_a_turn_reads_is_what_the_schema_tells_of() -> None:
     told = schema()
-    unknown = CodexTurn._READS.keys() - told.notifications.keys()
+    unknown = CodexDecoder._READS.keys() - told.notifications.keys()
     assert unknown <= {"rawResponseItem/completed", "rawResponse/completed"}, "these two alone are not in it, but are asked for"
     items = str(told._read("ServerNotification")["definitions"]["ThreadItem"])
     assert not [kind for kind in OWN_WORK if f"'{kind}'" not in items]

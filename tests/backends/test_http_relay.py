@@ -9,7 +9,7 @@ import pytest
 
 from tests.backends.plain_wire import DONE, STREAMED, backend_for
 from tests.upstream import LAST_CHUNK, Gate, Upstream, chunk, seen, stream_head
-from toolrelay.backends.base import taken
+from toolrelay.backends.base import Wanted, delivered
 from toolrelay.core.events import StreamEvent, TextDelta
 
 
@@ -29,7 +29,7 @@ def test_nothing_more_is_taken_while_the_last_batch_is_waited_for() -> None:
             await room.wait()
 
         async with backend_for(upstream) as (backend, _):
-            relaying = asyncio.ensure_future(backend.relay(STREAMED, take))
+            relaying = asyncio.ensure_future(backend.stream_into(STREAMED, take))
             await heard.wait()
             first.open()
             await seen(second.reached)
@@ -56,7 +56,7 @@ def test_what_the_taker_raises_is_raised_and_lets_the_upstream_go(at: str) -> No
 
         async with backend_for(upstream) as (backend, _):
             with pytest.raises(ValueError, match=at):
-                await backend.relay(STREAMED, take)
+                await backend.stream_into(STREAMED, take)
             await seen(upstream.links[0].left)
 
     with Upstream((stream_head() + chunk(b"a\n"), gate, chunk(b"b\n"), Gate())) as upstream:
@@ -72,7 +72,7 @@ def test_a_cancelled_relay_lets_the_upstream_go() -> None:
             return None
 
         async with backend_for(upstream) as (backend, _):
-            relaying = asyncio.ensure_future(backend.relay(STREAMED, take))
+            relaying = asyncio.ensure_future(backend.stream_into(STREAMED, take))
             await heard.wait()
             relaying.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -84,4 +84,21 @@ def test_a_cancelled_relay_lets_the_upstream_go() -> None:
 
 
 def test_a_batch_that_need_not_be_waited_for_is_taken_at_once() -> None:
-    asyncio.run(taken(lambda _: None, []))
+    assert asyncio.run(delivered(lambda _: None, [])) is Wanted.ALL
+
+
+def test_upstream_is_closed_once_nothing_more_is_wanted() -> None:
+    async def main(upstream: Upstream) -> None:
+        events: list[StreamEvent] = []
+
+        def deliver(batch: list[StreamEvent]) -> Wanted:
+            events.extend(batch)
+            return Wanted.NOTHING
+
+        async with backend_for(upstream) as (backend, _):
+            await backend.stream_into(STREAMED, deliver)
+            await seen(upstream.links[0].left)
+        assert events == [TextDelta("a")]
+
+    with Upstream((stream_head() + chunk(b"a\n"), Gate())) as upstream:
+        asyncio.run(main(upstream))

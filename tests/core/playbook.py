@@ -18,7 +18,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from types import EllipsisType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, structs
 
@@ -30,19 +30,22 @@ from toolrelay.core.policy import GatewayTool, Policy
 from toolrelay.core.request import Request, Tool
 from toolrelay.core.steps import QuestionAsked, RunFinished, RunStarted, StepEvent, VerdictGiven
 from toolrelay.core.turn import Turn
+from toolrelay.toolcalls.layer import ToolCallLayer
+
+T = TypeVar("T", Turn, ToolCallLayer)
 
 TOKEN = "Turn0000000000000000"
 IDS = [call_id(TOKEN, number) for number in range(10)]
 
 
-class Playbook:
-    def __init__(self, turn: Turn) -> None:
-        self.turn = turn
+class Playbook(Generic[T]):
+    def __init__(self, turn: T) -> None:
+        self.turn: T = turn
         self._story: list[str] = []
         self._commands = turn.start()
         self._looked_at = True
 
-    def __rshift__(self, comes: Sequence[StreamEvent] | VerdictGiven | RunFinished) -> Playbook:
+    def __rshift__(self, comes: Sequence[StreamEvent] | VerdictGiven | RunFinished) -> Playbook[T]:
         __tracebackhide__ = True
         if not self._looked_at:
             raise AssertionError("\n".join([*self._story, "<< nobody looked at:", *_lines(self._commands)]))
@@ -55,14 +58,14 @@ class Playbook:
             self._commands = self.turn.handle(comes)
         return self
 
-    def __lshift__(self, wanted: Sequence[Command] | EllipsisType) -> Playbook:
+    def __lshift__(self, wanted: Sequence[Command] | EllipsisType) -> Playbook[T]:
         __tracebackhide__ = True
         if wanted is ...:
             self._looked_at = True
             return self
         got = _lines(self.commands)
         if self.commands != list(wanted):
-            difference = [line.rstrip("\n") for line in difflib.ndiff(_lines(wanted), got)]
+            difference: list[str] = [line.rstrip("\n") for line in difflib.ndiff(_lines(wanted), got)]
             legend = "<< the turn wants something else (- expected, + got):"
             raise AssertionError("\n".join([*self._story, legend, *difference]))
         self._story += [f"<< {line}" for line in got]

@@ -34,6 +34,7 @@ from toolrelay.core.request import (
 )
 from toolrelay.core.steps import (
     AnswerReceived,
+    AnswerRejected,
     CallPlanned,
     CallsHandedOver,
     QuestionAsked,
@@ -68,6 +69,7 @@ USAGE = Usage(input=1, output=2, total=3, cached=0, estimated=True)
 STEPS: list[StepEvent] = [
     TurnAccepted(model="m", wire="openai_chat"),
     AnswerReceived(items=ITEMS, finish="length", usage=USAGE, cut=True),
+    AnswerRejected(rule="invalid_json"),
     CallPlanned(call=CALL, owner="gateway"),
     QuestionAsked(call_id="call_1"),
     VerdictGiven(call_id="call_1", verdict="allow", arguments="{}"),

@@ -27,6 +27,7 @@ from tests.core.playbook import (
     shown,
     turn,
 )
+from tests.exchange import trusting_layer
 from toolrelay.core.commands import AskPerson, CallModel, Emit, End, Notice, Record, RunTool
 from toolrelay.core.events import (
     AnswerFailed,
@@ -285,10 +286,10 @@ def test_a_legacy_client_may_get_its_call_beside_one_of_the_gateways() -> None:
 
 
 def test_gateway_tools_that_the_client_did_not_allow_do_not_run() -> None:  # bug 26
-    story = Playbook(turn(asked("f", tool_choice=ToolChoice(names=(("function", "f"),))), free="g"))
-    story >> [*called(0, "g"), CALLS]
+    limited = turn(asked("f", tool_choice=ToolChoice(names=(("function", "f"),))), free="g")
+    story = Playbook(trusting_layer(limited)) >> [*called(0, "g"), CALLS]
     assert notices(story.commands) == [("not_in_allowed_tools", "g")]
-    assert story.turn.finish == "stop"
+    assert limited.finish == "stop"
 
 
 def test_a_gateway_call_in_another_choice_is_dropped_with_a_notice() -> None:

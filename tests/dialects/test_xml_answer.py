@@ -34,11 +34,11 @@ from toolrelay.core.events import (
 from toolrelay.core.messages import Call, Message, plain_text
 from toolrelay.core.request import Request, Tool
 from toolrelay.dialects import _xml_answer
-from toolrelay.dialects._conversation import Conversation
-from toolrelay.dialects._manner import Manner
 from toolrelay.dialects._xml_answer import Cutter, Order, Untellable, XmlAnswer, block_of
 from toolrelay.dialects.use_tool import DIALECTS
 from toolrelay.errors import BackendError
+from toolrelay.toolcalls.options import ToolCallOptions
+from toolrelay.toolcalls.session import ToolCallSession
 
 ORDERS: tuple[Order, ...] = ("tools_first", "as_is")
 QUERIES = [f"obsidian plugin {word}" for word in ("api", "vault", "search", "sync", "themes", "mobile", "release")]
@@ -401,11 +401,11 @@ def test_a_model_that_prints_blocks_makes_real_calls_for_other_clients() -> None
     request = Request(
         wire="openai_chat", model="m", items=(Message(role="user", content="Search."),), tools=(search,), stream=True
     )
-    conversation = Conversation(request, Manner(dialect=DIALECTS[0]))
+    conversation = ToolCallSession(request, ToolCallOptions(dialect=DIALECTS[0]))
     out: list[StreamEvent] = []
     for character in SEVEN:
-        out += conversation.hear([TextDelta(character)])
-    out += conversation.hear([end("stop")])
+        out += conversation.feed([TextDelta(character)])
+    out += conversation.feed([end("stop")])
     answer = fold(out)
     assert [(made.name, json.loads(made.arguments)) for made in answer.calls] == [
         ("webSearch", {"query": query, "chatHistory": []}) for query in QUERIES

@@ -15,9 +15,9 @@ from openai import APIStatusError, OpenAI
 from tests.gateway import Gateway, running
 from tests.llama import llama_server
 from toolrelay.core.profiles import Profile
-from toolrelay.dialects._conversation import Conversation
-from toolrelay.dialects._manner import Manner
 from toolrelay.dialects.base import discover as discover_dialects
+from toolrelay.toolcalls.options import ToolCallOptions
+from toolrelay.toolcalls.session import ToolCallSession
 from toolrelay.wires.base import discover as discover_wires
 
 CITIES = ("Paris", "Tokyo", "New York", "Lima", "Oslo", "Cairo", "Rome", "Delhi", "Berlin", "Sydney")
@@ -89,7 +89,9 @@ def test_a_model_that_must_call_makes_a_call_that_fits_the_schema(gateway: Gatew
 def told(body: dict[str, Any], dialect: str) -> bytes:
     """The request as the model's server gets it, which the gateway's own pieces say."""
     wire = discover_wires()["openai_chat"]
-    conversation = Conversation(wire.decode_request(json.dumps(body).encode()), Manner(dialect=discover_dialects()[dialect]))
+    conversation = ToolCallSession(
+        wire.decode_request(json.dumps(body).encode()), ToolCallOptions(dialect=discover_dialects()[dialect])
+    )
     return wire.encode_request(replace(conversation.request, stream=False), Profile()).body
 
 

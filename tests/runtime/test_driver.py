@@ -8,9 +8,11 @@ from typing import Literal
 
 import pytest
 
+from tests.exchange import trusting_layer
 from tests.scripted import ask, scripted, serving
 from tests.stage import FRONTS, WIRES, Front, failure
 from toolrelay import log
+from toolrelay.backends.base import Deliver, deliver_all
 from toolrelay.backends.demo import DemoBackend
 from toolrelay.core.commands import Notice, Record
 from toolrelay.core.events import (
@@ -105,7 +107,7 @@ def test_what_is_odd_is_noticed() -> None:
     async def story() -> None:
         client = Client()
         odd: list[StreamEvent] = [CallStarted(0, "serch"), ArgumentsDelta(0, "{}"), CallFinished(0)]
-        await drive(turn(), DemoBackend(script=[[BEGUN, odd, END]]), client, client)
+        await drive(trusting_layer(turn()), DemoBackend(script=[[BEGUN, odd, END]]), client, client)
         assert [(notice.rule, notice.tool) for notice in client.notices] == [("unknown_tool", "serch")]
 
     asyncio.run(story())
@@ -168,7 +170,10 @@ class _Counting:
         self.given = 0
         self.closed = False
 
-    async def stream(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
+    async def stream_into(self, request: Request, deliver: Deliver) -> None:
+        await deliver_all(self._stream(), deliver)
+
+    async def _stream(self) -> AsyncGenerator[list[StreamEvent], None]:
         try:
             for batch in self._batches:
                 self.given += 1

@@ -202,20 +202,19 @@ def test_the_level_says_which_lines_are_written(stage: Stage, level: str, events
 BROKEN = f"""
 from toolrelay import log
 from toolrelay.app import App, serve_app
-from toolrelay.web.front_doors import Model
+from toolrelay.runtime.models import Model
 
 class Broken:
-    async def stream(self, request):
+    async def stream_into(self, request, deliver):
         api_key = "{CANARY}"
         raise RuntimeError("as planned")
-        yield
 
     async def close(self):
         pass
 
 log.configure(settings.log, settings.log_level)
 app = App(settings)
-app.models["demo"] = Model(settings=settings.models["demo"], backend=Broken())
+app.models["demo"] = Model(settings=settings.models["demo"], backend=Broken(), mode=app.models["demo"].mode)
 sys.exit(serve_app(app, settings.server))
 """
 

@@ -11,7 +11,6 @@ from tests.gateway import Gateway, running
 from tests.stage import BEGUN, FRONTS, REST, WIRES, Front, Stage, configuration, error, failure, frames, whole
 from tests.upstream import CUT, Gate
 from tests.visitor import Visitor
-from toolrelay.backends.base import taken
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.messages import Message
 from toolrelay.core.request import Request
@@ -20,6 +19,12 @@ from toolrelay.web.sinks import AnswerSink, StreamSink, WholeSink
 from toolrelay.wires.base import Envelope, discover
 
 COMMENT = b": keep-alive"
+
+
+async def put(sink: AnswerSink, events: list[StreamEvent]) -> None:
+    waiting = sink.put(events)
+    if waiting is not None:
+        await waiting
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +186,7 @@ def test_no_comment_is_due_once_a_stream_has_ended(name: str, *, fails: bool) ->
     async def story() -> None:
         ear, clock = Ear(), Ear()
         sink, other = stream_sink(name, ear, 0.001), stream_sink(name, clock, 0.001)
-        await taken(sink.put, FINISHED[:2] if fails else FINISHED)
+        await put(sink, FINISHED[:2] if fails else FINISHED)
         if fails:
             assert sink.fail(BackendError("gone"))
         else:
@@ -212,7 +217,7 @@ def test_no_comment_is_written_while_the_client_does_not_read(name: str) -> None
     async def story() -> None:
         ear = Ear()
         sink = stream_sink(name, ear, 1000)
-        await taken(sink.put, FINISHED[:2])
+        await put(sink, FINISHED[:2])
         ear.full = True
         due(sink)
         assert COMMENT not in ear.body
@@ -229,7 +234,7 @@ def test_no_comment_is_written_while_the_client_does_not_read(name: str) -> None
 def test_an_answer_that_fails_before_a_word_can_still_be_an_http_error(name: str, before: list[StreamEvent]) -> None:  # bug 39
     async def story(sink: AnswerSink) -> None:
         with pytest.raises(BackendError, match="gone"):
-            await taken(sink.put, before + FAILED)
+            await put(sink, before + FAILED)
         assert not sink.fail(BackendError("gone"))
 
     async def both() -> None:
@@ -261,7 +266,7 @@ def test_a_whole_answer_is_written_once(name: str) -> None:
     async def story() -> None:
         ear = Ear()
         sink = WholeSink(discover()[name], _envelope(name), ear)
-        await taken(sink.put, FINISHED)
+        await put(sink, FINISHED)
         sink.close()
         assert sink.fail(BackendError("gone")), "no error can be told any more"
         assert ear.kinds == ["whole"]

@@ -127,7 +127,7 @@ def test_options_for_a_stream_are_not_sent_without_one() -> None:
     assert "stream_options" not in relayed(raw)
 
 
-# Conversation
+# ToolCallSession
 
 
 def test_an_assistants_thoughts_words_and_calls_are_one_message() -> None:

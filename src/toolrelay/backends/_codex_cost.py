@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from toolrelay.backends._codex_words import number_of, object_of
-from toolrelay.core.events import Usage
+from toolrelay.core.events import Usage, estimated_usage
 from toolrelay.core.json import Json, JsonObject
-
-_CHARACTERS_PER_TOKEN = 4
 
 
 class Cost:
@@ -36,9 +34,8 @@ class Cost:
             return self._total
         if self._known is not None and not self.written:
             return self._known
-        asked, written = self._size // _CHARACTERS_PER_TOKEN, self.written // _CHARACTERS_PER_TOKEN
-        guess = Usage(input=asked, output=written, estimated=True)
-        return guess if self._known is None else self._known + guess
+        estimate = estimated_usage(self._size, self.written)
+        return estimate if self._known is None else self._known + estimate
 
 
 def _decoded(said: JsonObject) -> Usage:

@@ -97,20 +97,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What Codex is given for one request, and what is left for the gateway to see to.
+    """One request in Codex's terms.
 
-    `thread` and `turn` are members of thread/start and turn/start. `must`: the answer has to hold a call. `single`: it may hold
-    one. `own_work` are the items that may show Codex at work itself. `size` counts the characters that the model gets to read,
-    about.
+    `thread` and `turn` are members of thread/start and turn/start. `offered` are the tools by the names that Codex gets.
+    `own_work` are the kinds of items that Codex may produce by itself. `size` is about how many characters the model is sent.
     """
 
     thread: JsonObject
     items: list[Json]
     turn: JsonObject
     offered: dict[str, Tool]
-    must: bool = False
-    single: bool = False
-    stops: tuple[str, ...] = ()
     own_work: frozenset[str] = frozenset()
     size: int = 0
     dropped: tuple[str, ...] = ()
@@ -145,16 +141,11 @@ class _Writer:
             thread["developerInstructions"] = told
         if tools.offered:
             thread["dynamicTools"] = [*tools.declared()]
-        choice = request.tool_choice
-        stop = request.sampling.stop
         return Plan(
             thread=thread,
             items=items,
             turn=turn,
             offered=tools.offered,
-            must=bool(tools.offered) and choice is not None and choice.mode in ("required", "named"),
-            single=request.parallel_tool_calls is False,
-            stops=tuple(filter(None, (stop,) if isinstance(stop, str) else stop or ())),
             own_work=self.rails.kinds(request.items),
             size=self._size + len(told) + sum(len(_encode(tool)) for tool in tools.declared()),
             dropped=tuple(dict.fromkeys(self.dropped)),

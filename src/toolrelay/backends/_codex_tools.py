@@ -13,8 +13,8 @@ import msgspec
 
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, CallKind
-from toolrelay.core.names import Names
 from toolrelay.core.request import Request, Tool, ToolChoice
+from toolrelay.toolcalls.names import Names
 
 # Its own tools, by the names under which models know them. A call of one is no client's, unless a client has such a tool.
 BUILT_IN = frozenset(

@@ -1,29 +1,29 @@
-"""One turn of Codex, heard: messages of its thread in, stream events and answers to its questions out.
+"""Decoder of one Codex turn: messages of its thread in, stream events and answers to its requests out.
 
-Codex runs a loop of its own: it asks the model, runs what the model calls, and asks again. Only one answer of the model is wanted
-of it, so the turn is ended where that answer ends.
+Codex runs a loop of its own: it asks the model, runs what the model calls, and asks again. Only one answer of the model is
+wanted, so the decoder ends the answer with the first response that holds calls to be run. Which of them the client gets, and
+where its text is cut, is decided by the tool-calling layer, as for every backend.
 
-    what comes                                 what becomes of it
+    what arrives                               what becomes of it
     ----------------------------------------   ---------------------------------------------------------------------------
-    text, reasoning                            goes out as it comes
-    a call of an offered tool, whole           goes out, in the model's order; Codex's own request to run it is left waiting
-    text after a call, by `cutoff`             nothing of it: the answer is cut there
+    text, reasoning                            events, as they arrive
+    a call of an offered tool, whole           events, in the model's order; Codex's own request to run it is left unanswered
     the end of a response with such calls      the end of the answer
-    a call of another tool, or a bad one       nothing: Codex refuses it and asks the model again, which is let happen a few
-                                               times; the calls of the same response that are good go out all the same
-    a tool of Codex's own that does begin      the answer fails, at once, unless it is on rails
-    a patch on rails, raw or to be allowed     see _codex_patches
-    a request for approval, or for input       refused
+    a call of another tool, or a bad one       Codex refuses it by itself and asks the model again, a few times at most; the
+                                               call becomes events only where `reported_calls` says so
+    a built-in tool that starts to run         the answer fails at once, unless it is on rails
+    a patch on rails, raw or to be approved    see _codex_patches
+    a request for approval or input            refused
     the end of the turn                        the end of the answer: stop, length, content_filter, or a failure
-    an upstream that is asked again            goes on, if nothing was said yet; else the answer fails
+    an upstream that is asked again            ignored, if nothing was emitted yet; otherwise the answer fails
 
-Calls are taken from `rawResponseItem/completed`, which holds the model's own words in the model's own order. `item/tool/call`
-comes for one call at a time, as far as the one before it is answered, and holds its arguments parsed.
+Calls are taken from `rawResponseItem/completed`, which holds the model's own text in the model's own order. `item/tool/call`
+arrives for one call at a time, only after the previous one was answered, and holds parsed arguments.
 
-What has been said cannot be taken back: when Codex asks the upstream again after a break, the model begins anew, and the two
-beginnings would stand one after the other. Therefore that answer fails.
+When Codex asks the upstream again after an interruption, the model starts over, and the client would see both beginnings.
+Therefore that answer fails.
 
-While a call waits, Codex does not tell that its upstream has broken off: `probe` gives the waiting calls up to find out.
+While a call waits, Codex does not report that its upstream has broken off: `probe` gives the waiting calls up to find out.
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ from toolrelay.core.events import (
 )
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import CallKind
-from toolrelay.core.request import Tool
-from toolrelay.dialects._repair import is_object, repaired
 from toolrelay.errors import BackendError, ModelError, ToolrelayError
+from toolrelay.toolcalls.repair import repaired
 from toolrelay.wires._responses_items import NAME as RESPONSES
 
 PATCHED = "tool_run"  # the event of a patch that was allowed, and cannot be taken back
@@ -69,42 +68,39 @@ MOST_REFUSED = 3  # responses of one turn that hold nothing but refused calls
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
 
 
-class Manner(Struct, frozen=True, kw_only=True):
-    """How a turn is heard. `model` is the provider's name for it."""
+class DecoderOptions(Struct, frozen=True, kw_only=True):
+    """`model` is the provider's name for it. `reported_calls`: which of the calls that Codex refuses become events, too."""
 
     model: str = ""
-    cutoff: Literal["off", "first", "burst"] = "burst"
-    on_bad_call: Literal["pass", "retry", "fail"] = "retry"
+    reported_calls: Literal["none", "runnable", "all"] = "none"
     rails: Rails = NO_RAILS
     is_account: bool = False
 
 
-class CodexTurn:
-    """After each `hear`:
+class CodexDecoder:
+    """After each `feed`:
 
-    over      the answer has ended; what more comes is not heard
-    was_cut   it has, but for its cost
+    over      the answer has ended; later messages are ignored
     answers   what to answer to which request, once
     """
 
-    def __init__(self, plan: Plan, turn_id: str, *, manner: Manner, now: datetime) -> None:
+    def __init__(self, plan: Plan, turn_id: str, *, options: DecoderOptions, now: datetime) -> None:
         self.over = False
-        self.was_cut = False
+        self._draining = False
         self._waiting = Waiting()
         self.answers = self._waiting.answers
         self._plan = plan
         self._turn_id = turn_id
-        self._manner = manner
+        self._options = options
         self._now = now
         self._out: list[StreamEvent] = []
-        self._speech = Speech(plan.stops)
+        self._speech = Speech()
         self._cost = Cost(plan.size)
-        self._finish: Finish = "stop"
         self._begun = False
-        self._heard: set[str] = set()  # messages of which a delta came
+        self._streamed: set[str] = set()  # messages of which a delta arrived
         self._made = 0
         self._given: set[str] = set()
-        self._patches = Patches(manner.rails)
+        self._patches = Patches(options.rails)
         self._refused = ""  # a tool that this response called
         self._strikes: list[str] = []
 
@@ -113,7 +109,7 @@ class CodexTurn:
         """Codex waits: for the result of a call that the client has got, as far as it knows, or for leave to patch."""
         return bool(self._waiting.requests or self._patches.asked)
 
-    def hear(self, messages: Sequence[Notification | ServerRequest]) -> list[StreamEvent]:
+    def feed(self, messages: Sequence[Notification | ServerRequest]) -> list[StreamEvent]:
         self._out = self._speech.out = []
         for message in messages:
             if isinstance(message, ServerRequest):
@@ -132,33 +128,24 @@ class CodexTurn:
         out = self._out
         if not self._begun and any(not isinstance(event, Noticed | AnswerFailed) for event in out):
             self._begun = True
-            out.insert(0, AnswerStarted(model=self._manner.model or None))
+            out.insert(0, AnswerStarted(model=self._options.model or None))
         return out
 
     # Text and reasoning
 
     def _read_text(self, params: JsonObject) -> None:
         item_id, delta = text_of(params, "itemId"), text_of(params, "delta")
-        self._heard.add(item_id)
+        self._streamed.add(item_id)
         self._say(item_id, delta)
 
     def _say(self, item_id: str, text: str) -> None:
-        if self.was_cut or not text:
-            return
-        if self._made and self._manner.cutoff != "off":
-            if not text.isspace():
-                self._cut("text_after_calls", "calls")
-            return
-        self._cost.written += len(text)
-        if self._plan.must and not self._made:
-            return
-        self._speech.say(item_id, text)
-        if self._speech.stopped:
-            self._cut("stop", "stop")
+        if text and not self._draining:
+            self._cost.written += len(text)
+            self._speech.say(item_id, text)
 
     def _read_thought(self, params: JsonObject) -> None:
         delta = text_of(params, "delta")
-        if delta and not self.was_cut:
+        if delta and not self._draining:
             self._cost.written += len(delta)
             self._speech.think(text_of(params, "itemId"), delta, params)
 
@@ -167,7 +154,7 @@ class CodexTurn:
         kind, item_id = text_of(item, "type"), text_of(item, "id")
         if kind == "agentMessage":
             self._speech.announce(item)
-        elif kind == "reasoning" and not self.was_cut:
+        elif kind == "reasoning" and not self._draining:
             self._speech.begin_thought(item_id)
         elif kind == "fileChange" and kind in self._plan.own_work:
             self._patches.begin(item)
@@ -182,13 +169,13 @@ class CodexTurn:
     def _read_end_of_item(self, params: JsonObject) -> None:
         """A message may come whole, without deltas."""
         item = object_of(params.get("item"))
-        if item.get("type") == "agentMessage" and text_of(item, "id") not in self._heard:
+        if item.get("type") == "agentMessage" and text_of(item, "id") not in self._streamed:
             self._say(text_of(item, "id"), text_of(item, "text"))
 
     # Calls
 
     def _read_raw(self, params: JsonObject) -> None:
-        if self.was_cut:
+        if self._draining:
             return
         item = object_of(params.get("item"))
         kind = item.get("type")
@@ -221,86 +208,71 @@ class CodexTurn:
         self._cost.written += len(arguments)
         if tool is None:
             self._refuse(call_id, name, arguments, "unknown_tool")
-            return
-        mended = arguments if is_object(arguments) else repaired(arguments)
-        if mended is None:
-            self._refuse(call_id, name, arguments, "invalid_json")
-            return
-        if mended != arguments:
-            self._notice("repaired_json", tool.name)
-        self._give(call_id, name, tool, mended)
+        elif (usable := repaired(arguments)) is None:
+            self._refuse(call_id, tool.name, arguments, "invalid_json")
+        else:
+            kind, given_arguments = given(tool, usable)
+            self._emit_call(call_id, tool.name, arguments if kind == "function" else given_arguments, kind)
 
-    def _give(self, call_id: str, name: str, tool: Tool | None, arguments: str) -> None:
-        if self._plan.single and self._made:
-            self._notice("parallel_tool_calls_false", name)
-            return
-        self._speech.release()
-        kind: CallKind = "function"
-        if tool is not None:
-            kind, arguments = given(tool, arguments)
+    def _emit_call(self, call_id: str, name: str, arguments: str, kind: CallKind = "function") -> None:
         index = self._made
         self._made += 1
         if self._patches.is_open and index == 0:
             self._notice("patch_beside_calls", "apply_patch")
         self._given.add(call_id)
-        called = name if tool is None else tool.name
-        self._out += [CallStarted(index, called, kind=kind), ArgumentsDelta(index, arguments), CallFinished(index)]
-        cutoff = self._manner.cutoff
-        if cutoff == "first" or (self._plan.single and cutoff != "off"):
-            self._cut("first_call", "calls")
+        self._out += [CallStarted(index, name, kind=kind), ArgumentsDelta(index, arguments), CallFinished(index)]
 
     def _refuse(self, call_id: str, name: str, arguments: str, rule: str) -> None:
-        """Codex refuses it too, in its own words, and asks the model again; unless it takes the call for a good one."""
+        """Codex refuses the call too and asks the model again, unless it takes the call for a good one."""
+        reported = self._options.reported_calls
+        runnable = rule == "invalid_json" or (arguments and name not in BUILT_IN)
+        if reported == "all" or (reported == "runnable" and runnable):
+            self._emit_call(call_id, name, arguments)
+            return
         self._notice(rule, name)
-        match self._manner.on_bad_call:
-            case "fail":
-                self._fail(ModelError(f"The model made a call that cannot be used ({rule}).", code="bad_call"))
-            case "pass" if name in self._plan.offered or (arguments and name not in BUILT_IN):
-                self._give(call_id, name, None, arguments)
-            case _:
-                self._refused = name
-                self._waiting.refuse(call_id, rule)
+        self._refused = name
+        self._waiting.refuse(call_id, rule)
 
     def _read_request(self, request: ServerRequest) -> None:
         if request.method == "item/tool/call":
             self._waiting.add(request)
         elif request.method == APPROVAL and "fileChange" in self._plan.own_work:
             self._patches.asked.append(request)
-            if not self._patches.is_open:
-                self._answer_patches()
         elif request.method in REFUSALS:
             self._notice("builtin_refused", request.method)
             self._refused = request.method
             self.answers.append((request, REFUSALS[request.method]))
 
-    def _answer_patches(self) -> None:
-        for request, allowed in self._patches.decided(may=not (self._made or self.was_cut)):
+    def answer_patches(self) -> list[StreamEvent]:
+        """Decide the patches of a response that is over. The events so far must have been delivered: they may end the answer."""
+        self._out = []
+        if self.over or self._patches.is_open:
+            return self._out
+        for request, allowed in self._patches.decided(may=not (self._made or self._draining)):
             if allowed:
                 self._notice("patch_allowed", "apply_patch", PATCHED)
             else:
                 self._notice("patch_refused", "apply_patch")
             self.answers.append((request, {"decision": "accept"} if allowed else REFUSALS[APPROVAL]))
-
-    def probe(self) -> list[StreamEvent]:
-        """Nothing has come for long although Codex waits: if the upstream has broken off, it will now say so."""
-        self._waiting.give_up()
-        self._out = []
-        self._patches.end_response()
-        self._answer_patches()
         return self._out
+
+    def probe(self) -> None:
+        """Nothing has arrived for long although Codex waits: if the upstream has broken off, Codex will report it now."""
+        self._waiting.give_up()
+        self._patches.end_response()
 
     # The end
 
     def _read_end_of_response(self, params: JsonObject) -> None:
         self._cost.add(params.get("usage"))
         for call_id, request in list(self._waiting.requests.items()):
-            if call_id not in self._given and not self.was_cut:  # of which nothing raw has come
+            if call_id not in self._given and not self._draining:  # nothing raw has arrived of it
                 name = text_of(request.params, "tool")
                 self._take_call(call_id, name, {"type": "function_call", "arguments": json_of(request.params.get("arguments"))})
         if self.over:
             return
-        if self.was_cut:
-            self._out += self.settle()
+        if self._draining:
+            self._end("calls" if self._made else "stop")
         elif self._made:
             self._notice("end_of_calls", None, "tool_cutoff")
             self._end("calls")
@@ -312,7 +284,6 @@ class CodexTurn:
                 self._fail_for_strikes("keeps calling tools")
         if not self.over:
             self._patches.end_response()
-            self._answer_patches()
 
     def _fail_for_strikes(self, how: str) -> None:
         message = f"The model {how} that it was not given, such as {self._strikes[-1]!r}, and was stopped."
@@ -339,9 +310,6 @@ class CodexTurn:
         turn = object_of(params.get("turn"))
         if turn.get("id") != self._turn_id or self.over:
             return
-        if self.was_cut:
-            self._out += self.settle()
-            return
         match turn.get("status"):
             case "completed":
                 self._end("calls" if self._made else "stop")
@@ -351,27 +319,15 @@ class CodexTurn:
                 if cut is not None:
                     self._end(cut)
                 else:
-                    self._fail(explained(error, now=self._now, is_account=self._manner.is_account))
+                    self._fail(explained(error, now=self._now, is_account=self._options.is_account))
             case status:
                 self._fail(BackendError(f"Codex ended the turn too early ({status}).", code="upstream_cut"))
 
-    def _cut(self, rule: str, finish: Finish) -> None:
-        self.was_cut = True
-        self._finish = finish
-        if finish == "calls":
-            self._notice(rule, None, "tool_cutoff")
-
-    def settle(self) -> list[StreamEvent]:
-        """The end of an answer that was cut. Where its cost did not come in time it is estimated, and marked as that."""
-        self.over = True
-        return [AnswerFinished(finish=self._finish, usage=self._cost.usage())]
+    def discard_output(self) -> None:
+        """Only the usage is still wanted."""
+        self._draining = True
 
     def _end(self, finish: Finish) -> None:
-        if self._plan.must and not self._made and finish == "stop":
-            message = "The model was to call a tool, and did not."
-            self._fail(ModelError(message, code="tool_choice_unmet"))
-            return
-        self._speech.release()
         if finish == "stop" and self._strikes and not self._speech.said:  # Codex does not ask again after every call it refuses
             self._fail_for_strikes("only called tools")
             return
@@ -379,14 +335,13 @@ class CodexTurn:
         self._out.append(AnswerFinished(finish=finish, usage=self._cost.usage()))
 
     def _fail(self, error: ToolrelayError) -> None:
-        self._speech.release()
         self.over = True
         self._out.append(AnswerFailed(error))
 
     def _notice(self, rule: str, tool: str | None, event: str = "tool_block") -> None:
         self._out.append(Noticed(event=event, rule=rule, tool=tool))
 
-    _READS: ClassVar[dict[str, Callable[[CodexTurn, JsonObject], None]]] = {
+    _READS: ClassVar[dict[str, Callable[[CodexDecoder, JsonObject], None]]] = {
         "item/agentMessage/delta": _read_text,
         "item/reasoning/summaryTextDelta": _read_thought,
         "item/reasoning/textDelta": _read_thought,

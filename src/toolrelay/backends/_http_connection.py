@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import ClassVar, Protocol, TypeAlias, cast
+from typing import ClassVar, Literal, Protocol, TypeAlias, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
@@ -62,7 +62,10 @@ class OversizedError(ExchangeError):
         super().__init__(f"sent an answer of more than {limit} bytes")
 
 
-Consumer: TypeAlias = Callable[[bytes], Awaitable[None] | None]
+Consumer: TypeAlias = Callable[[bytes], Awaitable[bool | None] | bool | None]
+"""Takes bytes. It returns True once no more is wanted, or an awaitable of that."""
+
+_Enough: TypeAlias = Awaitable[bool | None] | Literal[True] | None
 
 
 class Owner(Protocol):
@@ -102,23 +105,23 @@ class Response:
                 raise connection.error
             await connection.wait()
 
-    async def pour(self, consume: Consumer) -> None:
-        """Hands the body over as it arrives, in the loop's own callback: nobody is woken for it.
+    async def pour(self, consume: Consumer) -> bool:
+        """Hand the body over as it arrives, in the event loop's own callback, so that no task is woken for it.
 
-        What `consume` returns is waited for before it gets more; what it raises is raised here.
+        Return whether `consume` wanted no more before the end. What it raises is raised here.
         """
         connection = self._connection
         while True:
             if connection.pieces:
-                full = consume(connection.take())
-                if full is not None:
-                    await full
+                enough = consume(connection.take()) or None
             elif connection.complete:
-                return
+                return False
             elif connection.error is not None:
                 raise connection.error
             else:
-                await connection.wait_while(consume)
+                enough = await connection.wait_while(consume)
+            if enough is not None and (enough is True or await enough):
+                return True
 
     async def read_all(self, limit: int) -> bytes:
         pieces: list[bytes] = []
@@ -145,7 +148,7 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._state = _NEW
-        self._waiter: asyncio.Future[Awaitable[None] | None] | None = None
+        self._waiter: asyncio.Future[_Enough] | None = None
         self._consume: Consumer | None = None
         self._waiting_since = 0.0
         self._watch: asyncio.TimerHandle | None = None
@@ -192,33 +195,31 @@ class Connection(asyncio.Protocol):
         self._response = response = Response(self)
         return response
 
-    def wait(self) -> asyncio.Future[Awaitable[None] | None]:
-        """Its result is what a consumer wants waited for, if there is one."""
+    def wait(self) -> asyncio.Future[_Enough]:
+        """Its result is the consumer's, if there is one."""
         self._waiter = waiter = self._loop.create_future()
         self._waiting_since = self._loop.time()
         return waiter
 
-    async def wait_while(self, consume: Consumer) -> None:
-        """Waits for the end, a fault, or something that `consume` wants waited for; what arrives until then is consumed."""
+    async def wait_while(self, consume: Consumer) -> _Enough:
+        """Wait for the end, an error, or a result of `consume`; what arrives until then is consumed."""
         self._consume = consume
         try:
-            full = await self.wait()
+            return await self.wait()
         finally:
             self._consume = None
-        if full is not None:
-            await full
 
     def _pour(self, consume: Consumer) -> None:
         self._waiting_since = self._loop.time()
         try:
-            full = consume(self.take())
+            enough = consume(self.take())
         except Exception as error:  # noqa: BLE001 -- it is the consumer's, who waits for it
             waiter, self._waiter = self._waiter, None
             if waiter is not None and not waiter.done():
                 waiter.set_exception(error)
             return
-        if full is not None or self.complete:
-            self._wake(full)
+        if enough or self.complete:
+            self._wake(enough or None)
 
     def take(self) -> bytes:
         data = b"".join(self.pieces)
@@ -266,12 +267,12 @@ class Connection(asyncio.Protocol):
             self._paused = False
             self._transport.resume_reading()
 
-    def _wake(self, full: Awaitable[None] | None = None) -> None:
+    def _wake(self, enough: _Enough = None) -> None:
         waiter = self._waiter
         if waiter is not None:
             self._waiter = None
             if not waiter.done():
-                waiter.set_result(full)
+                waiter.set_result(enough)
 
     # What the event loop says
 

@@ -1,4 +1,4 @@
-"""What a backend is: something that answers a request with stream events."""
+"""The interface of backends: they answer a request with stream events."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from enum import Enum, auto
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
@@ -15,48 +16,45 @@ from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.settings import ModelSettings, Surroundings
 
-Take: TypeAlias = Callable[[list[StreamEvent]], Awaitable[None] | None]
-"""Takes a batch of events. What it returns is to be waited for before it gets more."""
+
+class Wanted(Enum):
+    """How much of an answer is still wanted."""
+
+    ALL = auto()
+    USAGE = auto()  # its end, for its usage, if that comes soon
+    NOTHING = auto()
 
 
-async def taken(take: Take, batch: list[StreamEvent]) -> None:
-    full = take(batch)
-    if full is not None:
-        await full
+Deliver: TypeAlias = Callable[[list[StreamEvent]], Awaitable[Wanted | None] | Wanted | None]
+"""Takes a batch of events. Returns what is still wanted (None: all), or an awaitable of it to wait for before the next batch."""
 
 
-class Streams(Protocol):
-    def stream(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
-        """The answer in batches: what arrives together is handed on together.
+class Backend(Protocol):
+    async def stream_into(self, request: Request, deliver: Deliver) -> None:
+        """Deliver the model's answer in batches: what arrives together is delivered together.
 
-        Ends after AnswerFinished or AnswerFailed and raises nothing but cancellation. Closing the generator lets the model go.
-        `request.stream` says how the client asked.
+        Return after AnswerFinished or AnswerFailed, or as soon as nothing more is wanted; then the model is stopped. Raise
+        nothing but cancellation and what `deliver` raises. `request.stream` says how the client asked.
         """
         ...
 
     async def close(self) -> None: ...
 
 
-class Relays(Protocol):
-    async def relay(self, request: Request, take: Take) -> None:
-        """As `stream`, but each batch is taken where it arrives, which wakes nobody. What `take` raises lets the model go."""
-        ...
-
-    async def close(self) -> None: ...
-
-
-Backend: TypeAlias = Streams | Relays
-"""A backend has one of the two ways, or both; then it is asked for `relay`."""
+async def delivered(deliver: Deliver, batch: list[StreamEvent]) -> Wanted:
+    """Deliver a batch, and wait if necessary."""
+    wanted = deliver(batch)
+    if wanted is not None and not isinstance(wanted, Wanted):
+        wanted = await wanted
+    return wanted or Wanted.ALL
 
 
-async def relayed(backend: Backend, request: Request, take: Take) -> None:
-    """The backend's answer, each batch taken, whichever way it has."""
-    if hasattr(backend, "relay"):
-        await backend.relay(request, take)
-        return
-    async with aclosing(backend.stream(request)) as batches:
+async def deliver_all(batches: AsyncGenerator[list[StreamEvent], None], deliver: Deliver) -> None:
+    """Deliver what a generator yields. Closing the generator stops the model."""
+    async with aclosing(batches):
         async for batch in batches:
-            await taken(take, batch)
+            if await delivered(deliver, batch) is Wanted.NOTHING:
+                return
 
 
 class Finding(Struct, frozen=True, kw_only=True):

@@ -21,8 +21,8 @@ from toolrelay.backends._codex_pool import Lease, Pool
 from toolrelay.backends._codex_process import Channel, CodexError
 from toolrelay.backends._codex_rails import rails_of
 from toolrelay.backends._codex_status import inspect
-from toolrelay.backends._codex_turn import PATCHED, CodexTurn, Manner
-from toolrelay.backends.base import Backend, BackendKind
+from toolrelay.backends._codex_turn import PATCHED, CodexDecoder, DecoderOptions
+from toolrelay.backends.base import Backend, BackendKind, Deliver, Wanted, delivered
 from toolrelay.core.events import AnswerFailed, Noticed, StreamEvent
 from toolrelay.core.json import JsonObject
 from toolrelay.core.profiles import Profile
@@ -32,13 +32,12 @@ from toolrelay.settings import ModelSettings, Surroundings
 
 TRIES = 2
 MOST_DEAD = 4  # processes that a turn may be given which have died meanwhile
-USAGE_WITHIN = 0.1  # seconds that a cut answer's cost is waited for
 PROBE_AFTER = 5.0  # seconds without a word, while a call waits, until it is looked whether the upstream still speaks
 MAX_WARNINGS = 256
 _REFUSED = (-32600, -32602)
 
-# A bad call as text would be an invention: Codex has refused it, and the model tries again.
-_ON_BAD_CALL: dict[str, Literal["pass", "retry", "fail"]] = {"pass": "pass", "fail": "fail"}
+# Codex refuses bad calls by itself and asks the model again, which is what `retry` wants, and more than `text` could show.
+_REPORTED_CALLS: dict[str, Literal["none", "runnable", "all"]] = {"pass": "runnable", "fail": "all"}
 
 # An ephemeral thread leaves no file behind; without environments there is nothing that a command could run in.
 THREAD: JsonObject = {
@@ -61,10 +60,9 @@ class CodexBackend:
         self._probe_after = probe_after
         self._keeps_plain_reasoning = bool(settings.base_url)
         self._rails = rails_of(settings)
-        self._manner = Manner(
+        self._options = DecoderOptions(
             model=self._model,
-            cutoff=settings.cutoff,
-            on_bad_call=_ON_BAD_CALL.get(settings.on_bad_call, "retry"),
+            reported_calls=_REPORTED_CALLS.get(settings.on_bad_call, "none"),
             rails=self._rails,
             is_account=not (settings.base_url or settings.api_key),
         )
@@ -72,8 +70,18 @@ class CodexBackend:
         self._sign_in = sign_in
         self._warned: set[str] = set()
 
-    async def stream(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
-        """A turn that had said nothing when its process ended is tried once more, and so is one that began too early."""
+    async def stream_into(self, request: Request, deliver: Deliver) -> None:
+        answer = _AnswerStream()
+        async with aclosing(self._stream(request, answer)) as batches:
+            async for batch in batches:
+                wanted = await delivered(deliver, batch)
+                if wanted is Wanted.NOTHING:
+                    return
+                if wanted is Wanted.USAGE:
+                    answer.discard_output()
+
+    async def _stream(self, request: Request, answer: _AnswerStream) -> AsyncGenerator[list[StreamEvent], None]:
+        """A turn that had emitted nothing when its process ended is tried once more, and so is one that began too early."""
         try:
             plan = plan_for(request, rails=self._rails, keeps_plain_reasoning=self._keeps_plain_reasoning)
         except ToolrelayError as error:
@@ -83,7 +91,7 @@ class CodexBackend:
         for tries in range(1, TRIES + 1):
             said = False
             try:
-                async with aclosing(self._answer(plan, at_once=tries == 1)) as batches:
+                async with aclosing(self._answer(plan, answer, at_once=tries == 1)) as batches:
                     async for batch in batches:
                         said = said or any(map(_is_lasting, batch))
                         yield self._told(batch)
@@ -101,16 +109,20 @@ class CodexBackend:
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _answer(self, plan: Plan, *, at_once: bool) -> AsyncGenerator[list[StreamEvent], None]:
+    async def _answer(self, plan: Plan, answer: _AnswerStream, *, at_once: bool) -> AsyncGenerator[list[StreamEvent], None]:
         """Ending the lease interrupts a turn that still runs."""
         self._check_sign_in()
         async with self._thread(plan) as (lease, thread_id):
             channel = lease.listen(thread_id)
             turn_id = await _begin(lease, thread_id, plan, at_once=at_once)
-            turn = CodexTurn(plan, turn_id, manner=self._manner, now=datetime.now())  # noqa: DTZ005 -- Codex tells local time
-            hearing = _Hearing(turn, channel, silence=self._silence, probe_after=self._probe_after)
-            while not turn.over:
-                events = await hearing.next()
+            decoder = CodexDecoder(plan, turn_id, options=self._options, now=datetime.now())  # noqa: DTZ005 -- Codex tells local time
+            answer.decoder = decoder
+            reader = _TurnReader(decoder, channel, silence=self._silence, probe_after=self._probe_after)
+            while not decoder.over:
+                events = await reader.next()
+                if events:
+                    yield events
+                events = reader.answer_requests()
                 if events:
                     yield events
 
@@ -185,45 +197,48 @@ async def _begin(lease: Lease, thread_id: str, plan: Plan, *, at_once: bool) -> 
         await asyncio.gather(giving, return_exceptions=True)
 
 
-class _Hearing:
-    """A turn and the clock: silence ends an answer, too, and how long it may last depends on what is waited for."""
+class _AnswerStream:
+    """The answer under way, as far as there is one."""
 
-    def __init__(self, turn: CodexTurn, channel: Channel, *, silence: float, probe_after: float) -> None:
-        self._turn = turn
+    decoder: CodexDecoder | None = None
+
+    def discard_output(self) -> None:
+        if self.decoder is not None:
+            self.decoder.discard_output()
+
+
+class _TurnReader:
+    """Read a turn's messages with a timeout, which depends on what is waited for."""
+
+    def __init__(self, decoder: CodexDecoder, channel: Channel, *, silence: float, probe_after: float) -> None:
+        self._decoder = decoder
         self._channel = channel
         self._silence = silence
         self._probe_after = probe_after
-        self._cut_until: float | None = None
 
     async def next(self) -> list[StreamEvent]:
-        turn = self._turn
+        decoder = self._decoder
         try:
-            async with asyncio.timeout_at(self._until()):
-                events = turn.hear(await self._channel.next())
+            async with asyncio.timeout((self._probe_after if decoder.waits else self._silence) or None):
+                events = decoder.feed(await self._channel.next())
         except TimeoutError:
-            events = self._was_silent()
-        except CodexError:
-            if not turn.was_cut:
-                raise
-            events = turn.settle()
-        for request, result in turn.answers:
-            self._channel.answer(request, result)
-        turn.answers.clear()
+            self._handle_silence()
+            return []
         return events
 
-    def _until(self) -> float | None:
-        now = asyncio.get_running_loop().time()
-        if self._turn.was_cut:
-            self._cut_until = self._cut_until or now + USAGE_WITHIN
-            return self._cut_until
-        seconds = self._probe_after if self._turn.waits else self._silence
-        return now + seconds if seconds else None
+    def answer_requests(self) -> list[StreamEvent]:
+        """Called after the events were delivered."""
+        decoder = self._decoder
+        events = decoder.answer_patches()
+        for request, result in decoder.answers:
+            self._channel.answer(request, result)
+        decoder.answers.clear()
+        return events
 
-    def _was_silent(self) -> list[StreamEvent]:
-        if self._turn.was_cut:
-            return self._turn.settle()
-        if self._turn.waits:
-            return self._turn.probe()
+    def _handle_silence(self) -> None:
+        if self._decoder.waits:
+            self._decoder.probe()
+            return
         raise BackendError(f"The model said nothing for {self._silence:g} seconds.", status=504, code="upstream_timeout")
 
 
@@ -250,7 +265,9 @@ def open_backend(settings: ModelSettings, surroundings: Surroundings) -> Backend
 
 
 def profile_of(_settings: ModelSettings) -> Profile:
-    return Profile(developer_role=True, constrains=True, heeds_choice=False, tool_names="plain")
+    return Profile(
+        developer_role=True, constrains=True, heeds_choice=False, tool_names="plain", whole_calls=True, stop_sequences=False
+    )
 
 
 BACKEND = BackendKind(providers=frozenset({"codex"}), open=open_backend, profile=profile_of, inspect=inspect)

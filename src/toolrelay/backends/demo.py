@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TypeAlias
 
 from toolrelay.backends._demo_mind import think
-from toolrelay.backends.base import Backend, BackendKind
+from toolrelay.backends.base import Backend, BackendKind, Deliver, deliver_all
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
@@ -42,6 +42,9 @@ class DemoBackend:
         answer = self._script[min(len(self.requests), len(self._script) - 1)]
         self.requests.append(request)
         return self._play(answer(request) if callable(answer) else answer)
+
+    async def stream_into(self, request: Request, deliver: Deliver) -> None:
+        await deliver_all(self.stream(request), deliver)
 
     async def close(self) -> None:
         pass

@@ -18,7 +18,7 @@ from toolrelay import __version__, log
 from toolrelay.backends._http_client import Origin, Pool
 from toolrelay.backends._http_connection import ExchangeError, Response
 from toolrelay.backends._providers import PROVIDERS
-from toolrelay.backends.base import Backend, BackendKind, Take, taken
+from toolrelay.backends.base import Backend, BackendKind, Deliver, Wanted, delivered
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
@@ -76,15 +76,15 @@ class HttpBackend:
             for asked, accepted in ((True, "text/event-stream"), (False, "application/json"))
         }
 
-    async def relay(self, request: Request, take: Take) -> None:
+    async def stream_into(self, request: Request, deliver: Deliver) -> None:
         try:
             response = await self._respond(self._encode(request))
         except ToolrelayError as error:
-            await taken(take, self._told([AnswerFailed(error)]))
+            await delivered(deliver, self._told([AnswerFailed(error)]))
             return
         try:
             if self._is_stream(response, asked=request.stream):
-                last = await self._pour(response, take)
+                last = await self._stream_body(response, deliver)
             else:
                 last = self._wire.decode_answer(await response.read_all(MAX_ANSWER))
         except ExchangeError as fault:
@@ -93,26 +93,32 @@ class HttpBackend:
             last = [AnswerFailed(error)]
         finally:
             response.release()
-        await taken(take, self._told(last))
+        if last:
+            await delivered(deliver, self._told(last))
 
-    async def _pour(self, response: Response, take: Take) -> list[StreamEvent]:
-        """All but the last batch are taken as they come; the last is returned."""
+    async def _stream_body(self, response: Response, deliver: Deliver) -> list[StreamEvent]:
+        """Deliver all batches but the last, which is returned; it is empty if no more is wanted."""
         decoder = self._wire.decoder()
+        last: list[StreamEvent] = []
 
-        def consume(data: bytes) -> Awaitable[None] | None:
+        def consume(data: bytes) -> Awaitable[bool | None] | bool | None:
+            nonlocal last
             events = decoder.feed(data)
             if not events:
                 return None
-            last = events[-1].__class__
-            if last is AnswerFinished or last is AnswerFailed:
-                response.release(linger=LINGER_SECONDS)
-                raise _EndedError(events)
-            return take(events)
+            kind = events[-1].__class__
+            if kind is AnswerFinished or kind is AnswerFailed:
+                last = events
+                return True
+            wanted = deliver(events)
+            if wanted is None or isinstance(wanted, Wanted):
+                return wanted is Wanted.NOTHING
+            return _is_nothing(wanted)
 
-        try:
-            await response.pour(consume)
-        except _EndedError as ended:
-            return ended.events
+        if await response.pour(consume):
+            if last:
+                response.release(linger=LINGER_SECONDS)
+            return last
         response.release()
         return decoder.flush()
 
@@ -208,12 +214,8 @@ class HttpBackend:
         return BackendError(f"The model's server at {self._pool.origin.address} {what}.", status=status, code=code)
 
 
-class _EndedError(Exception):
-    """The answer has come to its end, with these events."""
-
-    def __init__(self, events: list[StreamEvent]) -> None:
-        super().__init__()
-        self.events = events
+async def _is_nothing(wanted: Awaitable[Wanted | None]) -> bool:
+    return await wanted is Wanted.NOTHING
 
 
 @lru_cache(maxsize=256)

@@ -18,6 +18,16 @@ class CallModel(Struct, frozen=True):
     request: Request
 
 
+class AskAgain(Struct, frozen=True):
+    """Ask the model once more within the same answer: what it said was rejected."""
+
+    request: Request
+
+
+class DrainModel(Struct, frozen=True):
+    """The rest of the answer is wanted for its usage only: read on for a moment, then stop the model."""
+
+
 class RunTool(Struct, frozen=True):
     """Run a gateway tool; RunFinished comes back."""
 
@@ -55,4 +65,4 @@ class End(Struct, frozen=True):
     """The turn is over."""
 
 
-Command: TypeAlias = CallModel | RunTool | AskPerson | Emit | Record | Notice | End
+Command: TypeAlias = CallModel | AskAgain | DrainModel | RunTool | AskPerson | Emit | Record | Notice | End

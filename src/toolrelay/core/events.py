@@ -62,6 +62,16 @@ class Usage(Struct, frozen=True, kw_only=True):
         return self.input + self.output if self.total is None else self.total
 
 
+_CHARACTERS_PER_TOKEN = 4
+
+
+def estimated_usage(input_characters: int, output_characters: int) -> Usage:
+    """For an answer whose usage nobody reported."""
+    return Usage(
+        input=input_characters // _CHARACTERS_PER_TOKEN, output=output_characters // _CHARACTERS_PER_TOKEN, estimated=True
+    )
+
+
 def _sum(a: int | None, b: int | None) -> int | None:
     return a if b is None else b if a is None else a + b
 

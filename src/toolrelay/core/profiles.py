@@ -20,6 +20,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     heeds_choice       it sees to tool_choice; else a choice that must be met is met by printing
     tool_names         "plain": it takes only names of letters, digits, _ and -, up to 64
     single_text        a model's whole input is one text
+    whole_calls        its native calls arrive whole, and its models run on after them
+    stop_sequences     it knows stop sequences
     """
 
     developer_role: bool = False
@@ -31,6 +33,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     heeds_choice: bool = True
     tool_names: Literal["any", "plain"] = "any"
     single_text: bool = False
+    whole_calls: bool = False
+    stop_sequences: bool = True
 
 
 class Habits(Struct, frozen=True, kw_only=True):

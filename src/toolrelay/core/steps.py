@@ -33,6 +33,12 @@ class AnswerReceived(_Step, frozen=True):
     cut: bool = False
 
 
+class AnswerRejected(_Step, frozen=True):
+    """The model's answer could not be used, by this rule; the model is asked again within the same answer."""
+
+    rule: str
+
+
 class CallPlanned(_Step, frozen=True):
     call: Call
     owner: Owner
@@ -86,6 +92,7 @@ class TurnFailed(_Step, frozen=True):
 StepEvent: TypeAlias = (
     TurnAccepted
     | AnswerReceived
+    | AnswerRejected
     | CallPlanned
     | QuestionAsked
     | VerdictGiven

@@ -8,7 +8,7 @@ The states, by what the turn waits for:
     waits for    comes                          then
     ---------    ----------------------------   ------------------------------------------------------------
     the model    deltas                         they are emitted as they come; of gateway calls nothing is
-    the model    a call that breaks a rule      it is dropped, or passed on (an unknown tool), and a notice says so
+    the model    a rejected answer              the model is asked again; what was emitted stays
     the model    AnswerFinished, no calls       end: stop
     the model    AnswerFinished, client calls   end: calls, handed over
     the model    AnswerFinished, gateway calls  each in order: ask (if the policy says so), run
@@ -36,7 +36,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolrelay.core.assembly import Assembly, CallEntry
-from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, End, Notice, Record, RunTool
+from toolrelay.core.commands import AskAgain, AskPerson, CallModel, Command, Emit, End, Notice, Record, RunTool
 from toolrelay.core.events import (
     AnswerFailed,
     AnswerFinished,
@@ -56,6 +56,7 @@ from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request, ToolChoice
 from toolrelay.core.steps import (
     AnswerReceived,
+    AnswerRejected,
     CallPlanned,
     CallsHandedOver,
     Owner,
@@ -67,6 +68,7 @@ from toolrelay.core.steps import (
     TurnFinished,
     VerdictGiven,
 )
+from toolrelay.errors import InternalError
 
 
 class Turn:
@@ -97,7 +99,6 @@ class Turn:
         self._assembly = Assembly()
         # Of each call that was not dropped, by choice and index: its index for the client, who sees nothing of a gateway call.
         self._visible: dict[tuple[int, int], int | None] = {}
-        self._calling: set[int] = set()  # choices with such a call
 
     def start(self) -> list[Command]:
         accepted = TurnAccepted(model=self.request.model, wire=self.request.wire)
@@ -157,6 +158,14 @@ class Turn:
             commands.append(Emit(seen))
         return commands
 
+    def ask_again(self, rule: str, request: Request) -> list[Command]:
+        """The layer below rejected the answer by this rule and wants this request sent instead."""
+        return [Record(AnswerRejected(rule=rule)), AskAgain(request)]
+
+    def handle_model_stop(self) -> list[Command]:
+        """The model's stream has ended without an end of the answer."""
+        return self.handle([AnswerFailed(InternalError("The backend ended its answer without an end."))])
+
     def _handle_late(self, events: Sequence[StreamEvent]) -> list[Command]:
         """The answer is over; only a failure of the turn as a whole still matters."""
         failed = [event for event in events if isinstance(event, AnswerFailed)]
@@ -169,8 +178,6 @@ class Turn:
             commands.append(Notice(event="tool_block", rule=rule, tool=event.name))
             self._visible.pop((event.choice, event.index), None)
             return
-        if not self._is_offered(event):
-            commands.append(Notice(event="tool_block", rule="unknown_tool", tool=event.name))
         started = replace(event, id=call_id(self.token, self._made))
         self._made += 1
         self._assembly.add(started)
@@ -180,24 +187,13 @@ class Turn:
             self._shown[event.choice] = visible + 1
             seen.append(started if visible == event.index else replace(started, index=visible))
         self._visible[event.choice, event.index] = visible
-        self._calling.add(event.choice)
-
-    def _is_offered(self, event: CallStarted) -> bool:
-        return event.namespace is not None or event.name in self._declared or event.name in self.policy.tools
 
     def _breach(self, event: CallStarted, owner: Owner) -> str | None:
-        """The rule for which this call is dropped, if any."""
-        choice = self._choice
-        if choice is not None and choice.mode == "none":
-            return "tool_choice_none"
-        if choice is not None and choice.names and (event.kind, event.name) not in choice.names:
-            return "not_the_named_tool" if choice.mode == "named" else "not_in_allowed_tools"
+        """Return the rule for which this call is dropped, if any. The request's own rules are kept by the layer below."""
         if owner == "gateway" and event.choice:
             return "gateway_tool_in_another_choice"  # a turn has one history, the first choice's
-        if self.request.parallel_tool_calls is False and event.choice in self._calling:
-            return "parallel_tool_calls_false"
         if self.request.legacy_functions and owner == "client" and self._shown.get(event.choice):
-            return "legacy_functions"  # which have no word for a second call
+            return "legacy_functions"  # a legacy function_call message holds one call
         return None
 
     def _grow_call(self, event: ArgumentsDelta | CallFinished, seen: list[StreamEvent]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
+from toolrelay.dialects.base import Outcome
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _string = msgspec.json.Decoder(str)
@@ -113,3 +114,8 @@ def _python(value: Json, quote: str, words: Mapping[object, str]) -> str:
             return "{" + ", ".join(items) + "}"
         case _:
             return repr(value)
+
+
+def as_json_lines(outcomes: Sequence[Outcome]) -> str:
+    """Render results for models whose template has a role for them and no marks: in a user's message they need a frame."""
+    return "\n".join(json_line({"tool": outcome.call.name, "result": outcome.text}) for outcome in outcomes)

@@ -16,11 +16,10 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._outcomes import as_json_lines
 from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._schema import ANY, STRING
 from toolrelay.dialects._tags import TagForm, attribute, render_parameters, tagged_call
-from toolrelay.dialects._writing import Argument, function, json_line
+from toolrelay.dialects._writing import Argument, as_json_lines, function, json_line
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
 
 _DSML = "｜DSML｜"

@@ -13,9 +13,8 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._bare import whole_answer
 from toolrelay.dialects._json_calls import json_calls
-from toolrelay.dialects._outcomes import as_json_lines
 from toolrelay.dialects._reader import Reader, Reading
-from toolrelay.dialects._writing import json_line, json_object, openai_tool
+from toolrelay.dialects._writing import as_json_lines, json_line, json_object, openai_tool
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
 
 _TAG = "<|python_tag|>"

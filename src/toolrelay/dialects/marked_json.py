@@ -14,10 +14,9 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME, json_calls
-from toolrelay.dialects._outcomes import as_json_lines
 from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._typescript import declaration
-from toolrelay.dialects._writing import arguments, function, json_line, json_object, openai_tool
+from toolrelay.dialects._writing import arguments, as_json_lines, function, json_line, json_object, openai_tool
 from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
 
 _Read = Callable[[Reader, Speaker], Reading[None]]

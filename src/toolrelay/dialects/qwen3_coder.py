@@ -15,10 +15,9 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._outcomes import as_json_lines
 from toolrelay.dialects._reader import NAME_ALONE, Reader, Reading
 from toolrelay.dialects._tags import TagForm, render_parameters, tagged_call
-from toolrelay.dialects._writing import json_line
+from toolrelay.dialects._writing import as_json_lines, json_line
 from toolrelay.dialects.base import Dialect, Opener, Speaker
 from toolrelay.dialects.hermes import render_outcomes
 

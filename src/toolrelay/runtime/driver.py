@@ -1,84 +1,121 @@
-"""Does what a turn commands: asks the model, hands its events to the turn, and what the turn emits to the client.
+"""The loop that executes a turn's commands: it calls the model, feeds its events to the turn, and hands the turn's to the client.
 
-There is one loop. A client that reads slowly holds up `Sink.put`, which holds up the reading of the model's stream, so that
-memory stays flat. Cancelling the loop closes the model's stream, which lets the backend go.
+A client that reads slowly holds up `Sink.put`, which holds up the reading of the model's stream, so that memory stays flat.
+Cancelling the loop closes the model's stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+import asyncio
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Protocol
 
-from toolrelay.backends.base import Backend, relayed, taken
-from toolrelay.core.commands import CallModel, Command, Emit, End, Notice, Record
-from toolrelay.core.events import AnswerFailed, StreamEvent
-from toolrelay.core.turn import Turn
+from toolrelay.backends.base import Backend, Wanted
+from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Emit, End, Notice, Record
+from toolrelay.core.events import StreamEvent
+from toolrelay.core.request import Request
 from toolrelay.errors import InternalError
+
+USAGE_SECONDS = 0.1  # how long the usage of an answer that was cut is waited for
+
+
+class Layer(Protocol):
+    """A turn as the driver sees it."""
+
+    def start(self) -> list[Command]: ...
+
+    def handle(self, events: Sequence[StreamEvent]) -> list[Command]: ...
+
+    def handle_model_stop(self) -> list[Command]: ...
 
 
 class Sink(Protocol):
-    """Where a turn's events go."""
+    """Receives a turn's events."""
 
     def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
-        """What is returned is to be waited for: the client reads too slowly, or the response must be begun first."""
+        """Return an awaitable if the next events have to wait: the client reads slowly, or the response must be begun first."""
         ...
 
 
 class Observer(Protocol):
-    """Who is told what a turn does."""
+    """Is told what a turn does."""
 
     def record(self, command: Record) -> None: ...
 
     def notice(self, command: Notice) -> None: ...
 
 
-async def drive(turn: Turn, backend: Backend, sink: Sink, observer: Observer) -> None:
-    """Takes the turn to its end."""
-    hand = _Hand(turn, sink, observer)
-    full = hand.do(iter(turn.start()))
-    if full is not None:
-        await full
-    while hand.later:
-        command = hand.later.pop(0)
-        if type(command) is CallModel:
-            await relayed(backend, command.request, hand.take)
-            if not hand.later:
-                await taken(hand.take, [AnswerFailed(InternalError("The backend ended its answer without an end."))])
+async def drive(layer: Layer, backend: Backend, sink: Sink, observer: Observer) -> None:
+    """Run the turn to its end."""
+    runner = _CommandRunner(layer, sink, observer)
+    await runner.run(layer.start())
+    while runner.deferred:
+        command = runner.deferred.pop(0)
+        if type(command) is CallModel or type(command) is AskAgain:
+            await runner.call_model(backend, command.request)
         elif type(command) is not End:
             raise InternalError("A gateway tool was called, but no gateway tool is offered.")
 
 
-class _Hand:
-    """Does what can be done at once. `later` are the commands that cannot: the last of those that a turn gives together."""
+class _CommandRunner:
+    """Execute at once what can be. The rest is `deferred`: the last commands of those that a turn gives together."""
 
-    __slots__ = ("_observer", "_sink", "_turn", "later")
+    __slots__ = ("_deadline", "_layer", "_observer", "_sink", "deferred")
 
-    def __init__(self, turn: Turn, sink: Sink, observer: Observer) -> None:
-        self._turn = turn
+    def __init__(self, layer: Layer, sink: Sink, observer: Observer) -> None:
+        self._layer = layer
         self._sink = sink
         self._observer = observer
-        self.later: list[Command] = []
+        self._deadline = asyncio.timeout(None)
+        self.deferred: list[Command] = []
 
-    def take(self, batch: list[StreamEvent]) -> Awaitable[None] | None:
-        """What the model said, handed to the turn."""
-        return self.do(iter(self._turn.handle(batch)))
+    async def run(self, commands: list[Command]) -> None:
+        waiting = self._execute(iter(commands))
+        if waiting is not None:
+            await waiting
 
-    def do(self, commands: Iterator[Command]) -> Awaitable[None] | None:
+    async def call_model(self, backend: Backend, request: Request) -> None:
+        self._deadline = deadline = asyncio.timeout(None)
+        try:
+            async with deadline:
+                await backend.stream_into(request, self._deliver)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+        if not self.deferred:
+            await self.run(self._layer.handle_model_stop())
+
+    def _deliver(self, batch: list[StreamEvent]) -> Awaitable[Wanted] | Wanted:
+        waiting = self._execute(iter(self._layer.handle(batch)))
+        return self._wanted() if waiting is None else self._deliver_slowly(waiting)
+
+    async def _deliver_slowly(self, waiting: Awaitable[None]) -> Wanted:
+        await waiting
+        return self._wanted()
+
+    def _wanted(self) -> Wanted:
+        if self.deferred:
+            return Wanted.NOTHING
+        return Wanted.ALL if self._deadline.when() is None else Wanted.USAGE
+
+    def _execute(self, commands: Iterator[Command]) -> Awaitable[None] | None:
         for command in commands:
             if type(command) is Emit:  # several times cheaper than a `match`, and this is the busiest place
-                full = self._sink.put(command.events)
-                if full is not None:
-                    return self._go_on(full, commands)
+                waiting = self._sink.put(command.events)
+                if waiting is not None:
+                    return self._execute_rest(waiting, commands)
             elif type(command) is Record:
                 self._observer.record(command)
             elif type(command) is Notice:
                 self._observer.notice(command)
+            elif type(command) is DrainModel:
+                self._deadline.reschedule(asyncio.get_running_loop().time() + USAGE_SECONDS)
             else:
-                self.later.append(command)
+                self.deferred.append(command)
         return None
 
-    async def _go_on(self, full: Awaitable[None], commands: Iterator[Command]) -> None:
-        await full
-        rest = self.do(commands)
+    async def _execute_rest(self, waiting: Awaitable[None], commands: Iterator[Command]) -> None:
+        await waiting
+        rest = self._execute(commands)
         if rest is not None:
             await rest

@@ -10,11 +10,9 @@ import time
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrelay import log
-from toolrelay.backends.base import Backend
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.plan import with_results_cut, without_tools
 from toolrelay.core.policy import Policy
@@ -22,10 +20,12 @@ from toolrelay.core.request import Request
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
 from toolrelay.runtime.driver import Sink, drive
+from toolrelay.runtime.models import Model
 from toolrelay.runtime.no_result import Guard
 from toolrelay.runtime.telemetry import Metrics, TurnLog
 from toolrelay.runtime.xml_client import XmlExchange, xml_wish
-from toolrelay.settings import ModelSettings, ServerSettings
+from toolrelay.settings import ServerSettings
+from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.web.auth import Gatekeeper, Identity
 from toolrelay.web.exchange import ClientGoneError, Exchange
 from toolrelay.web.sinks import AnswerSink, StreamSink, WholeSink
@@ -34,13 +34,6 @@ from toolrelay.wires.base import Envelope, Wire
 
 _CLIENT_GONE = 499
 _POLICY = Policy(keeps=False)  # there are no gateway tools and no ledger yet
-
-
-class Model(Struct, frozen=True, kw_only=True):
-    """A model that clients may ask for."""
-
-    settings: ModelSettings
-    backend: Backend
 
 
 class Gate:
@@ -141,7 +134,7 @@ class FrontDoor:
         status, code = 200, None
         exchange.watched = True  # from here on the client's leaving cancels this
         try:
-            await drive(turn, model.backend, _Timed(taker, account), account)
+            await drive(ToolCallLayer(turn, model.mode), model.backend, _Timed(taker, account), account)
             exchange.watched = False
             sink.close()
         except ToolrelayError as error:

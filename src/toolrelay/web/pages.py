@@ -10,10 +10,10 @@ from html import escape
 
 from toolrelay import __version__
 from toolrelay.errors import ClientError
+from toolrelay.runtime.models import Model
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.web.auth import Gatekeeper
 from toolrelay.web.exchange import JSON, Exchange
-from toolrelay.web.front_doors import Model
 from toolrelay.web.site import Page
 from toolrelay.wires._json import encode
 

@@ -8,21 +8,14 @@ take for such wherever they stand. Nothing else of a result is changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 
 from toolrelay.core.messages import Call
-from toolrelay.dialects._writing import json_line
 from toolrelay.dialects.base import Dialect, Outcome
 
 TAG = re.compile(r"</?[^\s<>{}=\"]+>|\[/?[A-Z_]+\]")
 _CONTROLS = ("<|", "<｜", "[")
 _NAME, _TEXT = "toolrelay_probe_name", "toolrelay_probe_text"
-
-
-def as_json_lines(outcomes: Sequence[Outcome]) -> str:
-    """For models whose template has a role for results, and no marks: in a message of the user's they need a frame."""
-    return "\n".join(json_line({"tool": outcome.call.name, "result": outcome.text}) for outcome in outcomes)
 
 
 def framed(text: str, dialect: Dialect) -> str:

@@ -56,17 +56,17 @@ from toolrelay.core.messages import (
     Text,
     plain_text,
 )
-from toolrelay.core.names import Names
 from toolrelay.core.request import Request
-from toolrelay.dialects._prompt import text_only
 from toolrelay.dialects._writing import HIDDEN, json_line, spelled_out
 from toolrelay.dialects.base import Dialect
+from toolrelay.toolcalls.names import Names
+from toolrelay.toolcalls.prompt import text_only
 
 _Unshown: TypeAlias = Image | Audio | File | OpaquePart
 
 _MARGIN = "\n| "
 _CLOSING = '\n[now] Write the assistant\'s next message: only what it says, without a header and without "| " before its lines.'
-_READING = """# Conversation
+_READING = """# ToolCallSession
 
 The user's message is a transcript of this conversation. A line that begins with a number in brackets, such as "[1] user", is a \
 header and begins a turn. All that was said, called or returned stands behind "| " at the beginning of each of its lines: \

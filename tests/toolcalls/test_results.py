@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from toolrelay.core.messages import Call, File, Image, Item, Message, Reasoning, Result, Text, plain_text
-from toolrelay.core.names import Names
 from toolrelay.core.request import Request, Sampling, Tool
-from toolrelay.dialects._outcomes import TAG, is_closed
-from toolrelay.dialects._prompt import text_only
 from toolrelay.dialects.base import discover
+from toolrelay.toolcalls.names import Names
+from toolrelay.toolcalls.prompt import text_only
+from toolrelay.toolcalls.results import TAG, is_closed
 
 DIALECTS = discover()
 TOOLS = (Tool(name="look"), Tool(name="ask"))

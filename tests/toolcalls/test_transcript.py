@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.dialects.hearing import DIALECTS, Heard, call, hear, tool
-from tests.dialects.transcript_turns import (
+from tests.toolcalls.transcript_turns import (
     _BEGUN,
     ASKED,
     HERMES,
@@ -22,9 +22,9 @@ from tests.dialects.transcript_turns import (
     turns_of,
 )
 from toolrelay.core.messages import Content, Image, Item, Message, Reasoning, Result, Text
-from toolrelay.core.names import Names
 from toolrelay.core.request import Tool, ToolChoice
-from toolrelay.dialects._transcript import flattened
+from toolrelay.toolcalls.names import Names
+from toolrelay.toolcalls.transcript import flattened
 
 # What is framed, and what need not be
 

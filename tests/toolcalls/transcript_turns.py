@@ -25,10 +25,10 @@ from toolrelay.core.messages import (
     Result,
     Text,
 )
-from toolrelay.core.names import Names
 from toolrelay.core.request import Request
-from toolrelay.dialects._transcript import flattened
 from toolrelay.dialects.base import Dialect
+from toolrelay.toolcalls.names import Names
+from toolrelay.toolcalls.transcript import flattened
 
 HERMES = DIALECTS["hermes"]
 SEALED = DIALECTS["sealed"]

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from toolrelay import log
+from tests.layered import layered
 from toolrelay.backends.demo import DemoBackend, Step
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
     AnswerFailed,
     AnswerFinished,
     AnswerStarted,
+    ArgumentsDelta,
     CallFinished,
     CallStarted,
     Noticed,
@@ -26,9 +27,7 @@ from toolrelay.core.messages import Call, Message
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.dialects.base import discover
-from toolrelay.errors import BackendError
-from toolrelay.runtime.interpreter import interpreted
-from toolrelay.settings import ModelSettings
+from toolrelay.errors import BackendError, InternalError
 
 DIALECTS = discover()
 HERMES = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
@@ -47,7 +46,7 @@ REFUSAL = AnswerFailed(BackendError("registry.ollama.ai/library/gemma3:4b does n
 
 def model(backend: DemoBackend, profile: Profile = PROFILE, **settings: Any) -> Any:
     given = {"name": "m", "provider": "compatible", "model": "plain", **settings}
-    return interpreted(ModelSettings(**given), backend, profile, lambda: b"secret")
+    return layered(backend, profile, **given)
 
 
 def script(*answers: list[Step]) -> DemoBackend:
@@ -58,7 +57,7 @@ def said(backend: Any, request: Request = ASKED) -> list[StreamEvent]:
     events: list[StreamEvent] = []
 
     async def main() -> None:
-        await backend.relay(request, events.extend)
+        await backend.stream_into(request, events.extend)
 
     asyncio.run(main())
     return events
@@ -74,9 +73,26 @@ def fold(events: list[StreamEvent]) -> Answer:
 # Who needs one
 
 
-def test_a_model_without_tools_needs_no_interpreter() -> None:
-    backend = script([STOP])
-    assert model(backend, tool_calling="off") is backend
+@pytest.mark.parametrize("chosen", ["off", "native", "auto"])
+def test_request_without_tools_is_relayed_unchanged(chosen: str) -> None:
+    backend = script([TextDelta(HERMES), STOP])
+    plain = replace(ASKED, tools=())
+    assert said(model(backend, tool_calling=chosen), plain) == [TextDelta(HERMES), STOP]
+    assert backend.requests[0] is plain
+
+
+def test_native_model_with_auto_choice_is_relayed_unchanged() -> None:
+    """Decision 0007: nothing is held, checked or renamed where nothing could have to be."""
+    backend = script([CallStarted(0, "now"), ArgumentsDelta(0, "{"), CallFinished(0), STOP])
+    auto = model(backend, tool_calling="auto", model="plain")
+    events = said(auto)
+    assert [type(event) for event in events if not isinstance(event, Noticed)] == [
+        CallStarted,
+        ArgumentsDelta,
+        CallFinished,
+        AnswerFinished,
+    ]
+    assert backend.requests[0] is ASKED
 
 
 def test_what_is_asked_of_a_native_model_without_quirks_goes_as_it_came() -> None:
@@ -168,11 +184,12 @@ def test_a_bad_call_is_asked_for_again_and_costs_are_added_up() -> None:
 def test_a_server_that_takes_no_tools_is_spoken_to_in_text_from_then_on() -> None:
     backend = script([REFUSAL], [TextDelta(HERMES), STOP])
     auto = model(backend, model="qwen2:0.5b", tool_calling="auto")
-    with log.captured() as lines:
-        answer = fold(said(auto))
+    events = said(auto)
+    answer = fold(events)
     assert [bool(request.tools) for request in backend.requests] == [True, False]
     assert [call.name for call in answer.calls] == ["now"]
-    assert "native_tools_refused" in str(lines)
+    assert [event.event for event in events if isinstance(event, Noticed)] == ["native_tools_refused"]
+    assert auto.rejected == ["native_tools_refused"]
     said(auto)
     assert [bool(request.tools) for request in backend.requests] == [True, False, False]
 
@@ -184,7 +201,7 @@ def test_requests_that_are_refused_at_the_same_time_are_all_answered() -> None:
 
     async def main() -> list[list[StreamEvent]]:
         heard: list[list[StreamEvent]] = [[], []]
-        asking = [asyncio.ensure_future(auto.relay(ASKED, events.extend)) for events in heard]
+        asking = [asyncio.ensure_future(auto.stream_into(ASKED, events.extend)) for events in heard]
         await asyncio.sleep(0)
         assert len(backend.requests) == 2, "both wait at the gate"
         gate.set()
@@ -225,7 +242,7 @@ def test_a_native_model_that_prints_a_call_all_the_same_is_caught_by_its_familys
 
 
 def test_a_native_call_of_a_known_family_passes_untouched() -> None:
-    events: list[Step] = [CallStarted(0, "now"), CallFinished(0), replace(STOP, finish="calls")]
+    events: list[Step] = [CallStarted(0, "now"), ArgumentsDelta(0, "{}"), CallFinished(0), replace(STOP, finish="calls")]
     assert said(model(script(events), model="qwen2.5:7b")) == events
 
 
@@ -240,11 +257,9 @@ def test_log_probabilities_of_a_model_that_prints_are_dropped_with_a_warning() -
     backend = script([TextDelta("Hi."), STOP])
     printing = model(backend, tool_calling="hermes")
     wanted = replace(ASKED, sampling=replace(ASKED.sampling, logprobs=True, top_logprobs=2))
-    with log.captured() as lines:
-        said(printing, wanted)
-        said(printing, wanted)
+    events = [*said(printing, wanted), *said(printing, wanted)]
     assert (backend.requests[0].sampling.logprobs, backend.requests[0].sampling.top_logprobs) == (None, None)
-    assert [line["field"] for line in lines if line["event"] == "field_dropped"] == ["logprobs"]
+    assert [event.rule for event in events if isinstance(event, Noticed) and event.event == "field_dropped"] == ["logprobs"]
 
 
 def test_a_choice_that_is_not_met_is_an_error_after_two_tries() -> None:
@@ -257,5 +272,8 @@ def test_a_choice_that_is_not_met_is_an_error_after_two_tries() -> None:
     assert last.error.code == "tool_choice_unmet"
 
 
-def test_a_backend_that_ends_without_an_end_is_not_asked_for_ever() -> None:
-    assert said(model(script([TextDelta("Hm.")]), tool_calling="hermes")) == [TextDelta("Hm.")]
+def test_backend_that_ends_without_an_end_is_an_error() -> None:
+    first, last = said(model(script([TextDelta("Hm.")]), tool_calling="hermes"))
+    assert first == TextDelta("Hm.")
+    assert isinstance(last, AnswerFailed)
+    assert isinstance(last.error, InternalError)

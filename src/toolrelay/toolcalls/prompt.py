@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call, Content, Item, Message, Reasoning, Refusal, Result, Text, plain_text
-from toolrelay.core.names import Names
 from toolrelay.core.request import Request, Tool, ToolChoice
-from toolrelay.dialects._outcomes import TAG, framed, is_closed
 from toolrelay.dialects._writing import spelled_out
 from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.toolcalls.names import Names
+from toolrelay.toolcalls.results import TAG, framed, is_closed
 
 _STOPS = 4  # more than that OpenAI and others refuse; the cut-off does without
 _encode = msgspec.json.Encoder().encode

@@ -8,7 +8,7 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrelay.core.names import LONGEST, Names
+from toolrelay.toolcalls.names import LONGEST, Names
 
 NAMES = st.lists(st.text(min_size=1, max_size=100), max_size=8, unique=True)
 

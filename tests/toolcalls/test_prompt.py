@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from tests.dialects.hearing import DIALECTS, calls_of, events, folded, spoken_text
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, Content, Image, Item, Message, Reasoning, Result, Text, plain_text
-from toolrelay.core.names import Names
 from toolrelay.core.request import OpaqueTool, OutputFormat, Request, Sampling, Tool, ToolChoice
-from toolrelay.dialects._prompt import offered, text_only
+from toolrelay.toolcalls.names import Names
+from toolrelay.toolcalls.prompt import offered, text_only
 
 every_dialect = pytest.mark.parametrize("name", sorted(DIALECTS))
 HOUSE = sorted(name for name, dialect in DIALECTS.items() if dialect.render_tools is None)

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.dialects.test_conversation import ASKED, STOP, WEATHER, calls, fold, heard, printed, rules, talk
+from tests.toolcalls.test_session import ASKED, STOP, WEATHER, calls, fold, heard, printed, retry, rules, talk
 from toolrelay.core.events import AnswerFailed, ReasoningDelta, StreamEvent, TextDelta
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Request, Tool, ToolChoice
-from toolrelay.dialects._conversation import Conversation
-from toolrelay.dialects._excess import BLANKS_LIMIT, CALLS_LIMIT
-from toolrelay.dialects._manner import Manner
 from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import discover
+from toolrelay.toolcalls.limits import MAX_BLANKS, MAX_CALLS
+from toolrelay.toolcalls.options import ToolCallOptions
+from toolrelay.toolcalls.session import State, ToolCallSession
 
 MUST = replace(ASKED, tool_choice=ToolChoice(mode="required"))
 THINKING = Quoting(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
@@ -37,48 +37,48 @@ def thoughts(events: list[StreamEvent]) -> str:
 
 @pytest.mark.parametrize("request_", [ASKED, replace(ASKED, stream=False), MUST], ids=["streamed", "folded", "required"])
 def test_a_thinking_model_that_did_not_think_still_calls(request_: Request) -> None:
-    events = heard(talk(request_, quoting=THINKING), "Let me see. " + NOON)
+    events = heard(talk(request_, scan=THINKING), "Let me see. " + NOON)
     assert calls(events) == [("get_time", {})]
     assert fold(events).finish == "calls"
     assert text(events) == "Let me see. "
 
 
 def test_what_follows_the_calls_of_a_thinking_model_that_did_not_think_is_cut() -> None:
-    conversation = talk(quoting=THINKING)
+    conversation = talk(scan=THINKING)
     events = heard(conversation, NOON + "It is noon.")
-    assert conversation.over
+    assert conversation.state is State.ENDED
     assert calls(events) == [("get_time", {})]
     assert text(events) == ""
     assert fold(events).usage == STOP.usage
 
 
 def test_a_bad_call_of_a_thinking_model_that_did_not_think_is_asked_for_again() -> None:
-    conversation = talk(quoting=THINKING)
+    conversation = talk(scan=THINKING)
     assert rules(heard(conversation, printed("nope", "{}"))) == ["unknown_tool"]
-    assert conversation.again
-    conversation.next_try()
+    assert conversation.state in (State.REJECTED, State.RETRY)
+    retry(conversation)
     events = heard(conversation, "Sorry.</think>" + NOON)
     assert (thoughts(events), calls(events)) == ("Sorry.", [("get_time", {})])
 
 
 def test_a_thinking_model_that_must_call_and_did_neither_is_asked_again() -> None:
-    conversation = talk(MUST, quoting=THINKING)
+    conversation = talk(MUST, scan=THINKING)
     events = heard(conversation, "It is sunny.")
-    assert (text(events), rules(events), conversation.again) == ("", ["no_call"], True)
+    assert (text(events), rules(events), (conversation.state in (State.REJECTED, State.RETRY))) == ("", ["no_call"], True)
 
 
 def test_a_schema_that_did_not_hold_a_thinking_model_does_not_hide_its_call() -> None:
-    assert calls(heard(talk(MUST, quoting=THINKING, constrains=True), NOON)) == [("get_time", {})]
+    assert calls(heard(talk(MUST, scan=THINKING, constrains=True), NOON)) == [("get_time", {})]
 
 
 def test_without_tools_thoughts_that_had_no_end_are_the_answer_whatever_they_mention() -> None:
-    events = heard(talk(replace(ASKED, tools=()), quoting=THINKING), "Write <think> first.")
+    events = heard(talk(replace(ASKED, tools=()), scan=THINKING), "Write <think> first.")
     assert text(events) == "Write <think> first."
 
 
 @pytest.mark.parametrize("said", ["Hm.</think>", "<think>Hm.", "<think>Hm.</think>"])
 def test_thoughts_whose_beginning_or_end_was_printed_are_thoughts(said: str) -> None:
-    events = heard(talk(quoting=THINKING), said)
+    events = heard(talk(scan=THINKING), said)
     assert (thoughts(events), text(events)) == ("Hm.", "")
 
 
@@ -91,17 +91,17 @@ def test_endless_blanks_after_a_call_are_cut(size: int) -> None:
     said = NOON + " \n" * 3000
     events: list[StreamEvent] = []
     for place in range(0, len(said), size):
-        events += conversation.hear([TextDelta(said[place : place + size])])
-    assert conversation.was_cut
-    events += conversation.settle()
+        events += conversation.feed([TextDelta(said[place : place + size])])
+    assert conversation.state is State.CUT
+    events += conversation.finish_with_estimate()
     assert rules(events) == ["blanks_after_calls"]
     assert calls(events) == [("get_time", {})]
 
 
 def test_a_few_blanks_between_calls_are_not_cut_nor_any_where_nothing_is_to_be() -> None:
-    blanks = "\n" * BLANKS_LIMIT
+    blanks = "\n" * MAX_BLANKS
     assert len(calls(heard(talk(), f"{NOON}{blanks}{NOON}{blanks}{NOON}"))) == 3
-    assert len(text(heard(talk(cutoff="off"), NOON + 2 * blanks))) == 2 * BLANKS_LIMIT
+    assert len(text(heard(talk(cutoff="off"), NOON + 2 * blanks))) == 2 * MAX_BLANKS
 
 
 @pytest.mark.parametrize("cutoff", ["burst", "off"])
@@ -109,28 +109,28 @@ def test_a_few_blanks_between_calls_are_not_cut_nor_any_where_nothing_is_to_be()
 def test_the_same_call_without_end_is_cut(cutoff: str, *, stream: bool) -> None:
     conversation = talk(replace(ASKED, stream=stream), cutoff=cutoff)
     events: list[StreamEvent] = []
-    for _ in range(2 * CALLS_LIMIT):
-        events += conversation.hear([TextDelta(NOON + "\n")])
-    assert conversation.was_cut
-    events += conversation.settle()
+    for _ in range(2 * MAX_CALLS):
+        events += conversation.feed([TextDelta(NOON + "\n")])
+    assert conversation.state is State.CUT
+    events += conversation.finish_with_estimate()
     assert rules(events) == ["too_many_calls"]
-    assert len(calls(events)) == CALLS_LIMIT
+    assert len(calls(events)) == MAX_CALLS
     assert fold(events).finish == "calls"
 
 
 def test_as_many_calls_as_may_be_are_not_cut() -> None:
     conversation = talk()
-    assert len(calls(heard(conversation, NOON * CALLS_LIMIT))) == CALLS_LIMIT
-    assert not conversation.was_cut
+    assert len(calls(heard(conversation, NOON * MAX_CALLS))) == MAX_CALLS
+    assert conversation.state is not State.CUT
 
 
 @pytest.mark.parametrize("bad", [printed("nope", "{}"), NAMELESS], ids=["unknown", "nameless"])
 def test_bad_calls_without_end_are_cut_and_no_calls(bad: str) -> None:
     conversation = talk(on_bad_call="text")
     events: list[StreamEvent] = []
-    for _ in range(2 * CALLS_LIMIT):
-        events += conversation.hear([TextDelta(bad)])
-    events += conversation.hear([STOP])
+    for _ in range(2 * MAX_CALLS):
+        events += conversation.feed([TextDelta(bad)])
+    events += conversation.feed([STOP])
     assert rules(events)[-1] == "too_many_calls"
     assert (calls(events), fold(events).finish) == ([], "stop")
 
@@ -138,10 +138,10 @@ def test_bad_calls_without_end_are_cut_and_no_calls(bad: str) -> None:
 def test_bad_calls_without_end_do_not_meet_a_choice_that_must_be_met() -> None:
     conversation = talk(MUST)
     heard(conversation, printed("nope", "{}"))
-    conversation.next_try()
+    retry(conversation)
     events: list[StreamEvent] = []
-    for _ in range(2 * CALLS_LIMIT):
-        events += conversation.hear([TextDelta(printed("nope", "{}"))])
+    for _ in range(2 * MAX_CALLS):
+        events += conversation.feed([TextDelta(printed("nope", "{}"))])
     assert isinstance(events[-1], AnswerFailed)
     assert events[-1].error.code == "tool_choice_unmet"
     assert text(events) == ""
@@ -149,9 +149,9 @@ def test_bad_calls_without_end_do_not_meet_a_choice_that_must_be_met() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(discover()) - {"llama3_json", "xlam", "pythonic"}))  # those read whole answers only
 def test_in_every_dialect_blanks_after_a_call_end(name: str) -> None:
-    conversation = Conversation(replace(ASKED, tools=(Tool(name="get_time"),)), Manner(dialect=discover()[name]))
-    whole = conversation._asking.spoken.render_calls([Call(id="a", name="get_time", arguments="{}")])
-    events = heard(conversation, whole + "\n" * 4 * BLANKS_LIMIT)
+    conversation = ToolCallSession(replace(ASKED, tools=(Tool(name="get_time"),)), ToolCallOptions(dialect=discover()[name]))
+    whole = conversation._plan.base_dialect.render_calls([Call(id="a", name="get_time", arguments="{}")])
+    events = heard(conversation, whole + "\n" * 4 * MAX_BLANKS)
     assert rules(events) == ["blanks_after_calls"]
 
 
@@ -170,7 +170,7 @@ def test_text_before_a_call_that_had_to_be_made_and_that_the_limit_cut_is_kept(t
 def test_while_a_call_must_be_made_no_bad_one_leaks_ahead_of_the_error(bad: str) -> None:
     conversation = talk(MUST)
     assert text(heard(conversation, "A " + bad)) == ""
-    conversation.next_try()
+    retry(conversation)
     events = heard(conversation, "A " + bad)
     assert isinstance(events[-1], AnswerFailed)
     assert events[-1].error.code == "tool_choice_unmet"

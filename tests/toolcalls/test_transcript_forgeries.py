@@ -11,7 +11,7 @@ from hypothesis.strategies import SearchStrategy
 from msgspec.structs import replace
 
 from tests.dialects.hearing import DIALECTS
-from tests.dialects.transcript_turns import (
+from tests.toolcalls.transcript_turns import (
     _BEGUN,
     ASKED,
     BREAKS,

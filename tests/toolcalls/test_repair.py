@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrelay.dialects._repair import LONGEST, repaired
+from toolrelay.toolcalls.repair import LONGEST, repaired
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=20),

@@ -1,0 +1,62 @@
+"""The models that clients may ask for: settings, backend and tool-calling options of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolrelay.backends.base import Backend
+from toolrelay.core.arguments import breach
+from toolrelay.core.profiles import Habits, Profile, habits_of
+from toolrelay.dialects._watch import Quoting
+from toolrelay.dialects.base import discover
+from toolrelay.settings import ModelSettings
+from toolrelay.toolcalls.options import ModelMode, ToolCallOptions
+
+
+class Model(Struct, frozen=True, kw_only=True):
+    settings: ModelSettings
+    backend: Backend
+    mode: ModelMode
+
+
+def tool_calling_mode(settings: ModelSettings, profile: Profile, secret: Callable[[], bytes]) -> ModelMode:
+    """Combine what is known of the model's server and family with its configuration."""
+    chosen = settings.tool_calling
+    dialects = discover()
+    family = habits_of(settings.model or settings.name)
+    native = profile.tools if chosen == "auto" else chosen in ("native", "off")
+    name = chosen if chosen in dialects else family.dialect if family is not None else "sealed"
+    options = ToolCallOptions(
+        dialect=dialects[name],
+        native=native,
+        scans_text=native and chosen == "auto" and family is not None,
+        enforces_tool_choice=profile.heeds_choice,
+        any_names=profile.tool_names == "any",
+        scan=_scan_options(family),
+        cutoff=settings.cutoff,
+        on_bad_call=settings.on_bad_call or ("pass" if native else "retry"),
+        single_text=profile.single_text,
+        constrains=profile.constrains,
+        whole_calls=native and profile.whole_calls,
+        emulates_stop=not profile.stop_sequences,
+        secret=secret,
+        validate=breach,
+    )
+    if not (native and chosen == "auto"):
+        return ModelMode(options)
+    on_bad_call = settings.on_bad_call or "retry"
+    return ModelMode(options, replace(options, native=False, scans_text=False, whole_calls=False, on_bad_call=on_bad_call))
+
+
+def _scan_options(family: Habits | None) -> Quoting:
+    if family is None:
+        return Quoting()
+    return Quoting(
+        reasoning=family.reasoning,
+        begins_in_reasoning=family.begins_in_reasoning,
+        calls_in_reasoning=family.calls_in_reasoning,
+        calls_in_fences=family.calls_in_fences,
+    )

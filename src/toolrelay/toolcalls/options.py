@@ -1,0 +1,69 @@
+"""The tool-calling options of one model: what its server can do, and what its configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from msgspec import Struct
+
+from toolrelay.core.request import Tool
+from toolrelay.dialects._watch import Quoting
+from toolrelay.dialects.base import Dialect
+
+OnBadCall = Literal["pass", "retry", "text", "fail"]
+Cutoff = Literal["off", "first", "burst"]
+
+
+class ToolCallOptions(Struct, frozen=True, kw_only=True):
+    """How calls are offered to one model and read from it.
+
+    dialect               how calls are printed
+    native                tools are declared to the server; otherwise they are described in the prompt
+    scans_text            a native model's text is scanned too, because some models print calls all the same
+    enforces_tool_choice  the server enforces tool_choice; otherwise a required call is asked for as text
+    any_names             the server accepts any tool name
+    scan                  where printed calls do not count, and how reasoning is marked
+    single_text           the model takes its whole input as one text
+    constrains            the server can constrain output to a JSON schema
+    whole_calls           native calls arrive whole, and the model runs on after them: each is checked, and the cut-off applies
+    emulates_stop         the server knows no stop sequences
+    secret                returns the key of the `sealed` dialect's tags
+    validate              returns the first breach of a tool's schema, or None
+    """
+
+    dialect: Dialect
+    native: bool = False
+    scans_text: bool = False
+    enforces_tool_choice: bool = True
+    any_names: bool = True
+    scan: Quoting = Quoting()
+    cutoff: Cutoff = "burst"
+    on_bad_call: OnBadCall = "retry"
+    single_text: bool = False
+    constrains: bool = False
+    whole_calls: bool = False
+    emulates_stop: bool = False
+    secret: Callable[[], bytes] = bytes
+    validate: Callable[[Tool, str], str | None] | None = None
+
+
+class ModelMode:
+    """The options in force for one model. `fallback` replaces them once the server has refused to take tools."""
+
+    def __init__(self, options: ToolCallOptions, fallback: ToolCallOptions | None = None) -> None:
+        self.options = options
+        self.fallback = fallback
+        self._warned: set[str] = set()
+
+    def fall_back(self) -> bool:
+        """Return False if another turn has already switched."""
+        if self.fallback is None:
+            return False
+        self.options, self.fallback = self.fallback, None
+        return True
+
+    def warn_once(self, field: str) -> bool:
+        first = field not in self._warned
+        self._warned.add(field)
+        return first

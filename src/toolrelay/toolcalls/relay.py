@@ -1,0 +1,74 @@
+"""An answer that is relayed as it comes: nothing is scanned, repaired or retried; only the request's rules bind its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolrelay.core.events import AnswerFailed, AnswerFinished, ArgumentsDelta, CallFinished, CallStarted, StreamEvent
+from toolrelay.core.messages import Call
+from toolrelay.core.request import Request, ToolChoice
+from toolrelay.toolcalls.names import Names
+from toolrelay.toolcalls.options import ToolCallOptions
+from toolrelay.toolcalls.rules import UNKNOWN_TOOL, CallRules
+from toolrelay.toolcalls.session import State
+
+_WATCHED = frozenset({CallStarted, ArgumentsDelta, CallFinished, AnswerFinished, AnswerFailed})
+
+
+def can_relay(request: Request, options: ToolCallOptions) -> bool:
+    """Whether a request needs no ToolCallSession."""
+    if options.emulates_stop and request.sampling.stop:
+        return False
+    if not options.native:
+        plain = not options.single_text and options.scan.reasoning is None
+        return plain and not request.tools and not any(isinstance(item, Call) for item in request.items)
+    if not request.tools:
+        return True
+    if (request.sampling.n or 1) > 1 or request.sampling.logprobs:
+        return True
+    if (request.tool_choice or ToolChoice()).mode != "auto" or request.parallel_tool_calls is False:
+        return False
+    if options.scans_text or options.whole_calls or options.on_bad_call != "pass":
+        return False
+    return options.any_names or Names(tool.name for tool in request.functions()).are_fit
+
+
+class RelaySession:
+    """The same interface as ToolCallSession. Calls that break a rule are dropped; `n` > 1 is possible."""
+
+    rejected_for = ""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.state = State.READING
+        self._rules: CallRules | None = None  # made with the first call: most answers have none
+        self._dropped: set[tuple[int, int]] = set()
+
+    def feed(self, events: Sequence[StreamEvent]) -> Sequence[StreamEvent]:
+        if _WATCHED.isdisjoint(map(type, events)):
+            return events
+        out: list[StreamEvent] = []
+        for event in events:
+            if type(event) is CallStarted:
+                self._start_call(event, out)
+            elif type(event) is ArgumentsDelta or type(event) is CallFinished:
+                if (event.choice, event.index) not in self._dropped:
+                    out.append(event)
+            else:
+                out.append(event)
+                if type(event) is AnswerFinished or type(event) is AnswerFailed:
+                    self.state = State.ENDED
+                    break
+        return out
+
+    def _start_call(self, event: CallStarted, out: list[StreamEvent]) -> None:
+        if self._rules is None:
+            self._rules = CallRules(self.request)
+        notice = self._rules.check(event)
+        if notice is not None:
+            out.append(notice)
+        if notice is None or notice.rule == UNKNOWN_TOOL:
+            self._dropped.discard((event.choice, event.index))
+            out.append(event)
+        else:
+            self._dropped.add((event.choice, event.index))

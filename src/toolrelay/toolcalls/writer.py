@@ -1,0 +1,55 @@
+"""The events of an answer as the turn gets them: numbered calls that keep the request's rules, and withheld text."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, StreamEvent, TextDelta
+from toolrelay.toolcalls.rules import UNKNOWN_TOOL, CallRules
+
+
+class AnswerWriter:
+    """Write to `out`. `started` and `finished` count calls. A call that breaks a rule is counted and not written."""
+
+    def __init__(self, rules: CallRules) -> None:
+        self.out: list[StreamEvent] = []
+        self.started = 0
+        self.finished = 0
+        self._rules = rules
+        self._dropped: set[int] = set()
+        self._withheld: list[str] = []
+
+    def withhold(self, text: str) -> None:
+        """Keep text back until a call shows that the answer may be used."""
+        self._withheld.append(text)
+
+    def discard_withheld(self) -> None:
+        self._withheld = []
+
+    def release_withheld(self) -> None:
+        if self._withheld:
+            self.out.append(TextDelta("".join(self._withheld)))
+            self._withheld = []
+
+    def start_call(self, start: CallStarted) -> int:
+        """Return the call's index in the answer."""
+        self.release_withheld()
+        index = self.started
+        self.started += 1
+        notice = self._rules.check(start)
+        if notice is not None:
+            self.out.append(notice)
+        if notice is None or notice.rule == UNKNOWN_TOOL:
+            self.out.append(replace(start, index=index))
+        else:
+            self._dropped.add(index)
+        return index
+
+    def add_arguments(self, index: int, text: str) -> None:
+        if index not in self._dropped:
+            self.out.append(ArgumentsDelta(index, text))
+
+    def finish_call(self, index: int) -> None:
+        if index not in self._dropped:
+            self.out.append(CallFinished(index))
+        self.finished += 1
