@@ -190,6 +190,11 @@ def test_reasoning_has_parts_of_two_kinds() -> None:
     )
 
 
+def test_the_number_of_a_reasoning_part_sets_no_length() -> None:
+    events = [ReasoningDelta(text, "summary", part) for text, part in (("a", 50_000_000), ("b", -1), ("a", 50_000_000), ("c", 0))]
+    assert folded(events).items == (Reasoning(summary=("aa", "b", "c")),)
+
+
 def test_sealed_reasoning_without_words_is_kept() -> None:  # bug 31
     answer = folded([ReasoningFinished(encrypted="x"), ReasoningStarted(id="rs_2"), ReasoningFinished(encrypted="y")])
     assert answer.items == (Reasoning(encrypted="x"), Reasoning(id="rs_2", encrypted="y"))

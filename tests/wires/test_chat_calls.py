@@ -35,6 +35,7 @@ from toolrelay.core.events import (
     CallFinished,
     CallStarted,
 )
+from toolrelay.core.indexes import IndexLimit
 from toolrelay.wires._chat_calls import OpenCall, OpenCalls
 from toolrelay.wires._chat_chunk import Function, ToolCall
 
@@ -292,13 +293,13 @@ def test_only_an_object_is_whole(said: str) -> None:
 @given(st.permutations(range(4)), st.data())
 def test_calls_with_ids_and_indexes_of_their_own_are_never_mixed_up(order: list[int], data: st.DataObject) -> None:  # bug 8
     """However their pieces are interleaved, and whichever of id and index the later ones repeat."""
-    calls = OpenCalls()
+    calls = OpenCalls(IndexLimit("tool calls"))
     found = {}
     for number in order:
         piece = ToolCall(index=number, id=f"id{number}", function=Function(name="f"))
-        found[number] = calls.find(piece, "f", [])
+        found[number] = calls.find(piece, "f", set())
         found[number].name = "f"
     assert len(set(map(id, found.values()))) == 4
     for number in data.draw(st.lists(st.sampled_from(order), max_size=10)):
         index, identifier = data.draw(st.sampled_from([(number, None), (None, f"id{number}"), (number, f"id{number}")]))
-        assert calls.find(ToolCall(index=index, id=identifier), None, []) is found[number]
+        assert calls.find(ToolCall(index=index, id=identifier), None, set()) is found[number]

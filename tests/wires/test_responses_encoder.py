@@ -238,10 +238,16 @@ def test_further_choices_are_not_mixed_in() -> None:
     assert [item["content"][0]["text"] for item in output(*events)] == ["ab"]
 
 
-def test_summaries_that_come_out_of_order_are_whole_in_the_end() -> None:
+def test_summaries_stand_in_the_order_in_which_they_began() -> None:
     events: list[StreamEvent] = [ReasoningDelta("c", "summary", 2), ReasoningDelta("a", "summary", 0), ReasoningFinished()]
-    assert [part["text"] for part in output(*events)[0]["summary"]] == ["a", "", "c"]
-    assert types(*events).count("reasoning_summary_part.added") == 3
+    assert [part["text"] for part in output(*events)[0]["summary"]] == ["c", "a"]
+    assert types(*events).count("reasoning_summary_part.added") == 2
+
+
+def test_a_summary_that_goes_on_after_another_began_is_whole_in_the_end() -> None:
+    events: list[StreamEvent] = [ReasoningDelta(text, "summary", part) for text, part in (("a", 0), ("b", 1), ("a", 0), ("b", 1))]
+    assert [part["text"] for part in output(*events, ReasoningFinished())[0]["summary"]] == ["aa", "bb"]
+    assert types(*events).count("reasoning_summary_part.added") == 2
 
 
 def test_a_lone_surrogate_does_not_end_the_stream() -> None:

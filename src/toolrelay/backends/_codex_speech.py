@@ -14,6 +14,7 @@ from toolrelay.core.events import (
     StreamEvent,
     TextDelta,
 )
+from toolrelay.core.indexes import IndexLimit
 from toolrelay.core.json import JsonObject
 
 
@@ -26,6 +27,8 @@ class Speech:
         self._message: str | None = None
         self._phases: dict[str, str] = {}
         self._thought: str | None = None
+        self._parts: dict[Literal["summary", "text"], dict[int, int]] = {}
+        self._part_limit = IndexLimit("reasoning parts")
 
     def announce(self, item: JsonObject) -> None:
         """A message will come."""
@@ -56,15 +59,21 @@ class Speech:
             self.out += [AnnotationAdded(each) for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
     def think(self, item_id: str, text: str, place: JsonObject) -> None:
-        """`place` says of which part of the thought, or of its summary."""
+        """`place` says of which part of the thought, or of its summary. Raises BackendError for too many parts."""
         self.begin_thought(item_id)
         kind: Literal["summary", "text"] = "summary" if "summaryIndex" in place else "text"
-        part = place.get("summaryIndex" if kind == "summary" else "contentIndex")
-        self.out.append(ReasoningDelta(text, kind, part if isinstance(part, int) else 0))
+        index = place.get("summaryIndex" if kind == "summary" else "contentIndex")
+        index = index if isinstance(index, int) else 0
+        parts = self._parts[kind]
+        if index not in parts:
+            self._part_limit.add(index)
+            parts[index] = len(parts)
+        self.out.append(ReasoningDelta(text, kind, parts[index]))
 
     def begin_thought(self, item_id: str) -> None:
         if self._thought != item_id:
             self._thought = item_id
+            self._parts = {"summary": {}, "text": {}}
             self.out.append(ReasoningStarted(id=item_id or None))
 
     def end_thought(self, item: JsonObject) -> None:

@@ -147,7 +147,10 @@ class CodexDecoder:
         delta = text_of(params, "delta")
         if delta and not self._draining:
             self._cost.written += len(delta)
-            self._speech.think(text_of(params, "itemId"), delta, params)
+            try:
+                self._speech.think(text_of(params, "itemId"), delta, params)
+            except BackendError as error:
+                self._fail(error)
 
     def _read_start(self, params: JsonObject) -> None:
         item = object_of(params.get("item"))

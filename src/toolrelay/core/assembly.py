@@ -91,26 +91,29 @@ class MessageEntry:
 
 
 class ReasoningEntry:
+    """Reasoning, growing. Its parts stand in the order in which they began, whatever their numbers."""
+
     __slots__ = ("encrypted", "finished", "id", "summary", "text")
 
     def __init__(self, id: str | None = None) -> None:  # noqa: A002 -- the wire's word
         self.id = id
-        self.text: list[list[str]] = []
-        self.summary: list[list[str]] = []
+        self.text: dict[int, list[str]] = {}
+        self.summary: dict[int, list[str]] = {}
         self.encrypted: str | None = None
         self.finished = False
 
     def add(self, event: ReasoningDelta) -> None:
         parts = self.text if event.kind == "text" else self.summary
-        while len(parts) <= event.part:
-            parts.append([])
-        parts[event.part].append(event.text)
+        pieces = parts.get(event.part)
+        if pieces is None:
+            pieces = parts[event.part] = []
+        pieces.append(event.text)
 
     def item(self) -> Reasoning:
         return Reasoning(
             id=self.id,
-            text=tuple("".join(part) for part in self.text),
-            summary=tuple("".join(part) for part in self.summary),
+            text=tuple("".join(pieces) for pieces in self.text.values()),
+            summary=tuple("".join(pieces) for pieces in self.summary.values()),
             encrypted=self.encrypted,
         )
 

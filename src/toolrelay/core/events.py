@@ -115,7 +115,7 @@ class ReasoningStarted(Struct, frozen=True, kw_only=True):
 
 
 class ReasoningDelta(Struct, frozen=True, gc=False):
-    """`part` counts the summaries, or the pieces of text, of one run of reasoning."""
+    """`part` tells the summaries, or the pieces of text, of one run of reasoning apart; it is dense from 0."""
 
     text: str
     kind: Literal["text", "summary"] = "text"

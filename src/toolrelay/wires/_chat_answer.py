@@ -27,6 +27,7 @@ from toolrelay.core.events import (
     TextDelta,
     Usage,
 )
+from toolrelay.core.indexes import MAX_INDEXES
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call, Message, Reasoning, Refusal, Text
 from toolrelay.wires._errors import encode_error
@@ -44,7 +45,7 @@ class ChatEncoder:
         self._request = envelope.request
         self._envelope = envelope
         self._legacy = envelope.request.legacy_functions
-        self._most = envelope.request.sampling.n or 1
+        self._most = min(envelope.request.sampling.n or 1, MAX_INDEXES)
         self._roles: set[int] = set()
         self._spoken: set[int] = set()
         self._thoughts: dict[int, tuple[str, int]] = {}
@@ -117,10 +118,10 @@ class ChatEncoder:
         """
         if choice in self._roles:
             return
-        for lower in range(min(choice, self._most)):
-            self._role(lower, out, has_text=False)
-        self._roles.add(choice)
-        self._chunk(choice, {"role": "assistant", "content": "" if has_text else None}, out)
+        for each in (*range(min(choice, self._most)), choice):
+            if each not in self._roles:
+                self._roles.add(each)
+                self._chunk(each, {"role": "assistant", "content": "" if has_text and each == choice else None}, out)
 
     def _delta(self, choice: int, delta: JsonObject, out: list[bytes], logprobs: Json = None) -> None:
         self._role(choice, out, has_text="content" in delta)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 
+from toolrelay.core.indexes import IndexLimit
 from toolrelay.core.messages import CallKind
 from toolrelay.wires._chat_chunk import ToolCall
 from toolrelay.wires._json import decode
@@ -84,26 +85,30 @@ class OpenCall:
 class OpenCalls:
     """The calls of one choice, in the order in which they were announced."""
 
-    __slots__ = ("_by_id", "all", "by_place", "started")
+    __slots__ = ("_by_id", "_limit", "all", "by_place", "started")
 
-    def __init__(self) -> None:
+    def __init__(self, limit: IndexLimit) -> None:
+        self._limit = limit
         self.all: list[OpenCall] = []
         self.started = 0
         self._by_id: dict[str, OpenCall] = {}
         self.by_place: dict[int, OpenCall] = {}
 
-    def find(self, piece: ToolCall, name: str | None, touched: list[OpenCall]) -> OpenCall:
+    def find(self, piece: ToolCall, name: str | None, touched: set[OpenCall]) -> OpenCall:
         """The call of this piece. `touched` are those for which the same chunk had a piece already."""
         call = self._known(piece, name)
         if call is None or (name and call.name and self._is_other(call, name, piece, touched)):
+            self._limit.add(piece.index)
             call = OpenCall(piece.index)
             self.all.append(call)
+        elif piece.index is not None and piece.index not in self.by_place:
+            self._limit.add(piece.index)
         if piece.id:
             call.id = call.id or piece.id
             self._by_id[piece.id] = call
         if piece.index is not None:
             self.by_place[piece.index] = call
-        touched.append(call)
+        touched.add(call)
         return call
 
     def _known(self, piece: ToolCall, name: str | None) -> OpenCall | None:
@@ -117,7 +122,7 @@ class OpenCalls:
             return None
         return self.all[-1] if self.all else None
 
-    def _is_other(self, call: OpenCall, name: str, piece: ToolCall, touched: list[OpenCall]) -> bool:
+    def _is_other(self, call: OpenCall, name: str, piece: ToolCall, touched: set[OpenCall]) -> bool:
         if call in touched:
             return True
         if piece.id and piece.id == call.id:

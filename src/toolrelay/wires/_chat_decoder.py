@@ -20,6 +20,7 @@ from toolrelay.core.events import (
     TextDelta,
     Usage,
 )
+from toolrelay.core.indexes import IndexLimit
 from toolrelay.core.json import JsonObject
 from toolrelay.errors import BackendError
 from toolrelay.wires._chat_calls import OpenCall, OpenCalls
@@ -49,9 +50,9 @@ class _ChoiceState:
 
     __slots__ = ("calls", "finish", "halves", "number")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, calls: OpenCalls) -> None:
         self.number = number
-        self.calls = OpenCalls()
+        self.calls = calls
         self.finish: Finish | None = None
         self.halves: dict[object, str] = {}
 
@@ -71,6 +72,8 @@ class ChatDecoder:
     def __init__(self) -> None:
         self._splitter = Splitter()
         self._choices: dict[int, _ChoiceState] = {}
+        self._choice_limit = IndexLimit("choices")
+        self._call_limit = IndexLimit("tool calls")
         self._usage: Usage | None = None
         self._tier: str | None = None
         self._began = False
@@ -180,21 +183,24 @@ class ChatDecoder:
                 out.append(
                     AnswerStarted(model=chunk.model, fingerprint=chunk.system_fingerprint, service_tier=chunk.service_tier)
                 )
-            for place, choice in enumerate(chunk.choices):
-                self._take_choice(place, choice, out)
-                if self._over:
-                    return
+            try:
+                for place, choice in enumerate(chunk.choices):
+                    self._take_choice(place, choice, out)
+            except BackendError as error:
+                self._give_up(error, out)
+                return
         if chunk.usage is not None:
             self._usage = decode_usage(chunk.usage)
         if chunk.service_tier is not None:
             self._tier = chunk.service_tier
 
     def _take_choice(self, place: int, choice: Choice, out: list[StreamEvent]) -> None:
-        number = place if choice.index is None or choice.index < 0 else choice.index
+        number = place if choice.index is None else choice.index
         state = self._choices.get(number)
         delta = choice.delta
         if state is None:
-            state = self._choices[number] = _ChoiceState(number)
+            self._choice_limit.add(number)
+            state = self._choices[number] = _ChoiceState(number, OpenCalls(self._call_limit))
             if delta is None:  # later on, a message only sums up what was said
                 delta = choice.message
         if delta is not None:
@@ -202,7 +208,7 @@ class ChatDecoder:
         if choice.finish_reason:
             finish = choice.finish_reason.lower()
             if finish in FAILURES:
-                self._fail(f"gave up in the middle of the answer (finish_reason {finish!r})", "upstream_error", out)
+                raise BackendError(f"The provider gave up in the middle of the answer (finish_reason {finish!r}).")
             state.finish = FINISH.get(finish, "stop")
 
     def _end(self, otherwise: str, out: list[StreamEvent], *, code: str = "upstream_cut") -> None:
@@ -256,7 +262,7 @@ def _take_delta(state: _ChoiceState, choice: Choice, delta: Delta, out: list[Str
         flat = (flat_annotation(annotation) for annotation in delta.annotations)
         out.extend(AnnotationAdded(annotation, number) for annotation in flat if annotation is not None)
     if delta.tool_calls or delta.function_call is not None:
-        touched: list[OpenCall] = []
+        touched: set[OpenCall] = set()
         for piece in delta.tool_calls or ():
             _take_call(state, piece, touched, out)
         if delta.function_call is not None:
@@ -304,7 +310,7 @@ def _take_content(state: _ChoiceState, choice: Choice, content: str | list[Any],
                 pass
 
 
-def _take_call(state: _ChoiceState, piece: ToolCall, touched: list[OpenCall], out: list[StreamEvent]) -> None:
+def _take_call(state: _ChoiceState, piece: ToolCall, touched: set[OpenCall], out: list[StreamEvent]) -> None:
     if piece.custom is not None:
         name, grown = piece.custom.name, piece.custom.input
     elif piece.function is not None:

@@ -89,12 +89,17 @@ class ResponsesDecoder:
                 self._read(frame)
         except FrameTooLargeError:
             self._fail(BackendError("The provider sent a frame that is too large to be relayed.", code="upstream_invalid"))
+        except BackendError as error:
+            self._fail(error)
         return out
 
     def flush(self) -> list[StreamEvent]:
         out = self._record.out = []
-        for frame in self._splitter.flush():
-            self._read(frame)
+        try:
+            for frame in self._splitter.flush():
+                self._read(frame)
+        except BackendError as error:
+            self._fail(error)
         self._fail(BackendError(_CUT, code="upstream_cut"))
         return out
 
@@ -277,7 +282,10 @@ def decode_answer(body: bytes) -> list[StreamEvent]:
     if status in ("queued", "in_progress") or not isinstance(value.get("output"), list):
         return [AnswerFailed(BackendError("The provider's answer is not a finished response.", code="upstream_invalid"))]
     record = Record()
-    record.end(value, "incomplete" if status == "incomplete" else "completed")
+    try:
+        record.end(value, "incomplete" if status == "incomplete" else "completed")
+    except BackendError as error:
+        record.out.append(AnswerFailed(error))
     return record.out
 
 

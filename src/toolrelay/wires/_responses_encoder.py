@@ -66,9 +66,9 @@ class _OpenMessage:
 
 
 class _OpenReasoning:
-    """`texts` and `summaries` count the parts that were begun; the last of each is the one that grows."""
+    """`texts` and `summaries` count the parts that were begun; `open` and `part` are the growing one's kind and number."""
 
-    __slots__ = ("entry", "id", "index", "open", "prefix", "summaries", "texts")
+    __slots__ = ("entry", "id", "index", "open", "part", "prefix", "summaries", "texts")
 
     def __init__(self, entry: ReasoningEntry) -> None:
         self.entry = entry
@@ -77,6 +77,7 @@ class _OpenReasoning:
         self.texts = 0
         self.summaries = 0
         self.open: str | None = None
+        self.part = 0
         self.prefix = b""
 
 
@@ -317,25 +318,25 @@ class ResponsesEncoder:
     def _think(self, event: ReasoningDelta, entry: ReasoningEntry) -> None:
         """Parts begin in order. What comes late, for a part that another has followed, is in the item when it is done."""
         thought = self._reasoning(entry)
-        begun = thought.texts if event.kind == "text" else thought.summaries
-        if thought.open == event.kind and event.part == begun - 1:
+        if thought.open == event.kind and thought.part == event.part:
             self._delta(thought.prefix, event.text)
-        elif event.part >= begun:
-            for part in range(begun, event.part + 1):
-                self._close_thought(thought)
-                self._open_thought(thought, event.kind, part)
+            return
+        is_new = len(entry.text) > thought.texts if event.kind == "text" else len(entry.summary) > thought.summaries
+        if is_new:
+            self._close_thought(thought)
+            self._open_thought(thought, event)
             self._delta(thought.prefix, event.text)
 
-    def _open_thought(self, thought: _OpenReasoning, kind: str, part: int) -> None:
-        thought.open = kind
-        if kind == "text":
-            thought.texts = part + 1
-            place = self._place(thought, content_index=part)
+    def _open_thought(self, thought: _OpenReasoning, event: ReasoningDelta) -> None:
+        thought.open, thought.part = event.kind, event.part
+        if event.kind == "text":
+            place = self._place(thought, content_index=thought.texts)
+            thought.texts += 1
             self._frame("response.content_part.added", {**place, "part": thought_members("")})
             thought.prefix = _prefix("response.reasoning_text.delta", place)
         else:
-            thought.summaries = part + 1
-            place = self._place(thought, summary_index=part)
+            place = self._place(thought, summary_index=thought.summaries)
+            thought.summaries += 1
             self._frame("response.reasoning_summary_part.added", {**place, "part": summary_members("")})
             thought.prefix = _prefix("response.reasoning_summary_text.delta", place)
 
@@ -344,12 +345,12 @@ class ResponsesEncoder:
             return
         if thought.open == "text":
             place = self._place(thought, content_index=thought.texts - 1)
-            text = "".join(thought.entry.text[thought.texts - 1])
+            text = "".join(thought.entry.text[thought.part])
             self._frame("response.reasoning_text.done", {**place, "text": text})
             self._frame("response.content_part.done", {**place, "part": thought_members(text)})
         else:
             place = self._place(thought, summary_index=thought.summaries - 1)
-            text = "".join(thought.entry.summary[thought.summaries - 1])
+            text = "".join(thought.entry.summary[thought.part])
             self._frame("response.reasoning_summary_text.done", {**place, "text": text})
             self._frame("response.reasoning_summary_part.done", {**place, "part": summary_members(text)})
         thought.open = None

@@ -26,7 +26,7 @@ from toolrelay.core.events import (
     TextDelta,
     Usage,
 )
-from toolrelay.core.json import JsonObject
+from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import CallKind
 from toolrelay.wires._json import decode, encode
 from toolrelay.wires._responses_items import NAME
@@ -36,11 +36,11 @@ from toolrelay.wires._responses_slots import (
     OpaqueSlot,
     PartRun,
     ReasoningSlot,
-    Run,
     Slot,
     Slots,
     Thought,
     slot_type,
+    streamed_indexes,
 )
 
 _CALL_MEMBERS = frozenset({"type", "id", "status", "call_id", "name", "arguments", "input", "namespace"})
@@ -97,8 +97,7 @@ class Record:
             case "output_text" | "text":
                 run = slot.part(index, refusal=False)
                 self.complete(slot, run, part.get("text"), part.get("logprobs"))
-                annotations = part.get("annotations")
-                for annotation in annotations[run.annotations :] if isinstance(annotations, list) else ():
+                for annotation in _list(part, "annotations")[run.annotations :]:
                     self.annotate(slot, run, annotation)
 
     def _speak(self, slot: MessageSlot) -> None:
@@ -113,23 +112,16 @@ class Record:
         return self._slots.find(ReasoningSlot, place, identifier) or self._slots.open(ReasoningSlot, place, identifier)
 
     def think(self, slot: ReasoningSlot, kind: Thought, part: int, delta: str) -> None:
-        run = slot.runs.get((kind, part))
-        if run is None:
-            run = slot.runs[kind, part] = Run()
-        self._hand_on_thought(slot, kind, part, run.grow(delta))
+        self._hand_on_thought(slot, kind, part, slot.run(kind, part).grow(delta))
 
     def complete_thought(self, slot: ReasoningSlot, kind: Thought, part: int, whole: object) -> None:
-        if not isinstance(whole, str):
-            return
-        run = slot.runs.get((kind, part))
-        if run is None:
-            run = slot.runs[kind, part] = Run()
-        self._hand_on_thought(slot, kind, part, run.complete(whole))
+        if isinstance(whole, str):
+            self._hand_on_thought(slot, kind, part, slot.run(kind, part).complete(whole))
 
     def _hand_on_thought(self, slot: ReasoningSlot, kind: Thought, part: int, text: str) -> None:
         if text:
             self._ponder(slot)
-            self.out.append(ReasoningDelta(text, kind, part))
+            self.out.append(ReasoningDelta(text, kind, slot.position(kind, part)))
 
     def _ponder(self, slot: ReasoningSlot) -> None:
         if self.current is not slot:
@@ -137,6 +129,7 @@ class Record:
             self.current = slot
             self.out.append(ReasoningStarted(id=None if slot.begun else slot.id))
             slot.begun = True
+            slot.shown = {"text": {}, "summary": {}}
 
     # Calls
 
@@ -219,8 +212,8 @@ class Record:
         self._describe(slot, item)
         match slot:
             case MessageSlot():
-                content = item.get("content")
-                for index, part in enumerate(content if isinstance(content, list) else ()):
+                parts = _list(item, "content")
+                for index, part in zip(streamed_indexes(slot.parts, len(parts)), parts, strict=True):
                     self.finish_part(slot, index, part)
             case ReasoningSlot():
                 self._finish_reasoning(slot, item)
@@ -235,10 +228,11 @@ class Record:
 
     def _finish_reasoning(self, slot: ReasoningSlot, item: JsonObject) -> None:
         for kind, name in _THOUGHTS:
-            pieces = item.get(name)
-            for number, piece in enumerate(pieces if isinstance(pieces, list) else ()):
+            pieces = _list(item, name)
+            seen = [index for of_kind, index in slot.runs if of_kind == kind]
+            for index, piece in zip(streamed_indexes(seen, len(pieces)), pieces, strict=True):
                 if isinstance(piece, dict):
-                    self.complete_thought(slot, kind, number, piece.get("text"))
+                    self.complete_thought(slot, kind, index, piece.get("text"))
         encrypted = _text(item, "encrypted_content")
         if not slot.begun or encrypted or self.current is slot:
             self._ponder(slot)
@@ -250,8 +244,7 @@ class Record:
     def end(self, response: JsonObject, outcome: Literal["completed", "incomplete"]) -> None:
         """Hands on what only the final response says, and what it leaves unsaid but was streamed."""
         self.start(response)
-        given = response.get("output")
-        output = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
+        output = [item for item in _list(response, "output") if isinstance(item, dict)]
         for place, (item, slot) in enumerate(zip(output, self._slots.pair(output), strict=True)):
             if slot is None or not slot.done or (isinstance(slot, MessageSlot) and slot.is_empty):
                 grown = slot or self._slots.open(slot_type(item), place, _text(item, "id"))
@@ -311,6 +304,11 @@ def _arguments(value: object) -> str:
 def _text(members: JsonObject, name: str) -> str | None:
     value = members.get(name)
     return value if isinstance(value, str) else None
+
+
+def _list(members: JsonObject, name: str) -> list[Json]:
+    value = members.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _usage(members: JsonObject) -> Usage:

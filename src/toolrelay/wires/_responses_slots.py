@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from toolrelay.core.indexes import IndexLimit
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import CallKind
 from toolrelay.wires._json import mended
@@ -53,13 +55,17 @@ class Run:
 
 
 class _Slot:
-    """One item. `place` is the output_index that the provider gave it; `done`: nothing more is expected of it."""
+    """One item. `place` is the output_index that the provider gave it; `done`: nothing more is expected of it.
 
-    __slots__ = ("done", "id", "place")
+    `limit` counts the parts of all items of the answer.
+    """
 
-    def __init__(self, place: int | None, identifier: str | None) -> None:
+    __slots__ = ("done", "id", "limit", "place")
+
+    def __init__(self, place: int | None, identifier: str | None, limit: IndexLimit) -> None:
         self.place = place
         self.id = identifier
+        self.limit = limit
         self.done = False
 
 
@@ -78,14 +84,15 @@ class PartRun(Run):
 class MessageSlot(_Slot):
     __slots__ = ("parts", "phase")
 
-    def __init__(self, place: int | None, identifier: str | None) -> None:
-        super().__init__(place, identifier)
+    def __init__(self, place: int | None, identifier: str | None, limit: IndexLimit) -> None:
+        super().__init__(place, identifier, limit)
         self.phase: str | None = None
         self.parts: dict[int, PartRun] = {}
 
     def part(self, index: int, *, refusal: bool) -> PartRun:
         run = self.parts.get(index)
         if run is None:
+            self.limit.add(index)
             run = self.parts[index] = PartRun(refusal=refusal)
         return run
 
@@ -95,14 +102,27 @@ class MessageSlot(_Slot):
 
 
 class ReasoningSlot(_Slot):
-    """`begun`: it was announced once, under its own id."""
+    """`begun`: it was announced once, under its own id. `shown` are the positions of its parts since it was announced last."""
 
-    __slots__ = ("begun", "runs")
+    __slots__ = ("begun", "runs", "shown")
 
-    def __init__(self, place: int | None, identifier: str | None) -> None:
-        super().__init__(place, identifier)
+    def __init__(self, place: int | None, identifier: str | None, limit: IndexLimit) -> None:
+        super().__init__(place, identifier, limit)
         self.begun = False
         self.runs: dict[tuple[Thought, int], Run] = {}
+        self.shown: dict[Thought, dict[int, int]] = {"text": {}, "summary": {}}
+
+    def run(self, kind: Thought, index: int) -> Run:
+        run = self.runs.get((kind, index))
+        if run is None:
+            self.limit.add(index)
+            run = self.runs[kind, index] = Run()
+        return run
+
+    def position(self, kind: Thought, index: int) -> int:
+        """Providers start at 1 or skip numbers; the positions are dense, in the order in which the parts began."""
+        shown = self.shown[kind]
+        return shown.setdefault(index, len(shown))
 
 
 class CallSlot(_Slot):
@@ -110,8 +130,8 @@ class CallSlot(_Slot):
 
     __slots__ = ("call_id", "extra", "finished", "first", "kind", "name", "namespace", "number", "run")
 
-    def __init__(self, place: int | None, identifier: str | None) -> None:
-        super().__init__(place, identifier)
+    def __init__(self, place: int | None, identifier: str | None, limit: IndexLimit) -> None:
+        super().__init__(place, identifier, limit)
         self.kind: CallKind = "function"
         self.name = ""
         self.call_id: str | None = None
@@ -153,6 +173,8 @@ class Slots:
 
     def __init__(self) -> None:
         self.all: list[Slot] = []
+        self._item_limit = IndexLimit("output items")
+        self._part_limit = IndexLimit("content parts")
         self._by_id: dict[str, Slot] = {}
         self._by_place: dict[int, Slot] = {}
 
@@ -180,7 +202,8 @@ class Slots:
         return slot
 
     def open(self, kind: type[S], place: int | None, identifier: str | None) -> S:
-        slot = kind(place, identifier)
+        self._item_limit.add(place)
+        slot = kind(place, identifier, self._part_limit)
         self.all.append(slot)
         if identifier:
             self._by_id[identifier] = slot
@@ -191,42 +214,65 @@ class Slots:
     def pair(self, output: list[JsonObject]) -> list[Slot | None]:
         """For each item of the final output the slot that it grew in, if any. The surest sign goes first."""
         pairs: list[Slot | None] = [None] * len(output)
-        free = list(self.all)
-        for test in (_same_id, _same_call, _same_words, _same_place, _unplaced):
-            for place, item in enumerate(output):
-                if pairs[place] is None:
-                    slot = next((s for s in free if s.__class__ is slot_type(item) and test(s, item, place)), None)
-                    if slot is not None:
-                        pairs[place] = slot
-                        free.remove(slot)
+        places = streamed_indexes([slot.place for slot in self.all if slot.place is not None], len(output))
+        free = dict.fromkeys(self.all)
+        for sign_of_slot, sign_of_item in _SIGNS:
+            waiting: dict[tuple[type[Slot], object], list[Slot]] = {}
+            for slot in reversed(free):
+                sign = sign_of_slot(slot)
+                if sign is not None:
+                    waiting.setdefault((slot.__class__, sign), []).append(slot)
+            for number, item in enumerate(output):
+                found = waiting.get((slot_type(item), sign_of_item(item, places[number]))) if pairs[number] is None else None
+                if found:
+                    pairs[number] = slot = found.pop()
+                    del free[slot]
         return pairs
 
 
-def _same_id(slot: Slot, item: JsonObject, _place: int) -> bool:
-    return bool(slot.id) and slot.id == item.get("id")
+def streamed_indexes(seen: Iterable[int], count: int) -> Sequence[int]:
+    """The indexes under which `count` parts of a whole were streamed, one by one. Providers may start at 1, or skip numbers."""
+    known = sorted(seen)
+    if not known or known[-1] < count:
+        return range(count)
+    return [*known, *range(known[-1] + 1, known[-1] + 1 + count)][:count]
 
 
-def _same_call(slot: Slot, item: JsonObject, _place: int) -> bool:
-    return isinstance(slot, CallSlot) and bool(slot.call_id) and slot.call_id == item.get("call_id")
+def _string(item: JsonObject, name: str) -> str | None:
+    value = item.get(name)
+    return value if isinstance(value, str) and value else None
 
 
-def _same_words(slot: Slot, item: JsonObject, _place: int) -> bool:
+def _spoken_words(slot: Slot) -> tuple[str, ...] | None:
     match slot:
-        case MessageSlot():
-            content = item.get("content")
-            parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-            said = [part.get("refusal") if part.get("type") == "refusal" else part.get("text") for part in parts]
-            return bool(said) and said == ["".join(slot.parts[index].pieces) for index in sorted(slot.parts)]
-        case CallSlot(name=name, run=run):
-            arguments = item.get("input" if slot.kind == "custom" else "arguments")
-            return name == item.get("name") and "".join(run.pieces) == arguments
+        case MessageSlot(parts=parts):
+            return tuple("".join(parts[index].pieces) for index in sorted(parts))
+        case CallSlot(kind=kind, name=name, run=run):
+            return kind, name, "".join(run.pieces)
         case _:
-            return False
+            return None
 
 
-def _same_place(slot: Slot, _item: JsonObject, place: int) -> bool:
-    return slot.place == place
+def _final_words(item: JsonObject, _place: int) -> tuple[object, ...] | None:
+    words: tuple[object, ...]
+    match item:
+        case {"type": "message", "content": list(content)}:
+            parts = [part for part in content if isinstance(part, dict)]
+            words = tuple([part.get("refusal" if part.get("type") == "refusal" else "text") for part in parts])
+        case {"type": "function_call", "name": name, "arguments": arguments}:
+            words = "function", name, arguments
+        case {"type": "custom_tool_call", "name": name, "input": given}:
+            words = "custom", name, given
+        case _:
+            return None
+    return words if words and all(isinstance(word, str) for word in words) else None
 
 
-def _unplaced(slot: Slot, _item: JsonObject, _place: int) -> bool:
-    return slot.place is None
+# What a slot and an item of the final output have in common: its id, its call_id, its words, its place; or the slot has no place.
+_SIGNS: tuple[tuple[Callable[[Slot], object], Callable[[JsonObject, int], object]], ...] = (
+    (lambda slot: slot.id or None, lambda item, _place: _string(item, "id")),
+    (lambda slot: slot.call_id or None if isinstance(slot, CallSlot) else None, lambda item, _place: _string(item, "call_id")),
+    (_spoken_words, _final_words),
+    (lambda slot: slot.place, lambda _item, place: place),
+    (lambda slot: "none" if slot.place is None else None, lambda _item, _place: "none"),
+)
