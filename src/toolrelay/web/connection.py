@@ -60,7 +60,8 @@ class Connection(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._due: float | None = None  # by when the next head must be there; None: a request is being read or answered
-        self._head_size: int | None = 0  # of the head that is being read; None: it is a body
+        self._in_body = False  # the head of `_exchange` is read, its body or its trailers are not
+        self._overhead = 0  # bytes of a head, of trailers or of chunk extensions since the last piece of a body
         self._resumes = False  # the head that is being read only tells a new parser where it is
         self._discarded = 0
         self._parting: int | None = None  # how much is still read, and passed over, before a refused connection is closed
@@ -179,26 +180,24 @@ class Connection(asyncio.Protocol):
 
     def _read_some(self, data: bytes) -> bytes:
         """Returns what is left to read."""
-        if self._head_size is None:
-            self._read_body(data)
-            return b""
-        room = LONGEST_HEAD - self._head_size
+        room = LONGEST_HEAD - self._overhead
         if room == 0:
             self._refuse_head(len(data))
             return b""
         piece = data[:room]
-        self._head_size += len(piece)
+        if self._in_body and self._discards_too_much(len(piece)):
+            self._transport.close()
+            return b""
+        self._overhead += len(piece)
         self._parse(piece)
         return data[room:]
 
-    def _read_body(self, data: bytes) -> None:
+    def _discards_too_much(self, size: int) -> bool:
         exchange = self._exchange
-        if exchange is not None and exchange.answered:
-            self._discarded += len(data)
-            if self._discarded > max(LEAST_DISCARDED, exchange.discard):
-                self._transport.close()
-                return
-        self._parse(data)
+        if exchange is None or not exchange.answered:
+            return False
+        self._discarded += size
+        return self._discarded > max(LEAST_DISCARDED, exchange.discard)
 
     def _parse(self, data: bytes) -> None:
         try:
@@ -227,12 +226,13 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.setdefault(name.lower(), value)
+        if not self._in_body:  # a trailer is not a header: it must not reach this request, nor the next one
+            self._headers.setdefault(name.lower(), value)
 
     def on_headers_complete(self) -> None:
         if self._resumes:
             self._resumes = False
-            self._url, self._headers, self._head_size = b"", {}, None
+            self._end_head()
             return
         parser = self._parser
         modern = parser.get_http_version() != "1.0"
@@ -244,7 +244,7 @@ class Connection(asyncio.Protocol):
             modern=modern,
             keep_alive=modern and parser.should_keep_alive(),
         )
-        self._url, self._headers, self._head_size = b"", {}, None
+        self._end_head()
         self._due = None
         self._discarded = 0
         self._waiting.append(exchange)
@@ -252,13 +252,18 @@ class Connection(asyncio.Protocol):
             self._pause()
         self._wake()
 
+    def _end_head(self) -> None:
+        self._url, self._headers = b"", {}
+        self._in_body, self._overhead = True, 0
+
     def on_body(self, body: bytes) -> None:
+        self._overhead = 0
         exchange = self._exchange
         if exchange is not None and not exchange.answered and exchange.feed(body) > HIGH_WATER:
             self._pause()
 
     def on_message_complete(self) -> None:
-        self._head_size = 0
+        self._in_body, self._overhead = False, 0
         exchange = self._exchange
         if exchange is not None:
             exchange.whole = True
@@ -288,7 +293,8 @@ class Connection(asyncio.Protocol):
             self._watch = self._loop.call_at(due, self._check_time)
 
     def _refuse_head(self, surplus: int) -> None:
-        message = f"The head of the request is larger than {LONGEST_HEAD} bytes."
+        part = "trailers of the request are" if self._in_body else "head of the request is"
+        message = f"The {part} larger than {LONGEST_HEAD} bytes."
         if self._refuse(ClientError(message, status=431, code="head_too_large")):
             # A connection that is closed while more comes is reset, and the client might never see why.
             self._transport.write_eof()
@@ -298,7 +304,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, error: ClientError) -> bool:
         """False: there is no place for it, because answers are under way. Then the connection ends after them."""
-        broken = self._exchange if self._head_size is None else None  # the request whose body it is
+        broken = self._exchange if self._in_body else None  # the request whose body it is
         if broken is not None and broken in self._waiting:
             self._waiting.remove(broken)
         before = [exchange for exchange in self._under_way() if exchange is not broken]
@@ -308,6 +314,8 @@ class Connection(asyncio.Protocol):
         if broken is not None and broken.begun:
             self._transport.close()
             return False
+        if broken is not None:
+            broken.gone = True  # its answer is the refusal, and nothing may follow that
         refusal = Exchange(self, "", "", {}, keep_alive=False)
         log.info("refused", turn=refusal.token, status=error.status, code=error.code)
         refusal.respond(error.status, JSON, encode_error(error))
