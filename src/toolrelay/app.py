@@ -103,11 +103,12 @@ def serve_app(app: App, settings: ServerSettings, *, drain_seconds: int = DRAIN_
     with listener:
         port = listener.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
-        _run(_serve_until_told(app, listener, f"http://{shown}:{port}", drain_seconds))
+        server = Server(app.answer, send_timeout=settings.send_timeout_seconds)
+        _run(_serve_until_told(app, server, listener, f"http://{shown}:{port}", drain_seconds))
     return 0
 
 
-async def _serve_until_told(app: App, listener: socket.socket, url: str, drain_seconds: int) -> None:
+async def _serve_until_told(app: App, server: Server, listener: socket.socket, url: str, drain_seconds: int) -> None:
     """SIGTERM and SIGINT are a wish to finish; the second of them, to finish at once."""
     enough, hurry = asyncio.Event(), asyncio.Event()
 
@@ -118,7 +119,6 @@ async def _serve_until_told(app: App, listener: socket.socket, url: str, drain_s
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, heed)
-    server = Server(app.answer)
     try:
         await server.start(listener)
         print(f"Toolrelay is ready at {url}", flush=True)  # noqa: T201 -- the contract's one line

@@ -25,6 +25,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     host: expect.Host = "127.0.0.1"
     port: expect.Port = 8787
     keepalive_seconds: expect.SecondsOrOff = 15
+    send_timeout_seconds: expect.Seconds = 60
     max_body_bytes: expect.Positive = 16 * 1024 * 1024
     cors_origins: expect.Origins = CORS_ORIGINS
     log_content: bool = False

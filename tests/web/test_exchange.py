@@ -349,6 +349,9 @@ class Collected(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._closing
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def pause_reading(self) -> None:
         pass
 
@@ -373,6 +376,7 @@ def heard(pieces: list[bytes]) -> bytes:
                 await asyncio.sleep(0)
         for _ in range(100):
             await asyncio.sleep(0)
+        transport.close()
         connection.connection_lost(None)
         await asyncio.sleep(0)
         return re.sub(rb"req_\w+", b"", transport.written)

@@ -4,6 +4,7 @@
 - An offer to change the protocol, such as Java's client makes with its first request, is passed over.
 - A request that does not come, or comes drop by drop, is not waited for for ever; a head has an end, and so has a body that
   nobody wants any more.
+- A client that stops reading is cut off after `send_timeout`.
 - When the connection is lost, whoever answers is told at once.
 """
 
@@ -20,6 +21,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, par
 
 from toolrelay import log
 from toolrelay.errors import ClientError
+from toolrelay.web._send_timeout import SendTimeout
 from toolrelay.web.exchange import JSON, Exchange
 from toolrelay.wires._errors import encode_error
 
@@ -34,9 +36,12 @@ Answer: TypeAlias = Callable[[Exchange], Awaitable[None]]
 
 
 class House(Protocol):
-    """Whose connections they are. `idle` is how many seconds one without a request is kept."""
+    """Whose connections they are. `idle` is how many seconds one without a request is kept, `send_timeout` how many seconds a
+    client may read nothing of what was written.
+    """
 
     idle: float
+    send_timeout: float
 
     @property
     def answer(self) -> Answer: ...
@@ -95,7 +100,7 @@ class Connection(asyncio.Protocol):
         except Exception:  # noqa: BLE001 -- a page sees to its own; this is the last place where it could be told
             log.exception("internal_error")
         finally:
-            self._transport.close()
+            self._close()
 
     def _finish(self, exchange: Exchange) -> None:
         if not exchange.answered:
@@ -113,11 +118,18 @@ class Connection(asyncio.Protocol):
         if under_way:
             under_way[-1].keep_alive = False
         else:
-            self._closing = True
-            self._transport.close()
+            self._close()
 
     def abort(self) -> None:
         self._transport.abort()
+
+    def _close(self) -> None:
+        """Close once all is sent, or once the client reads nothing more of it."""
+        self._closing = True
+        if not self._transport.is_closing():
+            self._transport.close()
+            if self._transport.get_write_buffer_size():
+                self._sending.start()
 
     def _under_way(self) -> list[Exchange]:
         return [*self._waiting] if self._answering is None else [self._answering, *self._waiting]
@@ -147,6 +159,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self.write = self._transport.write
+        self._sending = SendTimeout(self._transport, self._house.send_timeout, self._drop_stalled)
         self._house.greet(self)
         self._expect_head()
         self._task = self._loop.create_task(self._serve())
@@ -159,15 +172,22 @@ class Connection(asyncio.Protocol):
         for exchange in self._under_way():
             exchange.leave()
         self.resume_writing()
+        self._sending.stop()
         self._wake()
-        del self._parser  # it refers back to this object, and so does an exchange
+        del self._parser, self._sending  # they refer back to this object, and so does an exchange
         self._exchange = None
+
+    def eof_received(self) -> None:
+        self._close()
 
     def pause_writing(self) -> None:
         self.full = True
+        self._sending.start()
 
     def resume_writing(self) -> None:
         self.full = False
+        if not self._transport.is_closing():
+            self._sending.stop()
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
 
@@ -186,7 +206,7 @@ class Connection(asyncio.Protocol):
             return b""
         piece = data[:room]
         if self._in_body and self._discards_too_much(len(piece)):
-            self._transport.close()
+            self._close()
             return b""
         self._overhead += len(piece)
         self._parse(piece)
@@ -206,7 +226,7 @@ class Connection(asyncio.Protocol):
             self._read_on(data[offer.args[0] :])
         except HttpParserError:
             if self._refuse(ClientError("Invalid HTTP request received.", code="invalid_http")):
-                self._transport.close()
+                self._close()
 
     def _read_on(self, data: bytes) -> None:
         """For the parser an offer to change the protocol was the end of HTTP. Another one reads on, from the same place."""
@@ -287,8 +307,7 @@ class Connection(asyncio.Protocol):
         now = self._loop.time()
         due = now + self._house.idle if self._due is None else self._due
         if due <= now:
-            self._closing = True
-            self._transport.close()
+            self._close()
         else:
             self._watch = self._loop.call_at(due, self._check_time)
 
@@ -299,7 +318,7 @@ class Connection(asyncio.Protocol):
             # A connection that is closed while more comes is reset, and the client might never see why.
             self._transport.write_eof()
             self._parting = LONGEST_HEAD
-            self._loop.call_later(PARTING_SECONDS, self._transport.close)
+            self._loop.call_later(PARTING_SECONDS, self._close)
             self._pass_over(surplus)
 
     def _refuse(self, error: ClientError) -> bool:
@@ -312,7 +331,7 @@ class Connection(asyncio.Protocol):
             before[-1].keep_alive = False
             return False
         if broken is not None and broken.begun:
-            self._transport.close()
+            self._close()
             return False
         if broken is not None:
             broken.gone = True  # its answer is the refusal, and nothing may follow that
@@ -324,7 +343,13 @@ class Connection(asyncio.Protocol):
     def _pass_over(self, size: int) -> None:
         self._parting = (self._parting or 0) - size
         if self._parting < 0:
-            self._transport.close()
+            self._close()
+
+    def _drop_stalled(self, unsent: int) -> None:
+        log.info("client_stalled", unsent=unsent)
+        for exchange in self._under_way():
+            exchange.stalled = True
+        self._transport.abort()
 
 
 @lru_cache(maxsize=1024)

@@ -81,6 +81,7 @@ class Exchange:
         "method",
         "path",
         "rest",
+        "stalled",
         "token",
         "watched",
         "whole",
@@ -107,6 +108,7 @@ class Exchange:
         self.begun = False  # the answer
         self.answered = False
         self.gone = False
+        self.stalled = False  # the client is cut off because it stopped reading
         self.watched = False
 
     # The request's body

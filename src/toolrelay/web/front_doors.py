@@ -146,7 +146,7 @@ class FrontDoor:
             if exchange.gone:
                 _uncancel()
                 sink.stop()
-                status, code = _CLIENT_GONE, "client_gone"
+                status, code = _CLIENT_GONE, "client_stalled" if exchange.stalled else "client_gone"
             else:
                 failure = _shutting_down()
                 status, code = failure.status, failure.code

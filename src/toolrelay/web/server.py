@@ -9,16 +9,18 @@ from typing import Any
 from toolrelay.web.connection import Answer, Connection
 
 IDLE_SECONDS = 75.0
+SEND_TIMEOUT_SECONDS = 60.0
 FAREWELL_SECONDS = 1.0
 BACKLOG = 4096
 
 
 class Server:
-    """`idle` is how many seconds a connection without a request is kept."""
+    """`idle` is how many seconds a connection without a request is kept, `send_timeout` how long a client may read nothing."""
 
-    def __init__(self, answer: Answer, *, idle: float = IDLE_SECONDS) -> None:
+    def __init__(self, answer: Answer, *, idle: float = IDLE_SECONDS, send_timeout: float = SEND_TIMEOUT_SECONDS) -> None:
         self.answer = answer
         self.idle = idle
+        self.send_timeout = send_timeout
         self._connections: set[Connection] = set()
         self._gone: asyncio.Future[None] | None = None
         self._listening: asyncio.Server | None = None
