@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.scripted import listening
-from tests.strategies import cut_bytes
 from tests.visitor import request
 from toolrelay import log
-from toolrelay.web.connection import HIGH_WATER, MOST_AHEAD, Answer, Connection
+from toolrelay.web.connection import HIGH_WATER, MOST_AHEAD, Answer
 from toolrelay.web.exchange import Exchange, header_line, status_line
 from toolrelay.web.server import Server
 
@@ -131,6 +127,17 @@ def test_who_has_sent_the_body_already_is_not_told_to_continue() -> None:
     run(answer, story)
 
 
+def test_content_length_may_have_thousands_of_zeros() -> None:
+    async def answer(exchange: Exchange) -> None:
+        exchange.respond(200, b"", await exchange.body(10))
+
+    async def story(client: Client) -> None:
+        client.say(b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: %b5\r\n\r\nhello" % (b"0" * 5000))
+        assert (await client.hears_the_end()).endswith(b"\r\n\r\nhello")
+
+    run(answer, story)
+
+
 def test_a_body_that_nobody_reads_is_passed_over() -> None:
     async def story(client: Client) -> None:
         for _ in range(3):
@@ -184,6 +191,42 @@ def test_an_open_response_may_end_without_a_piece() -> None:
     exchange.end()
     [written] = line.written
     assert written.endswith(b"chunked\r\n\r\n0\r\n\r\n")
+
+
+def test_empty_piece_does_not_end_an_open_response() -> None:
+    line = Wire()
+    exchange = exchange_on(line)
+    exchange.begin(200, b"")
+    exchange.write(b"")
+    exchange.write(b"hello")
+    exchange.write(b"")
+    exchange.end()
+    assert b"".join(line.written).endswith(b"\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+
+
+def test_nothing_is_written_after_the_end_of_a_response() -> None:
+    line = Wire()
+    streamed, plain = exchange_on(line), exchange_on(line)
+    streamed.begin(200, b"")
+    streamed.write(b"hello")
+    streamed.end()
+    plain.respond(200, b"", b"hello")
+    written = list(line.written)
+    for exchange in (streamed, plain):
+        exchange.write(b"more")
+        exchange.end()
+        exchange.respond(500, b"", b"failed")
+    assert line.written == written
+
+
+def test_error_in_the_midst_of_an_open_response_is_no_second_response() -> None:
+    line = Wire()
+    exchange = exchange_on(line)
+    exchange.begin(200, b"")
+    exchange.write(b"hello")
+    exchange.respond(500, b"", b"failed")
+    assert b"500" not in b"".join(line.written)
+    assert not exchange.answered
 
 
 def test_a_whole_response_is_one_write() -> None:
@@ -327,82 +370,3 @@ def test_who_does_not_finish_in_time_is_cancelled(*, hurries: bool) -> None:
             assert (await client.hears_the_end()).endswith(b"connection: close\r\n\r\nno")
 
     asyncio.run(main())
-
-
-# Pieces
-
-
-class Collected(asyncio.Transport):
-    """A transport of which only what is written matters."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = b""
-        self._closing = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written += data
-
-    def close(self) -> None:
-        self._closing = True
-
-    def is_closing(self) -> bool:
-        return self._closing
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-
-def heard(pieces: list[bytes]) -> bytes:
-    """What is answered to bytes that arrive so, without the ids."""
-
-    async def answer(exchange: Exchange) -> None:
-        body = await exchange.body(1000)
-        exchange.respond(200, b"", b"%b %b %b" % (exchange.method.encode(), exchange.path.encode(), body))
-
-    async def main() -> bytes:
-        transport, server = Collected(), Server(answer)
-        connection = Connection(server)
-        connection.connection_made(transport)
-        for piece in pieces:
-            connection.data_received(piece)
-            for _ in range(3):
-                await asyncio.sleep(0)
-        for _ in range(100):
-            await asyncio.sleep(0)
-        transport.close()
-        connection.connection_lost(None)
-        await asyncio.sleep(0)
-        return re.sub(rb"req_\w+", b"", transport.written)
-
-    with log.captured():
-        return asyncio.run(main())
-
-
-_OFFERS = st.sampled_from(
-    [request("POST", "/u", b"hello", "connection: upgrade", f"{name}: h2c") for name in ("upgrade", "UPGRADE ")]
-)
-_CHUNKED = b"POST /c?d HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
-_REQUESTS = st.sampled_from(
-    [
-        request("GET", "/a"),
-        request("HEAD", "/a"),
-        request("POST", "/b", b"hello\r\nupgrade: x"),
-        _CHUNKED,
-        request("GET", "/e", b"", "connection: close"),
-        request("GET", "/f", version="1.0"),
-    ]
-)
-
-
-@given(_OFFERS | _REQUESTS, st.lists(_REQUESTS, max_size=3), st.data())
-@settings(max_examples=50, deadline=None)
-def test_how_requests_arrive_does_not_matter(first: bytes, ahead: list[bytes], data: st.DataObject) -> None:
-    whole = b"".join([first, *ahead])
-    assert heard(data.draw(cut_bytes(whole))) == heard([whole])

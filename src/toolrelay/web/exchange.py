@@ -116,7 +116,8 @@ class Exchange:
     async def body(self, limit: int) -> bytes:
         """The whole body, or 413 as soon as it is known to be too large."""
         declared = self.headers.get(b"content-length")
-        if declared is not None and declared.isdigit() and int(declared) > limit:
+        # int() refuses more than 4,300 digits, and the parser takes any number of leading zeros.
+        if declared is not None and declared.isdigit() and int(declared.lstrip(b"0") or b"0") > limit:
             raise _too_large(limit)
         self._line.listen()
         if not self.whole:
@@ -161,7 +162,9 @@ class Exchange:
     # The response
 
     def respond(self, status: int, lines: bytes, body: bytes) -> None:
-        """A whole response."""
+        """A whole response, unless there is one already."""
+        if self.begun:
+            return
         if status != 204:  # which may not even say that its body is empty
             lines = b"%bcontent-length: %d\r\n" % (lines, len(body))
         head = self._begin(status, lines)
@@ -177,7 +180,7 @@ class Exchange:
 
     def write(self, data: bytes) -> Awaitable[None] | None:
         """A piece of an open response. What is returned is to be waited for: the client reads too slowly."""
-        if self.gone:
+        if self.gone or self.answered or not data:  # an empty chunk would be the last one
             return None
         if self._modern:
             data = b"%x\r\n%b\r\n" % (len(data), data)
@@ -189,6 +192,8 @@ class Exchange:
 
     def end(self) -> None:
         """Closes an open response."""
+        if self.answered:
+            return
         self.answered = True
         if not self.gone:
             self._line.write((self._head or b"") + (b"0\r\n\r\n" if self._modern else b""))
