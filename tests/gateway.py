@@ -16,15 +16,17 @@ from pathlib import Path
 import httpx
 
 READY_WITHIN = 30  # seconds; a bound on a hang, not a measure
+LOGGED_WITHIN = 30  # as above
 
 
 class Gateway:
-    """A running `toolrelay serve`. `log()` is what it has written to standard error so far."""
+    """A running `toolrelay serve`."""
 
     def __init__(self, process: subprocess.Popen[str], url: str, log_path: Path) -> None:
         self.process = process
         self.url = url
         self._log_path = log_path
+        self._markers: set[str] = set()
 
     @property
     def v1(self) -> str:
@@ -35,7 +37,21 @@ class Gateway:
         return int(self.url.rpartition(":")[2])
 
     def log(self) -> str:
-        return self._log_path.read_text()
+        """What was logged so far, at the level `info` or below while the process runs.
+
+        A thread of the gateway writes the log, in order. So a refused request is sent, and the line that it logs awaited.
+        """
+        if self.process.poll() is not None:
+            return self._without_markers(self._log_path.read_text())
+        marker = self.post("/v1/chat/completions", {}).headers["x-request-id"].removeprefix("req_")
+        self._markers.add(marker)
+        until = time.monotonic() + LOGGED_WITHIN
+        while marker not in (text := self._log_path.read_text()):
+            assert time.monotonic() < until, f"no line of the request {marker} in the log: {text}"
+        return self._without_markers(text)
+
+    def _without_markers(self, text: str) -> str:
+        return "".join(line for line in text.splitlines(keepends=True) if not any(marker in line for marker in self._markers))
 
     def post(self, path: str, body: object, **headers: str) -> httpx.Response:
         return httpx.post(f"{self.url}{path}", json=body, headers=headers, timeout=60)
@@ -59,11 +75,17 @@ settings = from_environment(sys.argv[1], port=0, data_dir=sys.argv[2])
 
 @contextlib.contextmanager
 def running(
-    config: str = "", *, environ: dict[str, str] | None = None, flags: tuple[str, ...] = (), program: str = ""
+    config: str = "",
+    *,
+    environ: dict[str, str] | None = None,
+    flags: tuple[str, ...] = (),
+    program: str = "",
+    stderr: int | None = None,
 ) -> Iterator[Gateway]:
     """Starts the gateway with that configuration on a free port; ends it with SIGTERM.
 
-    `program` is Python that is run instead of `toolrelay serve`, with `settings` as they would be there.
+    `program` is Python that is run instead of `toolrelay serve`, with `settings` as they would be there. `stderr` is a file
+    descriptor that takes the place of the file behind `log()`.
     """
     with tempfile.TemporaryDirectory(prefix="toolrelay-test-") as folder:
         work = Path(folder)
@@ -78,7 +100,7 @@ def running(
             process = subprocess.Popen(
                 [sys.executable, *arguments],
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=log if stderr is None else stderr,
                 text=True,
                 cwd=work,
                 env={**_clean_environ(), "PYTHONPATH": str(_ROOT), **(environ or {})},

@@ -1,17 +1,22 @@
 """Log lines to standard error: one JSON object a line, or text for people. Names, sizes and times; no keys, no content.
 
 An own module of this size, because the usual library costs a third of the start-up time and as much of a request as parsing it
-does (docs/decisions/0004).
+does (docs/decisions/0004). Once `configure` was called, a thread writes the lines, so that no caller waits for their reader.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
+import select
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -21,15 +26,105 @@ Line: TypeAlias = dict[str, Any]
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 _COLOURS = {"debug": "2", "info": "36", "warning": "33", "error": "31"}
 
+BUFFER_BYTES = 1024 * 1024  # some 4,000 lines
+FLUSH_SECONDS = 1.0
+_BATCH_SECONDS = 0.01  # one wake-up of the thread costs as much CPU as several lines do
+_ATOMIC_BYTES = getattr(select, "PIPE_BUF", 4096)  # a pipe takes all of such a write, or none of it
+
 
 class _Lines:
     """Where lines go, and from which level on."""
 
     def __init__(self) -> None:
         self.least = logging.INFO
-        self.write: Callable[[Line], None] = _write_text
+        self.write: Callable[[Line], None] = self.write_encoded
+        self.encode: Callable[[Line], bytes] = _encode_text
+        self.put: Callable[[bytes], object] = lambda line: _write_lines([line])
         self.second = 0
         self.stamp = ""
+
+    def write_encoded(self, line: Line) -> None:
+        self.put(self.encode(line))
+
+
+class _Writer:
+    """A thread that writes lines from a bounded buffer. Lines that do not fit are dropped and counted."""
+
+    def __init__(self, buffer_bytes: int) -> None:
+        self._limit = buffer_bytes
+        self._lock = threading.RLock()  # re-entrant, because a finalizer that logs may run while it is held
+        self._lines: list[bytes] = []
+        self._bytes = 0
+        self._dropped = 0
+        self._wake_ups: SimpleQueue[threading.Event | None] = SimpleQueue()
+        threading.Thread(target=self._run, name="log", daemon=True).start()
+
+    def put(self, line: bytes) -> None:
+        with self._lock:
+            if self._lines and self._bytes + len(line) > self._limit:
+                self._dropped += 1
+                return
+            is_first = not self._lines
+            self._lines.append(line)
+            self._bytes += len(line)
+        if is_first:
+            self._wake_ups.put(None)
+
+    def flush(self, seconds: float = FLUSH_SECONDS) -> None:
+        """Wait until the lines so far are written, but no longer than that: perhaps nobody reads them."""
+        written = threading.Event()
+        self._wake_ups.put(written)
+        written.wait(seconds)
+
+    def _run(self) -> None:
+        while True:
+            flushed = self._wake_ups.get()
+            lines, dropped = self._take()
+            notes = [_encode_dropped(dropped)] if dropped else []
+            unwritten = _write_lines(lines + notes)
+            if unwritten:
+                with self._lock:
+                    self._dropped += dropped + unwritten - len(notes)
+            if flushed:
+                flushed.set()
+            else:
+                time.sleep(_BATCH_SECONDS)
+
+    def _take(self) -> tuple[list[bytes], int]:
+        with self._lock:
+            lines, self._lines = self._lines, []
+            dropped, self._dropped = self._dropped, 0
+            self._bytes = 0
+        return lines, dropped
+
+
+def _encode_dropped(count: int) -> bytes:
+    return _lines.encode({"timestamp": _timestamp(), "level": "warning", "event": "log_dropped", "count": count})
+
+
+def _write_lines(lines: Sequence[bytes]) -> int:
+    """Write whole lines to standard error. Return how many could not be written."""
+    done = 0
+    try:
+        out = sys.stderr.fileno()
+        while done < len(lines):
+            end, size = done + 1, len(lines[done])
+            while end < len(lines) and size + len(lines[end]) <= _ATOMIC_BYTES:
+                size += len(lines[end])
+                end += 1
+            _write(out, b"".join(lines[done:end]))
+            done = end
+    except (OSError, ValueError):  # nobody reads it any more, which is no reason to fail a turn
+        return len(lines) - done
+    return 0
+
+
+def _write(out: int, data: bytes) -> None:
+    while data:
+        try:
+            data = data[os.write(out, data) :]
+        except BlockingIOError:  # whoever shares this file with us has made it so
+            select.select([], [out], [])
 
 
 def debug(event: str, **fields: object) -> None:
@@ -62,35 +157,31 @@ def _timestamp() -> str:
     now = time.time()
     second = int(now)
     if second != _lines.second:  # the same for thousands of lines
-        _lines.second, _lines.stamp = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        _lines.stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))  # first, for the thread that compares the second
+        _lines.second = second
     return f"{_lines.stamp}.{int((now - second) * 1e6):06d}Z"
 
 
-def configure(form: Literal["json", "text"], level: str) -> None:
+def configure(form: Literal["json", "text"], level: str, *, buffer_bytes: int = BUFFER_BYTES) -> None:
+    """Set form and level, and start the thread that writes. Before that, lines are written at once by whoever logs them."""
     number = logging.getLevelNamesMapping()[level.upper()]
     _lines.least = number
-    _lines.write = _write_json if form == "json" else _write_text
+    _lines.encode = _encode_json if form == "json" else _encode_text
+    writer = _Writer(buffer_bytes)
+    _lines.put = writer.put
+    atexit.register(writer.flush)
     logging.basicConfig(level=max(number, logging.WARNING), handlers=[_Bridge()], force=True)
 
 
-def _write_json(line: Line) -> None:
+def _encode_json(line: Line) -> bytes:
     try:
         text = _encode(line)
     except UnicodeEncodeError:  # a lone surrogate, from whoever sent one
         text = _encode({key: str(value).encode(errors="replace").decode() for key, value in line.items()})
-    _put(text)
+    return text + b"\n"
 
 
-def _put(text: bytes) -> None:
-    try:
-        out = sys.stderr.buffer
-        out.write(text + b"\n")
-        out.flush()
-    except OSError:  # nobody reads it any more, which is no reason to fail a turn
-        pass
-
-
-def _write_text(line: Line) -> None:
+def _encode_text(line: Line) -> bytes:
     """`12:30:01 info  turn  model=demo status=200`, in colours on a terminal."""
     rest = {key: value for key, value in line.items() if key not in ("timestamp", "level", "event", "exception")}
     said = " ".join(f"{key}={_shown(value)}" for key, value in rest.items() if value is not None)
@@ -99,7 +190,7 @@ def _write_text(line: Line) -> None:
     text = f"{line['timestamp'][11:19]} {mark} {_shown(line['event'])}  {said}".rstrip()
     if "exception" in line:
         text = f"{text}\n{line['exception']}"
-    _put(text.encode(errors="replace"))
+    return f"{text}\n".encode(errors="replace")
 
 
 def _shown(value: object) -> str:
