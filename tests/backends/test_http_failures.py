@@ -229,3 +229,18 @@ def test_no_error_repeats_the_key_or_what_the_client_said(script: Script) -> Non
     written = f"{error.message} {error!r} {error.__cause__!r} {logs}"
     assert KEY not in written
     assert SECRET_WORD not in written
+
+
+def test_a_key_that_an_error_quotes_is_redacted_where_the_error_is_truncated() -> None:
+    with Upstream(reply(b"no such " + KEY.encode(), 400)) as upstream:
+        message = failure(ask(upstream)[0]).message
+    assert KEY[:8] not in message
+    assert "no such " in message
+
+
+def test_a_key_in_the_location_of_a_redirect_is_redacted_in_the_log() -> None:
+    head = f"location: http://127.0.0.1:1/v2?key={KEY}&a=b\r\n"
+    with Upstream(reply(b"", 307, headers=head)) as upstream, log.captured() as logs:
+        failure(ask(upstream)[0])
+    [line] = logs
+    assert line["location"] == "http://127.0.0.1:1/v2?key=[the gateway's key]&a=b"

@@ -22,6 +22,7 @@ from toolrelay.backends._codex_process import Channel, CodexError
 from toolrelay.backends._codex_rails import rails_of
 from toolrelay.backends._codex_status import inspect
 from toolrelay.backends._codex_turn import PATCHED, CodexDecoder, DecoderOptions
+from toolrelay.backends._redaction import redact, redact_failure
 from toolrelay.backends.base import Backend, BackendKind, Deliver, Wanted, delivered
 from toolrelay.core.events import AnswerFailed, Noticed, StreamEvent
 from toolrelay.core.json import JsonObject
@@ -94,14 +95,14 @@ class CodexBackend:
                 async with aclosing(self._answer(plan, answer, at_once=tries == 1)) as batches:
                     async for batch in batches:
                         said = said or any(map(_is_lasting, batch))
-                        yield self._told(batch)
+                        yield redact_failure(batch, self._key)
             except CodexError as error:
                 if said or tries == TRIES or not (error.gone or isinstance(error, _TooEarlyError)):
-                    yield self._told([AnswerFailed(_explained(error))])
+                    yield redact_failure([AnswerFailed(_explained(error))], self._key)
                     return
-                log.warning("codex_turn_retried", model=self._name, reason=error.message)
+                log.warning("codex_turn_retried", model=self._name, reason=redact(error.message, self._key))
             except ToolrelayError as error:
-                yield [AnswerFailed(error)]
+                yield redact_failure([AnswerFailed(error)], self._key)
                 return
             else:
                 return
@@ -145,15 +146,6 @@ class CodexBackend:
         """Codex itself would ask OpenAI without one, again and again for half a minute."""
         if self._sign_in and not Path(self._sign_in).exists():
             raise BackendError(SIGN_IN, code="upstream_auth")
-
-    def _told(self, batch: list[StreamEvent]) -> list[StreamEvent]:
-        """Providers quote what they were sent, the gateway's key among it: no client gets to see that."""
-        last = batch[-1]
-        if isinstance(last, AnswerFailed) and self._key:
-            error = last.error
-            error.message = error.message.replace(self._key, "[the gateway's key]")
-            error.args = (error.message,)
-        return batch
 
     def _warn(self, dropped: tuple[str, ...]) -> None:
         for field in dropped:

@@ -18,6 +18,7 @@ from toolrelay import __version__, log
 from toolrelay.backends._http_client import Origin, Pool
 from toolrelay.backends._http_connection import ExchangeError, Response
 from toolrelay.backends._providers import PROVIDERS
+from toolrelay.backends._redaction import redact, redact_failure
 from toolrelay.backends.base import Backend, BackendKind, Deliver, Wanted, delivered
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.profiles import Profile
@@ -80,7 +81,7 @@ class HttpBackend:
         try:
             response = await self._respond(self._encode(request))
         except ToolrelayError as error:
-            await delivered(deliver, self._told([AnswerFailed(error)]))
+            await delivered(deliver, redact_failure([AnswerFailed(error)], self._key))
             return
         try:
             if self._is_stream(response, asked=request.stream):
@@ -94,7 +95,7 @@ class HttpBackend:
         finally:
             response.release()
         if last:
-            await delivered(deliver, self._told(last))
+            await delivered(deliver, redact_failure(last, self._key))
 
     async def _stream_body(self, response: Response, deliver: Deliver) -> list[StreamEvent]:
         """Deliver all batches but the last, which is returned; it is empty if no more is wanted."""
@@ -121,18 +122,6 @@ class HttpBackend:
             return last
         response.release()
         return decoder.flush()
-
-    def _told(self, events: list[StreamEvent]) -> list[StreamEvent]:
-        """The end of an answer. Providers quote what they were sent, the gateway's key among it: no client gets to see that."""
-        last = events[-1] if events else None
-        if isinstance(last, AnswerFailed) and self._key:
-            error = last.error
-            for name in ("message", "type", "code", "param"):
-                said = getattr(error, name)
-                if isinstance(said, str) and self._key in said:
-                    setattr(error, name, said.replace(self._key, "[the gateway's key]"))
-            error.args = (error.message,)
-        return events
 
     async def close(self) -> None:
         await self._pool.close()
@@ -176,7 +165,8 @@ class HttpBackend:
         finally:
             response.release()
         if response.status < 400:
-            log.warning("redirect_refused", model=self._name, status=response.status, location=response.header(b"location"))
+            location = redact(response.header(b"location") or "", self._key)
+            log.warning("redirect_refused", model=self._name, status=response.status, location=location)
             return self._failed(
                 f"answered with a redirect ({response.status}), which is not followed: "
                 f"models.{self._name}.base_url must name the final address"
@@ -199,7 +189,7 @@ class HttpBackend:
         """A provider's content type counts for more than what it was asked for."""
         encoding = response.header(b"content-encoding")
         if encoding and encoding.lower() != "identity":
-            raise self._failed(f"answered in the encoding {encoding[:40]!r}, which it was not asked for")
+            raise self._failed(f"answered in the encoding {redact(encoding, self._key)[:40]!r}, which it was not asked for")
         kind = (response.header(b"content-type") or "").partition(";")[0].strip().lower()
         if kind == "text/html":
             raise self._failed(f"answered with a web page: models.{self._name}.base_url may be wrong")
