@@ -17,7 +17,7 @@ def redact(text: str, key: str) -> str:
         return text
     head, rest = key[:_SHOWN], key[_SHOWN:]
     first, *others = text.replace(quote(key, safe=""), REDACTED).split(head)
-    return first + "".join(REDACTED + other[len(commonprefix((other, rest))) :] for other in others)
+    return first + "".join(REDACTED + other[len(commonprefix((other, rest))) :] for other in others)  # noqa: RUF071 -- characters are what is to be compared
 
 
 def redact_failure(events: list[StreamEvent], key: str) -> list[StreamEvent]:

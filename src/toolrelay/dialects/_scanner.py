@@ -23,10 +23,10 @@ from msgspec import Struct
 
 from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, ReasoningDelta, StreamEvent, TextDelta
 from toolrelay.core.request import Tool
+from toolrelay.core.surrogates import join_surrogates_so_far
 from toolrelay.dialects._attempt import Attempt
 from toolrelay.dialects._faults import BrokenError, CutError, NotACallError, ReadingError
 from toolrelay.dialects._fences import Fence
-from toolrelay.dialects._halves import made_whole
 from toolrelay.dialects._lines import Line
 from toolrelay.dialects._watch import Quoting, Watch, past_tag, watching
 from toolrelay.dialects.base import Dialect
@@ -76,7 +76,7 @@ class Scanner:
 
     def feed(self, text: str) -> list[ScannerEvent]:
         if self._half or not (text.isascii() or text.isprintable()):
-            text, self._half = made_whole(self._half + text)
+            text, self._half = join_surrogates_so_far(self._half + text)
         attempt = self._attempt
         if attempt is None:
             if self._first in text or self._second in text:

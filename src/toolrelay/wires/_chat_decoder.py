@@ -22,6 +22,7 @@ from toolrelay.core.events import (
 )
 from toolrelay.core.indexes import IndexLimit
 from toolrelay.core.json import JsonObject
+from toolrelay.core.surrogates import join_surrogates_so_far
 from toolrelay.errors import BackendError
 from toolrelay.wires._chat_calls import OpenCall, OpenCalls
 from toolrelay.wires._chat_chunk import (
@@ -41,7 +42,7 @@ from toolrelay.wires._chat_chunk import (
     token_logprobs,
     unusual_error,
 )
-from toolrelay.wires._json import decode, mended
+from toolrelay.wires._json import decode
 from toolrelay.wires._sse import FrameTooLargeError, Splitter
 
 
@@ -60,10 +61,10 @@ class _ChoiceState:
         """The text without the first half of a surrogate pair at its end, which waits for the second."""
         if self.halves:
             text = self.halves.pop(stream, "") + text
-        if text and "\ud800" <= text[-1] <= "\udbff":
-            self.halves[stream] = text[-1]
-            text = text[:-1]
-        return mended(text)
+        text, half = join_surrogates_so_far(text)
+        if half:
+            self.halves[stream] = half
+        return text
 
 
 class ChatDecoder:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolrelay.core.surrogates import join_surrogates
 from toolrelay.errors import BackendError, ToolrelayError
-from toolrelay.wires._json import decode, encode, mended, mended_value
+from toolrelay.wires._json import decode, encode, mended_value
 
 _LONGEST = 500
 
 
 def encode_error(error: ToolrelayError) -> bytes:
     """The error object that an HTTP error carries."""
-    members = {"message": mended(error.message), "type": error.type, "param": error.param, "code": error.code}
+    members = {"message": join_surrogates(error.message), "type": error.type, "param": error.param, "code": error.code}
     return encode({"error": members})
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from toolrelay.core.json import JsonObject
+from toolrelay.core.surrogates import join_surrogates
 from toolrelay.errors import ToolrelayError, invalid
 
 T = TypeVar("T")
@@ -22,14 +23,13 @@ _PLACE = re.compile(r" - at `\$?(.*?)`$")
 _MISSING = re.compile(r"Object missing required field `(.*?)`")
 _TYPES = re.compile(r"`([^`]*)`")
 _WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
-_LONE = re.compile("[\ud800-\udfff]")
 _LONGEST = 200
 
 
 def decode(data: bytes | str) -> Any:  # noqa: ANN401 -- any JSON
     """Like json.loads, and several times faster. Raises ValueError, also for what is nested too deeply.
 
-    A lone surrogate escape, which JSON allows and UTF-8 cannot say, stays a lone surrogate: see `mended`.
+    A lone surrogate escape, which JSON allows and UTF-8 cannot say, stays a lone surrogate: see `mended_value`.
     """
     return _read(data)[0]
 
@@ -83,22 +83,15 @@ def is_deep(data: bytes | str, value: object) -> bool:
     return True
 
 
-def mended(text: str) -> str:
-    """Surrogate pairs that came apart put together; what is left alone becomes U+FFFD."""
-    if text.isascii() or _LONE.search(text) is None:
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def mended_value(value: Any) -> Any:  # noqa: ANN401 -- any JSON
-    """`mended` for every string within."""
+    """Join the surrogates of every string within."""
     match value:
         case str():
-            return mended(value)
+            return join_surrogates(value)
         case list():
             return [mended_value(element) for element in value]
         case dict():
-            return {mended(key): mended_value(element) for key, element in value.items()}
+            return {join_surrogates(key): mended_value(element) for key, element in value.items()}
         case _:
             return value
 

@@ -33,8 +33,9 @@ from toolrelay.core.events import (
     TextDelta,
 )
 from toolrelay.core.json import JsonObject
+from toolrelay.core.surrogates import join_surrogates
 from toolrelay.errors import ToolrelayError
-from toolrelay.wires._json import encode, mended
+from toolrelay.wires._json import encode
 from toolrelay.wires._responses_resource import (
     ItemStatus,
     Outcome,
@@ -174,7 +175,7 @@ class ResponsesEncoder:
         try:
             body = encode(text)
         except UnicodeEncodeError:
-            body = encode(mended(text))
+            body = encode(join_surrogates(text))
         self._out.append(b'%b%b,"sequence_number":%d}\n\n' % (prefix, body, self._sequence))
         self._sequence += 1
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from toolrelay.core.indexes import IndexLimit
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import CallKind
-from toolrelay.wires._json import mended
+from toolrelay.core.surrogates import join_surrogates, join_surrogates_so_far
 
 Thought: TypeAlias = Literal["text", "summary"]
 
@@ -24,19 +24,14 @@ class Run:
 
     def grow(self, delta: str) -> str:
         """Takes a delta in; returns what is new and can be handed on."""
-        text = self.half + delta
-        self.half = ""
-        if text and "\ud800" <= text[-1] <= "\udbff":
-            self.half = text[-1]
-            text = text[:-1]
-        text = mended(text)
+        text, self.half = join_surrogates_so_far(self.half + delta)
         if text:
             self.pieces.append(text)
         return text
 
     def complete(self, whole: str) -> str:
         """Takes the whole text in; returns what the deltas had left out. Where the two disagree, what was handed on stands."""
-        whole = mended(whole)
+        whole = join_surrogates(whole)
         so_far = "".join(self.pieces)
         if not whole.startswith(so_far):
             return self.give_up()
