@@ -1,8 +1,7 @@
-"""What was measured, as a table for people, as JSON for machines, and as a section of docs/benchmarks.md."""
+"""What was measured, as a table on the terminal, in bench/results, and as a section of docs/benchmarks.md."""
 
 import datetime as dt
 import importlib.metadata
-import json
 import os
 import platform
 import statistics
@@ -10,7 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from bench.gateways import ROOT, nginx_program
 from bench.scenarios import NEVER, Measurement, Metric
@@ -27,7 +25,6 @@ class Series:
 
     values: dict[str, list[float]] = field(default_factory=dict)
     trouble: dict[str, int] = field(default_factory=dict)
-    rates: list[float] = field(default_factory=list)
     harness: list[float] = field(default_factory=list)
     strangers: list[float] = field(default_factory=list)
     late: list[float] = field(default_factory=list)
@@ -37,7 +34,6 @@ class Series:
             self.values.setdefault(key, []).append(value)
         for what, count in measurement.trouble.items():
             self.trouble[what] = self.trouble.get(what, 0) + count
-        self.rates.append(measurement.rate)
         self.harness.append(measurement.harness)
         self.strangers.append(measurement.strangers)
         self.late.append(measurement.late)
@@ -215,18 +211,6 @@ def save(stem: str, report: Report, lines: list[Line], facts: dict[str, str]) ->
     (RESULTS / f"{stem}.md").write_text(
         f"# Benchmark results\n\nWritten by `make bench`; docs/benchmarks.md says how to read them.\n\n{text}"
     )
-    rows: list[dict[str, Any]] = [
-        {"gateway": label, "scenario": scenario, "rounds": series.values, "units per s": series.rates}
-        | {"harness": series.harness, "strangers": series.strangers, "late": series.late, "trouble": series.trouble}
-        for (label, scenario), series in report.series.items()
-    ]
-    summary = [
-        {"metric": line.metric.key, "unit": line.metric.unit, "gateway": line.label, "median": line.median}
-        | {"to nginx": line.ratio, "target": line.metric.target, "verdict": line.verdict}
-        for line in lines
-    ]
-    whole = {"facts": facts, "trouble": report.trouble(), "summary": summary, "rows": rows}
-    (RESULTS / f"{stem}.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
 
 
 def write_docs() -> None:

@@ -43,7 +43,7 @@ def parse_arguments() -> argparse.Namespace:
     names = ", ".join(["start", *(scenario.name for scenario in SCENARIOS)])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("others", nargs="*", metavar="NAME=COMMAND", help="a gateway to compare with")
-    parser.add_argument("--quick", action="store_true", help="one short round; kept as bench/results/partial.local.*")
+    parser.add_argument("--quick", action="store_true", help="one short round; kept as bench/results/partial.local.md")
     parser.add_argument("--rounds", type=int, help="default 3, with --quick 1")
     parser.add_argument("--only", default="", metavar="NAME,…", help=f"gateways by name, scenarios: {names}")
     parser.add_argument("--litellm", action="store_true", help="compare with the LiteLLM proxy; installs it when it is not there")

@@ -51,7 +51,6 @@ class Measurement:
 
     values: dict[str, float]
     trouble: dict[str, int] = field(default_factory=dict)
-    rate: float = 0
     harness: float = 0
     strangers: float = 0
     late: float = 0
@@ -143,7 +142,6 @@ def _measured(
     return Measurement(
         values=values(outcome, spent * 1e6 / max(1, outcome.units)),
         trouble=_trouble(outcome),
-        rate=outcome.units / outcome.wall_s,
         harness=tools / outcome.wall_s,
         strangers=max(0.0, strangers),
         late=max(0.0, outcome.wall_s / nominal_s - 1) if nominal_s else 0,
