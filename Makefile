@@ -51,7 +51,7 @@ golden: setup ## write the golden frames anew: look at the difference before you
 transcripts: setup ## record the exchanges of tests/transcripts anew (ARGS="hermes codex.calls": of some models): look at the difference
 	$(PY) tests/transcripts/record.py $(ARGS)
 
-docs: $(VENV)/.dev ## write the tables of docs/wires.md anew, from the wires' own
+docs: $(VENV)/.dev ## write the tables in docs/ from the code
 	$(PY) docs/make_tables.py
 
 bench: $(VENV)/.dev ## measure the gateway's cost per request and per chunk, the dialects' per delta, and what is added to Codex (ARGS: only the gateway's)

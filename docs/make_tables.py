@@ -1,4 +1,4 @@
-"""Writes the tables of docs/: what wires, dialects and Codex say of themselves, and which versions the tests run: `make docs`."""
+"""Write the tables of docs/ from the code and the lock files: `make docs`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from toolrelay.backends._codex_history import CANNOT_SAY
+from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.messages import Call
 from toolrelay.core.profiles import HABITS
 from toolrelay.dialects.base import discover as discover_dialects
@@ -39,6 +40,14 @@ def dialects() -> str:
         for name, dialect in sorted(discover_dialects().items())
     )
     return f"\n| dialect | a call of get_weather | `auto` picks it for names like |\n|---|---|---|\n{rows}\n"
+
+
+def providers() -> str:
+    rows = ""
+    for name, preset in PROVIDERS.items():
+        base_url, wire = (f"`{value}`" if value else "–" for value in (preset.base_url, preset.wire))
+        rows += f"| `{name}` | {base_url} | {wire} |\n" if preset.available else f"| `{name}` | **Not yet** | – |\n"
+    return f"\n| provider | default `base_url` | default `wire` |\n|---|---|---|\n{rows}\n"
 
 
 CLIENTS = {
@@ -79,6 +88,7 @@ def _code(text: str) -> str:
 
 
 PAGES: dict[Path, Callable[[], str]] = {
+    Path(__file__).parent / "configuration.md": providers,
     Path(__file__).parent / "wires.md": wires,
     Path(__file__).parent / "codex.md": codex,
     Path(__file__).parent / "dialects.md": dialects,

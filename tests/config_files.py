@@ -1,4 +1,4 @@
-"""Configuration files for tests: written into an empty directory, and what is said of them."""
+"""Configuration files for tests, written into an empty directory, and the problems that loading reports."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Write = Callable[..., str]
 
 
 @pytest.fixture(autouse=True)
-def in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes a configuration file into the current directory and returns its name."""
+    """Return a function that writes a configuration file into the current directory and returns its name."""
 
     def write(text: str, name: str = "toolrelay.toml") -> str:
         (tmp_path / name).write_text(text, encoding="utf-8")

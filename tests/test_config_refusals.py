@@ -1,4 +1,4 @@
-"""What the configuration refuses and how, and what it refuses because this version does not do it yet."""
+"""What the configuration refuses: mistakes, and values that only later versions support."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from msgspec import Struct
 from tests import config_files
 from tests.config_files import HASH, Write, problems
 from toolrelay import config
+from toolrelay.backends.base import discover as discover_backends
+from toolrelay.backends.http import HttpSettings
+from toolrelay.backends.providers import PROVIDERS, Preset
 from toolrelay.config import load
 from toolrelay.errors import ConfigurationError
 from toolrelay.settings import KeySettings, LimitSettings, ModelSettings, RedisSettings, ServerSettings, StoreSettings
-from toolrelay.wires.base import Wire, discover
+from toolrelay.wires.base import Wire
+from toolrelay.wires.base import discover as discover_wires
 
-# Fixtures are known to a module by its own names.
-in_an_empty_directory, write = config_files.in_an_empty_directory, config_files.write
+# pytest finds fixtures by the names of the module.
+empty_directory, write = config_files.empty_directory, config_files.write
 
 TABLES: dict[str, type[Struct]] = {
     "server": ServerSettings,
@@ -28,14 +32,15 @@ TABLES: dict[str, type[Struct]] = {
     "redis": RedisSettings,
     "limits": LimitSettings,
     "keys": KeySettings,
-    "models": ModelSettings,
 }
+MODEL_KEYS = sorted({key for kind in discover_backends().values() for key in kind.settings.__struct_fields__})
 
 
-# What is refused, and how
+# Mistakes
 
-A_PROVIDER = "one of openai, anthropic, gemini, openrouter, ollama, lmstudio, vllm, llamacpp, codex, local, demo, compatible"
-A_URL = "an http:// or https:// URL without query or credentials"
+A_PROVIDER = "one of openai, openrouter, ollama, lmstudio, vllm, llamacpp, codex, demo, compatible"
+HTTP_PROVIDERS = "openai, openrouter, ollama, lmstudio, vllm, llamacpp, compatible"
+A_URL = "an http:// or https:// URL with a valid host and port, without query or credentials"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +102,7 @@ A_URL = "an http:// or https:// URL without query or credentials"
         ('[models.a]\nmodel = "b"', f"models.a.provider: missing; expected {A_PROVIDER}"),
         (
             '[models.a]\nprovider = "compatible"',
-            f'models.a.base_url: missing; provider "compatible" needs {A_URL}',
+            f"models.a.base_url: missing; expected {A_URL}",
         ),
         (
             '[models.a]\nprovider = "openai"\nbase_url = "localhost:11434"',
@@ -105,7 +110,25 @@ A_URL = "an http:// or https:// URL without query or credentials"
         ),
         (
             '[models.a]\nprovider = "openai"\nbase_url = "http://h:99999/v1"',
-            f"models.a.base_url: expected {A_URL}; its address or port cannot be read",
+            f"models.a.base_url: expected {A_URL}, found a string of 17 characters",
+        ),
+        (
+            '[models.a]\nprovider = "openai"\nrails = ["web_search"]',
+            'models.a.rails: provider "openai" has no such setting; providers that have it: codex',
+        ),
+        (
+            '[models.a]\nprovider = "codex"\nwire = "chat"',
+            f'models.a.wire: provider "codex" has no such setting; providers that have it: {HTTP_PROVIDERS}',
+        ),
+        (
+            '[models.a]\nprovider = "codex"\nrails = ["shell"]',
+            'models.a.rails: expected a list of any of apply_patch, web_search, web_search_asked, found ["shell"]',
+        ),
+        ('[models.a]\nprovider = "codex"\nrails_dri = "x"', "models.a.rails_dri: unknown key; did you mean rails_dir?"),
+        ('[models.a]\nprovider = "openai"\nrails_dri = "x"', "models.a.rails_dri: unknown key"),
+        (
+            '[models.a]\nprovider = "opnai"\nbase_url = 5',
+            f'models.a.provider: expected {A_PROVIDER}, found "opnai"; did you mean openai?',
         ),
         ("[keys]\nname = 1", "keys: expected a list of tables, each begun with [[keys]], found a table"),
         ("keys = [1]", "keys[0]: expected a table, found a number"),
@@ -124,11 +147,11 @@ A_URL = "an http:// or https:// URL without query or credentials"
         ),
     ],
 )
-def test_a_mistake_is_told_with_file_key_expectation_and_finding(write: Write, text: str, problem: str) -> None:
+def test_mistake_is_reported_with_file_key_expected_and_found(write: Write, text: str, problem: str) -> None:
     assert problems(write(text)) == [f"toolrelay.toml: {problem}"]
 
 
-def test_all_mistakes_of_a_file_are_told_together(write: Write) -> None:
+def test_all_mistakes_of_a_file_are_reported_together(write: Write) -> None:
     text = """
         [server]
         port = -1
@@ -161,37 +184,37 @@ def test_all_mistakes_of_a_file_are_told_together(write: Write) -> None:
         ({"host": "a b"}, '--host: expected a host\'s name or address, found "a b"'),
     ],
 )
-def test_a_wrong_flag_is_named(flags: dict[str, Any], message: str) -> None:
+def test_invalid_flag_is_reported(flags: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(None, {}, **flags)
     assert str(caught.value) == message
 
 
-def test_a_missing_file_is_told_with_who_named_it_and_what_to_do() -> None:
+def test_missing_file_is_reported_with_its_origin() -> None:
     (by_flag,) = problems("none.toml")
     (by_variable,) = problems(None, {"TOOLRELAY_CONFIG": "none.toml"})
     assert by_flag.startswith("none.toml: no such file (named by --config). Write one, as toolrelay.example.toml shows")
     assert by_variable.startswith("none.toml: no such file (named by TOOLRELAY_CONFIG). ")
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     assert problems("folder") == ["folder: cannot be read (named by --config): Is a directory"]
 
 
-def test_a_syntax_error_is_told_with_its_line(write: Write) -> None:
+def test_syntax_error_is_reported_with_its_line(write: Write) -> None:
     assert problems(write("[server]\nport = \n")) == ["toolrelay.toml: line 2, column 8: not valid TOML: Invalid value"]
     assert problems(write("[server")) == [
         "toolrelay.toml: end of document: not valid TOML: Expected ']' at the end of a table declaration"
     ]
 
 
-def test_a_file_that_is_not_utf_8_is_told_with_its_line(tmp_path: Path) -> None:
+def test_invalid_utf_8_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b'[server]\nhost = "caf\xe9"\n')
     assert problems("latin.toml") == ["latin.toml: line 2: not UTF-8, which TOML has to be"]
 
 
-def test_a_hash_is_kept_in_lower_case(write: Write) -> None:
+def test_hash_is_converted_to_lower_case(write: Write) -> None:
     (key,) = load(write(f'[[keys]]\nname = "a"\nsha256 = "{HASH.upper()}"'), {}).keys
     assert key == KeySettings(name="a", sha256=HASH)
 
@@ -201,7 +224,7 @@ values = st.recursive(
     | st.booleans()
     | st.integers()
     | st.floats()
-    | st.sampled_from(["demo", "sqlite", "env:A", "*", "chat", ""])
+    | st.sampled_from([*PROVIDERS, "sqlite", "env:A", "*", "chat", ""])
     | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
@@ -211,29 +234,28 @@ files = st.fixed_dictionaries(
     optional={
         name: values | st.fixed_dictionaries({}, optional=dict.fromkeys(kind.__struct_fields__, values))
         for name, kind in TABLES.items()
-        if name not in {"keys", "models"}
+        if name != "keys"
     }
     | {
         "keys": values
         | st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(KeySettings.__struct_fields__, values)), max_size=3),
-        "models": values
-        | st.dictionaries(st.text(), st.fixed_dictionaries({}, optional=dict.fromkeys(ModelSettings.__struct_fields__, values))),
+        "models": values | st.dictionaries(st.text(), st.fixed_dictionaries({}, optional=dict.fromkeys(MODEL_KEYS, values))),
         "toolsets": values,
     },
 )
 
 
 @given(files)
-def test_whatever_a_file_says_it_gives_settings_or_a_configuration_error(raw: dict[str, Any]) -> None:
+def test_any_file_gives_settings_or_a_configuration_error(raw: dict[str, Any]) -> None:
     try:
-        settings = config._Reading("f.toml", {}).settings(raw)
+        settings = config._FileReader("f.toml", {}).read(raw)
     except ConfigurationError:
         return
     assert all(isinstance(model, ModelSettings) for model in settings.models.values())
-    assert all(isinstance(getattr(settings, name), kind) for name, kind in TABLES.items() if name not in {"keys", "models"})
+    assert all(isinstance(getattr(settings, name), kind) for name, kind in TABLES.items() if name != "keys")
 
 
-# What this version does not do yet
+# Values that only later versions support
 
 UNAVAILABLE: dict[str, list[Any]] = {
     "store.url": ["postgresql://h/d"],
@@ -254,7 +276,7 @@ UNAVAILABLE: dict[str, list[Any]] = {
 
 
 def file_with(key: str, value: object) -> tuple[dict[str, Any], str]:
-    """A file that is right but for this value, and the value's place in it."""
+    """Return a valid file with this value in it, and the value's path."""
     table, _, field = key.partition(".")
     match table:
         case "toolsets":
@@ -262,55 +284,78 @@ def file_with(key: str, value: object) -> tuple[dict[str, Any], str]:
         case "keys":
             return {"keys": [{"name": "me", "sha256": HASH, field: value}]}, f"keys.me.{field}"
         case "models":
-            address = {} if value == "demo" else {"base_url": "http://h/v1"}
-            return {"models": {"a": {"provider": "compatible", **address, field: value}}}, f"models.a.{field}"
+            return {"models": {"a": {"provider": "compatible", "base_url": "http://h/v1", field: value}}}, f"models.a.{field}"
         case _:
             return {table: {field: value}}, key
 
 
-def test_every_setting_that_is_not_available_yet_has_a_case_here() -> None:
-    assert set(UNAVAILABLE) == {*config.NOT_YET, "models.wire"}
-    assert UNAVAILABLE["models.wire"] == list(config.LATER_WIRES)
+def test_every_unavailable_setting_has_a_case_here() -> None:
+    assert set(UNAVAILABLE) == {*config.NOT_YET, "models.provider", "models.wire"}
+    assert UNAVAILABLE["models.provider"] == [name for name, preset in PROVIDERS.items() if not preset.available]
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in UNAVAILABLE.items() for value in values])
-def test_a_setting_that_would_be_ignored_is_refused(key: str, value: object) -> None:
+def test_unavailable_value_is_refused(key: str, value: object) -> None:
     raw, place = file_with(key, value)
     with pytest.raises(ConfigurationError) as caught:
-        config._Reading("f.toml", {}).settings(raw)
+        config._FileReader("f.toml", {}).read(raw)
     assert re.fullmatch(
         rf"f\.toml: {re.escape(place)}: .+ is not available in this version yet(; available today: .+)?", str(caught.value)
     )
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, works in config.NOT_YET.items() for value in works])
-def test_a_value_that_works_today_may_be_written_out(key: str, value: object) -> None:
+def test_available_value_of_a_restricted_key_is_accepted(key: str, value: object) -> None:
     raw, _ = file_with(key, value)
-    config._Reading("f.toml", {}).settings(raw)
+    config._FileReader("f.toml", {}).read(raw)
 
 
 @pytest.mark.parametrize("name", ["auto", "native", "off", "sealed", "hermes", "qwen3_coder"])
-def test_tools_may_be_called_natively_or_in_any_dialect(name: str) -> None:
+def test_tool_calling_accepts_modes_and_dialects(name: str) -> None:
     raw, _ = file_with("models.tool_calling", name)
-    assert config._Reading("f.toml", {}).settings(raw).models["a"].tool_calling == name
+    assert config._FileReader("f.toml", {}).read(raw).models["a"].tool_calling == name
 
 
-def test_a_dialect_that_does_not_exist_is_refused_with_the_nearest_name() -> None:
+def test_unknown_dialect_is_refused_with_a_suggestion() -> None:
     raw, place = file_with("models.tool_calling", "hermse")
     with pytest.raises(ConfigurationError, match=rf'{place}: expected auto, .*found "hermse"; did you mean "?hermes'):
-        config._Reading("f.toml", {}).settings(raw)
+        config._FileReader("f.toml", {}).read(raw)
 
 
-@pytest.mark.parametrize("wire", discover().values(), ids=discover())
-def test_a_wire_that_is_there_may_be_named_by_its_word(wire: Wire) -> None:
+@pytest.mark.parametrize("wire", discover_wires().values(), ids=discover_wires())
+def test_every_wire_is_accepted(wire: Wire) -> None:
     raw, _ = file_with("models.wire", wire.word)
-    assert config._Reading("f.toml", {}).settings(raw).models["a"].wire == wire.word
+    model = config._FileReader("f.toml", {}).read(raw).models["a"]
+    assert isinstance(model, HttpSettings)
+    assert model.wire == wire.word
 
 
 @pytest.mark.parametrize(
     ("field", "value"), [("base_url", "http://h/v1"), ("wire", "chat"), ("wire", "chta"), ("api_key", "SECRET")]
 )
-def test_the_demo_model_takes_nothing_that_it_would_ignore(write: Write, field: str, value: str) -> None:
+def test_key_of_another_backend_is_refused_unless_empty(write: Write, field: str, value: str) -> None:
     text = f'[models.a]\nprovider = "demo"\n{field} = '
-    assert problems(write(f'{text}"{value}"'), {}) == [f"toolrelay.toml: models.a.{field}: the demo model has none"]
+    (problem,) = problems(write(f'{text}"{value}"'), {})
+    assert problem.startswith(
+        f'toolrelay.toml: models.a.{field}: provider "demo" has no such setting; providers that have it: openai'
+    )
+    assert "SECRET" not in problem
     assert list(load(write(f'{text}""'), {}).models) == ["a"]
+
+
+# Providers
+
+
+@pytest.mark.parametrize(("name", "preset"), [item for item in PROVIDERS.items() if item[1].available])
+def test_available_provider_gives_the_settings_of_its_backend_with_its_defaults(name: str, preset: Preset) -> None:
+    address = {} if preset.base_url or preset.backend != "http" else {"base_url": "http://h/v1"}
+    model = config._FileReader("f.toml", {}).read({"models": {"a": {"provider": name, **address}}}).models["a"]
+    assert type(model) is discover_backends()[preset.backend].settings
+    if isinstance(model, HttpSettings):
+        assert (model.base_url, model.wire) == (preset.base_url or "http://h/v1", preset.wire)
+
+
+def test_one_entry_in_the_table_of_presets_adds_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PROVIDERS, "another", Preset(backend="http", base_url="https://another.example/v1", wire="responses"))
+    model = config._FileReader("f.toml", {}).read({"models": {"a": {"provider": "another", "wire": ""}}}).models["a"]
+    assert model == HttpSettings(name="a", provider="another", model="a", base_url="https://another.example/v1", wire="responses")

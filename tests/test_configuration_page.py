@@ -1,4 +1,4 @@
-"""The configuration's page and its example tell the truth, the whole of it."""
+"""docs/configuration.md and toolrelay.example.toml describe every key, its default and what is not available yet."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from msgspec import NODEFAULT, Struct, structs
 
-from toolrelay import _expectations as expect
 from toolrelay import config
+from toolrelay.backends.base import discover as discover_backends
+from toolrelay.backends.providers import Preset
 from toolrelay.config import load
 from toolrelay.errors import ConfigurationError
+from toolrelay.setting_types import accepts
 from toolrelay.settings import KeySettings, LimitSettings, ModelSettings, RedisSettings, ServerSettings, Settings, StoreSettings
 
 ROOT = Path(__file__).parent.parent
@@ -25,52 +27,57 @@ TABLES: dict[str, type[Struct]] = {
     "redis": RedisSettings,
     "limits": LimitSettings,
     "keys": KeySettings,
-    "models": ModelSettings,
 }
+MODELS = [kind.settings for kind in discover_backends().values()]
 
 
 def documented() -> dict[str, tuple[str, str, str]]:
-    """The rows of docs/configuration.md that describe a key: default, example, meaning."""
+    """Return the rows of docs/configuration.md that describe a key: default, example, meaning."""
     rows = re.findall(r"^\| `([a-z0-9_.]+)` \| (.+?) \| (.+?) \| (.+) \|$", PAGE, re.MULTILINE)
     found = {key: (default.strip("`"), example.strip("`"), meaning) for key, default, example, meaning in rows}
     assert len(found) == len(rows), "a key is described twice"
     return found
 
 
-def file_keys() -> Iterator[tuple[str, structs.FieldInfo]]:
-    for table, kind in TABLES.items():
-        for field in structs.fields(kind):
-            if (table, field.name) != ("models", "name"):
-                yield f"{table}.{field.name}", field
+def file_keys() -> dict[str, structs.FieldInfo]:
+    tables = {f"{table}.{field.name}": field for table, kind in TABLES.items() for field in structs.fields(kind)}
+    models = {f"models.{field.name}": field for kind in MODELS for field in structs.fields(kind) if field.name != "name"}
+    return tables | models
 
 
-def test_the_page_describes_every_key_of_the_file_and_no_other() -> None:
-    assert sorted(documented()) == sorted([*(key for key, _ in file_keys()), "toolsets"])
+def test_page_describes_exactly_the_keys_of_the_file() -> None:
+    assert sorted(documented()) == sorted([*file_keys(), "toolsets"])
 
 
-def test_every_table_of_the_settings_is_looked_at_here() -> None:
-    elsewhere = {*config._ELSEWHERE, "toolsets"} - {"data_dir"}  # it is one of the surroundings
-    assert set(Settings.__struct_fields__) == set(TABLES) | elsewhere
-    assert [name for name in elsewhere if f"`{name}`" not in PAGE] == []
+def test_every_table_of_the_settings_is_checked_here() -> None:
+    others = {*config._NOT_IN_FILE, "toolsets"} - {"data_dir"}  # data_dir is part of `environment`
+    assert set(Settings.__struct_fields__) == {*TABLES, "models"} | others
+    assert [name for name in others if f"`{name}`" not in PAGE] == []
 
 
-@pytest.mark.parametrize(("key", "field"), list(file_keys()), ids=lambda value: value if isinstance(value, str) else "")
-def test_the_page_states_the_default_and_an_example_that_fits(key: str, field: structs.FieldInfo) -> None:
+@pytest.mark.parametrize(("key", "field"), list(file_keys().items()), ids=lambda value: value if isinstance(value, str) else "")
+def test_page_states_the_default_and_a_valid_example(key: str, field: structs.FieldInfo) -> None:
     default, example, _ = documented()[key]
-    if field.default is NODEFAULT:
+    if key.removeprefix("models.") in Preset.__struct_fields__:
+        assert default == "by provider"
+    elif field.default is NODEFAULT:
         assert default == "required"
     else:
         stated = tomllib.loads(f"x = {default}")["x"]
         assert (tuple(stated) if isinstance(stated, list) else stated) == field.default
-    assert expect.fits(tomllib.loads(f"x = {example}")["x"], field.type)
+    assert accepts(field.type, tomllib.loads(f"x = {example}")["x"])
 
 
-def test_the_page_marks_what_is_not_available_yet_and_nothing_else() -> None:
-    assert {key for key, (_, _, meaning) in documented().items() if "**Not yet**" in meaning} == {*config.NOT_YET, "models.wire"}
+def test_page_marks_exactly_the_unavailable_keys() -> None:
+    assert {key for key, (_, _, meaning) in documented().items() if "**Not yet**" in meaning} == {
+        *config.NOT_YET,
+        "models.provider",
+        "models.wire",
+    }
 
 
 def example_lines() -> Iterator[tuple[str, str]]:
-    """Each setting of the example, switched off or not, with the line that it stands in."""
+    """Yield each key of the example, commented out or not, with its line."""
     table = ""
     for line in EXAMPLE.read_text("utf-8").splitlines():
         if header := re.match(r"#?\[+(\w+)(?:\.\w+)?\]+$", line):
@@ -79,17 +86,17 @@ def example_lines() -> Iterator[tuple[str, str]]:
             yield f"{table}.{setting[1]}", line
 
 
-def test_the_example_is_right_as_it_stands() -> None:
+def test_example_file_gives_the_default_settings() -> None:
     settings = load(str(EXAMPLE), {})
     demo = ModelSettings(name="demo", provider="demo", model="demo")
-    assert settings == Settings(models={"demo": demo}, config_file=str(EXAMPLE), surroundings=settings.surroundings)
+    assert settings == Settings(models={"demo": demo}, config_file=str(EXAMPLE), environment=settings.environment)
 
 
-def test_the_example_holds_every_key() -> None:
-    assert {key for key, _ in example_lines() if not key.startswith("toolsets.")} == {key for key, _ in file_keys()}
+def test_example_file_has_every_key() -> None:
+    assert {key for key, _ in example_lines() if not key.startswith("toolsets.")} == set(file_keys())
 
 
-def test_the_example_switched_on_is_understood_and_only_what_it_marks_is_refused(tmp_path: Path) -> None:
+def test_only_marked_lines_of_the_example_are_refused_when_switched_on(tmp_path: Path) -> None:
     switched_on = tmp_path / "toolrelay.toml"
     switched_on.write_text(re.sub(r"^#(?=[a-z\[])", "", EXAMPLE.read_text("utf-8"), flags=re.MULTILINE), "utf-8")
     with pytest.raises(ConfigurationError) as caught:

@@ -16,12 +16,13 @@ from typing import Any
 from toolrelay import log
 from toolrelay.backends.base import BackendKind
 from toolrelay.backends.base import discover as discover_backends
+from toolrelay.backends.providers import PROVIDERS
 from toolrelay.errors import ConfigurationError
 from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.runtime.no_result import Guard, telling
 from toolrelay.runtime.secret import secret_in
 from toolrelay.runtime.telemetry import Metrics
-from toolrelay.settings import ModelSettings, ServerSettings, Settings, Surroundings, check_binding, file_mark
+from toolrelay.settings import Environment, ModelSettings, ServerSettings, Settings, check_binding, file_prefix
 from toolrelay.web.auth import Gatekeeper
 from toolrelay.web.front_doors import FrontDoor, Gate
 from toolrelay.web.pages import pages
@@ -62,27 +63,25 @@ class App:
 def open_models(settings: Settings) -> dict[str, Model]:
     """Every model, or all that is wrong with them. Nothing is connected yet."""
     kinds = discover_backends()
-    secret = cache(partial(secret_in, settings.surroundings.data_dir))
+    secret = cache(partial(secret_in, settings.environment.data_dir))
     models: dict[str, Model] = {}
     problems: list[str] = []
     for name, model in settings.models.items():
         try:
-            models[name] = _open_model(model, kinds, settings.surroundings, secret)
+            models[name] = _open_model(model, kinds, settings.environment, secret)
         except ConfigurationError as error:
-            problems.append(f"{file_mark(settings)}{error.message}")
+            problems.append(f"{file_prefix(settings)}{error.message}")
     if problems:
         raise ConfigurationError("\n".join(problems))
     return models
 
 
 def _open_model(
-    settings: ModelSettings, kinds: Mapping[str, BackendKind], surroundings: Surroundings, secret: Callable[[], bytes]
+    settings: ModelSettings, kinds: Mapping[str, BackendKind[Any]], environment: Environment, secret: Callable[[], bytes]
 ) -> Model:
-    kind = kinds.get(settings.provider)
-    if kind is None:
-        raise ConfigurationError(f"models.{settings.name}.provider: {settings.provider!r} is not available in this version.")
-    mode = tool_calling_mode(settings, kind.profile(settings), secret)
-    return Model(settings=settings, backend=kind.open(settings, surroundings), mode=mode)
+    preset = PROVIDERS[settings.provider]
+    mode = tool_calling_mode(settings, preset.profile, secret)
+    return Model(settings=settings, backend=kinds[preset.backend].open(settings, environment), mode=mode)
 
 
 def serve(settings: Settings) -> int:

@@ -1,4 +1,4 @@
-"""TOML and environment into frozen Settings; the only reader of os.environ."""
+"""Load the configuration file, environment variables and flags into Settings. Only this module reads os.environ."""
 
 from __future__ import annotations
 
@@ -8,16 +8,33 @@ import sys
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
-from toolrelay import _expectations as expect
+from toolrelay.backends.base import discover as discover_backends
+from toolrelay.backends.providers import PROVIDERS
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.errors import ConfigurationError
+from toolrelay.setting_types import (
+    Host,
+    Name,
+    Port,
+    accepts,
+    choices,
+    describe_kind,
+    describe_type,
+    describe_value,
+    did_you_mean,
+    format_value,
+    is_for_later,
+    is_hidden,
+    is_secret,
+    quote_key,
+)
 from toolrelay.settings import (
+    Environment,
     KeySettings,
     LimitSettings,
     ModelSettings,
@@ -25,14 +42,13 @@ from toolrelay.settings import (
     ServerSettings,
     Settings,
     StoreSettings,
-    Surroundings,
 )
-from toolrelay.wires.base import discover as discover_wires
 
 DEFAULT_FILE: Final = "toolrelay.toml"
 
-# What the contract promises and this version does not do yet: for each key, the values that do work. Any other value is refused,
-# because a setting that is read and then ignored is a lie. Whoever builds a feature deletes its line, or adds its value.
+# Keys whose other values a later version will support: the values that work now. The others are refused, so that no setting is
+# read and then ignored. To build a feature, delete its line or add its value. Providers and wires that are not available yet are
+# in backends/providers.py.
 NOT_YET: Final[dict[str, tuple[object, ...]]] = {
     "store.url": ("sqlite",),
     "redis.url": ("",),
@@ -40,7 +56,6 @@ NOT_YET: Final[dict[str, tuple[object, ...]]] = {
     "keys.approve": (False,),
     "keys.toolsets": ((),),
     "keys.requests_per_minute": (0,),
-    "models.provider": ("openai", "openrouter", "ollama", "lmstudio", "vllm", "llamacpp", "codex", "demo", "compatible"),
     "models.toolsets": ((),),
     "models.approval": ("hold",),
     "models.status": ("silent",),
@@ -49,20 +64,11 @@ NOT_YET: Final[dict[str, tuple[object, ...]]] = {
     "toolsets": (),
 }
 
-# Words for `wire` that the contract has and no wire yet: one that exists brings its word along.
-LATER_WIRES: Final = ("anthropic", "gemini")
-
-# What only a model that is reached over HTTP has.
-_REACHED: Final = ("base_url", "wire", "api_key")
-
-# Values that may hold a secret, or a key pasted where its hash belongs: an error says what sort of value it is, never the value.
-_UNSHOWN: Final = frozenset({"api_key", "sha256", "url", "base_url"})
-
-# Settings that have no place in the file, for those who look for them there.
-_ELSEWHERE: Final = {
+# Settings that cannot be set in the file, and where they are set.
+_NOT_IN_FILE: Final = {
     "config_file": "--config or TOOLRELAY_CONFIG",
     "data_dir": "--data-dir",
-    "surroundings": "--data-dir",
+    "environment": "--data-dir",
     "tools_off": "TOOLRELAY_TOOLS=off",
     "log": "TOOLRELAY_LOG",
     "log_level": "TOOLRELAY_LOG_LEVEL",
@@ -74,7 +80,7 @@ _LogLevel = Literal["debug", "info", "warning", "error"]
 def from_environment(
     path: str | None = None, *, host: str | None = None, port: int | None = None, data_dir: str | None = None
 ) -> Settings:
-    """The settings of this process; what is given here stands above everything else."""
+    """Load the settings of this process. The arguments are its flags."""
     return load(path, os.environ, host=host, port=port, data_dir=data_dir, stderr_is_tty=sys.stderr.isatty())
 
 
@@ -87,19 +93,19 @@ def load(
     data_dir: str | None = None,
     stderr_is_tty: bool = False,
 ) -> Settings:
-    """Defaults, then the file, then the environment, then the flags: the later wins."""
+    """Combine defaults, file, environment and flags; each overrides the ones before it."""
     settings = _read_file(path, environ)
     server = settings.server
     if host is not None:
-        server = structs.replace(server, host=_flag("--host", host, expect.Host))
+        server = structs.replace(server, host=_checked("--host", host, Host))
     if port is not None:
-        server = structs.replace(server, port=_flag("--port", port, expect.Port))
+        server = structs.replace(server, port=_checked("--port", port, Port))
     return structs.replace(
         settings,
         server=server,
         models=settings.models or {"demo": ModelSettings(name="demo", provider="demo", model="demo")},
         tools_off=_variable(environ, "TOOLRELAY_TOOLS", Literal["on", "off"], "on") == "off",
-        surroundings=Surroundings(data_dir=Path(_data_dir(data_dir, environ)), environ=dict(environ)),
+        environment=Environment(data_dir=Path(_data_dir(data_dir, environ)), environ=dict(environ)),
         log=_variable(environ, "TOOLRELAY_LOG", Literal["json", "text"], "text" if stderr_is_tty else "json"),
         log_level=_variable(environ, "TOOLRELAY_LOG_LEVEL", _LogLevel, "info"),
     )
@@ -109,161 +115,173 @@ _T = TypeVar("_T", bound=Struct)
 _V = TypeVar("_V", str, int)
 
 
-class _Reading:
-    """One file being read. What is wrong is collected, so that it can be mended in one go."""
+class _FileReader:
+    """Converts the tables of one file. Collects all problems, so that they are reported together."""
 
     def __init__(self, file: str, environ: Mapping[str, str]) -> None:
         self.file = file
         self.environ = environ
+        self.kinds = discover_backends()
         self.problems: list[str] = []
 
-    def complain(self, where: str, what: str) -> None:
-        self.problems.append(f"{self.file}: {where}: {what}")
+    def add_problem(self, path: str, problem: str) -> None:
+        self.problems.append(f"{self.file}: {path}: {problem}")
 
-    def settings(self, raw: dict[str, Any]) -> Settings:
+    def read(self, raw: dict[str, Any]) -> Settings:
+        """Convert a whole file, or raise ConfigurationError with every problem in it."""
         values: dict[str, Any] = {
-            "server": self.table(raw.get("server", {}), ServerSettings, "server"),
-            "store": self.table(raw.get("store", {}), StoreSettings, "store"),
-            "redis": self.table(raw.get("redis", {}), RedisSettings, "redis"),
-            "limits": self.table(raw.get("limits", {}), LimitSettings, "limits"),
-            "keys": self.keys(raw.get("keys", [])),
-            "models": {name: self.model(name, table) for name, table in self.named_tables(raw, "models")},
+            "server": self.read_table(raw.get("server", {}), ServerSettings, "server"),
+            "store": self.read_table(raw.get("store", {}), StoreSettings, "store"),
+            "redis": self.read_table(raw.get("redis", {}), RedisSettings, "redis"),
+            "limits": self.read_table(raw.get("limits", {}), LimitSettings, "limits"),
+            "keys": self.read_keys(raw.get("keys", [])),
+            "models": {name: self.read_model(name, table) for name, table in self.named_tables(raw, "models")},
             "toolsets": dict(self.named_tables(raw, "toolsets")),
         }
         for name in values["toolsets"] if "toolsets" in NOT_YET else ():
-            self.complain(f"toolsets.{expect.quoted(name)}", "a toolset is not available in this version yet")
+            self.add_problem(f"toolsets.{quote_key(name)}", "a toolset is not available in this version yet")
         for name in raw:
             if name not in values:
-                self.complain(expect.quoted(name), _unknown_section(name, values.keys()))
+                self.add_problem(quote_key(name), _describe_unknown_section(name, values.keys()))
         if self.problems:
             raise ConfigurationError("\n".join(self.problems))
         return Settings(**values, config_file=self.file)
 
     def named_tables(self, raw: dict[str, Any], section: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        found = raw.get(section, {})
-        if not isinstance(found, dict):
-            self.complain(section, f"expected tables [{section}.NAME], found {expect.kind_of(found)}")
+        tables = raw.get(section, {})
+        if not isinstance(tables, dict):
+            self.add_problem(section, f"expected tables [{section}.NAME], found {describe_kind(tables)}")
             return
-        for name, table in found.items():
-            if not expect.fits(name, expect.Name):
-                self.complain(f"{section}.{expect.quoted(name)}", f"expected {expect.in_words(expect.Name)}")
+        for name, table in tables.items():
+            path = f"{section}.{quote_key(name)}"
+            if not accepts(Name, name):
+                self.add_problem(path, f"expected {describe_type(Name)}")
             elif not isinstance(table, dict):
-                self.complain(
-                    f"{section}.{expect.quoted(name)}", f"expected a table [{section}.NAME], found {expect.kind_of(table)}"
-                )
+                self.add_problem(path, f"expected a table [{section}.NAME], found {describe_kind(table)}")
             else:
                 yield name, table
 
-    def table(self, raw: object, kind: type[_T], where: str, rule: str = "", **given: object) -> _T | None:
-        """`rule` is the table's place in NOT_YET, if not its own name; `given` are fields that do not come from the file."""
+    def read_table(
+        self, raw: object, settings_type: type[_T], path: str, section: str = "", *, defaults: Mapping[str, Any] | None = None
+    ) -> _T | None:
+        """Convert one table. `section` is its name in NOT_YET, if `path` is not; `defaults` are for keys that it leaves out."""
         if not isinstance(raw, dict):
-            self.complain(where, f"expected a table, found {expect.kind_of(raw)}")
+            self.add_problem(path, f"expected a table, found {describe_kind(raw)}")
             return None
-        before = len(self.problems)
-        fields = {field.name: field for field in structs.fields(kind) if field.name not in given}
-        values: dict[str, Any] = dict(given)
+        problems_before = len(self.problems)
+        types = _key_types(settings_type)
+        values = dict(defaults or {})
         for key, value in raw.items():
-            if key in fields:
-                values[key] = self.value(where, key, value, fields[key].type, NOT_YET.get(f"{rule or where}.{key}"))
+            if key in types:
+                values[key] = self.read_value(f"{path}.{key}", value, types[key], NOT_YET.get(f"{section or path}.{key}"))
             else:
-                self.complain(f"{where}.{expect.quoted(key)}", f"unknown key{expect.did_you_mean(key, fields)}")
-        for name, field in fields.items():
-            if field.required and name not in raw:
-                self.complain(f"{where}.{name}", f"missing; expected {expect.in_words(field.type)}")
-        return kind(**values) if len(self.problems) == before else None
+                self.add_problem(f"{path}.{quote_key(key)}", f"unknown key{did_you_mean(key, types)}")
+        for field in structs.fields(settings_type):
+            if field.required and field.name not in values:
+                self.add_problem(f"{path}.{field.name}", f"missing; expected {describe_type(types[field.name])}")
+        return settings_type(**values) if len(self.problems) == problems_before else None
 
-    def value(self, where: str, key: str, value: object, kind: Any, works: tuple[object, ...] | None) -> object:  # noqa: ANN401 -- a type form
-        if not expect.fits(value, kind):
-            found = expect.kind_of(value) if key in _UNSHOWN else expect.found(value, kind)
-            self.complain(f"{where}.{key}", f"expected {expect.in_words(kind)}, found {found}")
+    def read_value(self, path: str, value: object, value_type: Any, working: tuple[object, ...] | None) -> object:  # noqa: ANN401 -- a type form
+        """Convert one value. `working` are the values that this version supports, if not all that the type accepts."""
+        if not accepts(value_type, value):
+            self.add_problem(path, f"expected {describe_type(value_type)}, found {describe_value(value_type, value)}")
             return None
-        converted: object = msgspec.convert(value, kind)
-        if works is not None and converted not in works:
-            found = "this value" if key in _UNSHOWN else expect.shown(value)
-            today = ", ".join(expect.shown(each) for each in works if each != "") or '""'
-            self.complain(f"{where}.{key}", f"{found} is not available in this version yet; available today: {today}")
+        converted: object = msgspec.convert(value, value_type)
+        if is_for_later(value_type, converted):
+            working = choices(value_type)
+        if working is not None and converted not in working:
+            found = "this value" if is_hidden(value_type) else format_value(value)
+            today = ", ".join(format_value(each) for each in working if each != "") or '""'
+            self.add_problem(path, f"{found} is not available in this version yet; available today: {today}")
+        if is_secret(value_type) and isinstance(converted, str):
+            return self.read_secret(path, converted)
         return converted
 
-    def model(self, name: str, raw: dict[str, Any]) -> ModelSettings | None:
-        where = f"models.{expect.quoted(name)}"
-        written = raw.get("api_key")
-        key = self.api_key(f"{where}.api_key", written) if isinstance(written, str) else ""
-        if isinstance(word := raw.get("wire"), str) and raw.get("provider") != "demo":
-            self.wire(f"{where}.wire", word)
-        model = self.table(raw, ModelSettings, where, "models", name=name)
-        if model is None:
-            return None
-        self.tool_calling(f"{where}.tool_calling", model.tool_calling)
-        if model.provider == "demo":
-            for field in filter(raw.get, _REACHED):
-                self.complain(f"{where}.{field}", "the demo model has none")
-        if model.provider != "codex":
-            for field in filter(raw.get, ("rails", "rails_dir")):
-                self.complain(f"{where}.{field}", "only a codex model has rails")
-        if model.provider == "compatible" and not model.base_url:
-            self.complain(f"{where}.base_url", f'missing; provider "compatible" needs {expect.in_words(expect.BaseUrl)}')
-        try:
-            urlsplit(model.base_url).port  # noqa: B018 -- raises where the port is no port
-        except ValueError:
-            self.complain(f"{where}.base_url", f"expected {expect.in_words(expect.BaseUrl)}; its address or port cannot be read")
-        return structs.replace(model, model=model.model or name, api_key=key)
-
-    def wire(self, where: str, word: str) -> None:
-        if not word:
-            return
-        words = sorted(wire.word for wire in discover_wires().values())
-        if word in words:
-            return
-        if word in LATER_WIRES:
-            today = ", ".join(map(expect.shown, words))
-            self.complain(where, f"{expect.shown(word)} is not available in this version yet; available today: {today}")
-        else:
-            found = expect.shown(word) + expect.did_you_mean(word, words)
-            self.complain(where, f"expected one of {', '.join(words)}, found {found}")
-
-    def tool_calling(self, where: str, word: str) -> None:
-        if word in ("auto", "native", "off"):
-            return
-        words = sorted(discover_dialects())
-        if word not in words:
-            found = expect.shown(word) + expect.did_you_mean(word, ["auto", "native", "off", *words])
-            self.complain(where, f"expected auto, native, off or a dialect ({', '.join(words)}), found {found}")
-
-    def api_key(self, where: str, written: str) -> str:
-        """The key itself: it must not get into a message."""
+    def read_secret(self, path: str, written: str) -> str:
+        """Return the secret itself, from an environment variable if `written` names one. Problems never quote it."""
         if not written.startswith("env:"):
-            key, source = written, "the key"
+            secret, source = written, "the key"
         else:
             variable = written.removeprefix("env:")
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
-                # Not shown: it may be the key itself.
-                self.complain(where, "expected env:NAME, where NAME is an environment variable's (letters, digits and _)")
+                # Not quoted: it may be the secret itself.
+                self.add_problem(path, "expected env:NAME, where NAME is an environment variable's (letters, digits and _)")
                 return ""
-            key, source = self.environ.get(variable, "").strip(), f"the environment variable {variable}"
-            if not key:
-                self.complain(where, f"{source} is not set, or empty; set it before the start")
-        if re.search(r"[^\x21-\x7e]", key):
-            self.complain(where, f"{source} holds blanks or other characters that no API key has")
-        return key
+            secret, source = self.environ.get(variable, "").strip(), f"the environment variable {variable}"
+            if not secret:
+                self.add_problem(path, f"{source} is not set, or empty; set it before the start")
+        if re.search(r"[^\x21-\x7e]", secret):
+            self.add_problem(path, f"{source} holds blanks or other characters that no API key has")
+        return secret
 
-    def keys(self, raw: object) -> tuple[KeySettings, ...]:
+    def read_model(self, name: str, raw: dict[str, Any]) -> ModelSettings | None:
+        """Convert a model's table. The preset of its provider says which backend's keys it may have, and their defaults."""
+        path = f"models.{quote_key(name)}"
+        provider = raw.get("provider")
+        preset = PROVIDERS.get(provider) if isinstance(provider, str) else None
+        kind = self.kinds.get(preset.backend) if preset else None
+        settings_type: type[ModelSettings] = kind.settings if kind else ModelSettings
+        table: dict[str, Any] = {}
+        for key, value in raw.items():
+            providers = self.providers_with(key)
+            if providers and value in ("", []):
+                continue  # as if it were not written
+            if not providers or key in settings_type.__struct_fields__:
+                table[key] = value
+            elif kind:  # else the provider is wrong, which is reported below
+                having = ", ".join(providers)
+                self.add_problem(f"{path}.{key}", f'provider "{provider}" has no such setting; providers that have it: {having}')
+        defaults = {"base_url": preset.base_url, "wire": preset.wire} if preset else {}
+        defaults = {key: value for key, value in defaults.items() if value and key in settings_type.__struct_fields__}
+        model = self.read_table(table, settings_type, path, "models", defaults=defaults)
+        if model is None:
+            return None
+        self.check_tool_calling(f"{path}.tool_calling", model.tool_calling)
+        return structs.replace(model, name=name, model=model.model or name)
+
+    def providers_with(self, key: str) -> list[str]:
+        """Return the providers whose models have this key; none if every model has it."""
+        if key in ModelSettings.__struct_fields__:
+            return []
+        kinds = {name for name, kind in self.kinds.items() if key in kind.settings.__struct_fields__}
+        return [name for name, preset in PROVIDERS.items() if preset.available and preset.backend in kinds]
+
+    def check_tool_calling(self, path: str, word: str) -> None:
+        words = ("auto", "native", "off")
+        dialects = sorted(discover_dialects())
+        if word not in words and word not in dialects:
+            found = format_value(word) + did_you_mean(word, [*words, *dialects])
+            self.add_problem(path, f"expected auto, native, off or a dialect ({', '.join(dialects)}), found {found}")
+
+    def read_keys(self, raw: object) -> tuple[KeySettings, ...]:
         if not isinstance(raw, list):
-            self.complain("keys", f"expected a list of tables, each begun with [[keys]], found {expect.kind_of(raw)}")
+            self.add_problem("keys", f"expected a list of tables, each begun with [[keys]], found {describe_kind(raw)}")
             return ()
         keys: list[KeySettings] = []
         for index, table in enumerate(raw):
             name = table.get("name") if isinstance(table, dict) else None
-            where = f"keys.{expect.quoted(name)}" if isinstance(name, str) and name else f"keys[{index}]"
-            key = self.table(table, KeySettings, where, "keys")
+            path = f"keys.{quote_key(name)}" if isinstance(name, str) and name else f"keys[{index}]"
+            key = self.read_table(table, KeySettings, path, "keys")
             if key is None:
                 continue
             key = structs.replace(key, sha256=key.sha256.lower())
             if any(key.name == other.name for other in keys):
-                self.complain(f"{where}.name", "an earlier [[keys]] entry has this name; expected one of its own")
-            if twin := next((other for other in keys if other.sha256 == key.sha256), None):
-                self.complain(f"{where}.sha256", f"this is the key of keys.{expect.quoted(twin.name)}; expected one of its own")
+                self.add_problem(f"{path}.name", "an earlier [[keys]] entry has this name; expected one of its own")
+            if same := next((other for other in keys if other.sha256 == key.sha256), None):
+                self.add_problem(f"{path}.sha256", f"this is the key of keys.{quote_key(same.name)}; expected one of its own")
             keys.append(key)
         return tuple(keys)
+
+
+def _key_types(settings_type: type[Struct]) -> dict[str, Any]:
+    """Return the type of every key that a table of the file may have."""
+    types = {field.name: field.type for field in structs.fields(settings_type)}
+    if issubclass(settings_type, ModelSettings):
+        del types["name"]  # the table's own name
+        available = tuple(name for name, preset in PROVIDERS.items() if preset.available)
+        later = tuple(name for name, preset in PROVIDERS.items() if not preset.available)
+        types["provider"] = Annotated[str, Meta(extra={"choices": available, "later": later})]
+    return types
 
 
 def _read_file(path: str | None, environ: Mapping[str, str]) -> Settings:
@@ -273,7 +291,7 @@ def _read_file(path: str | None, environ: Mapping[str, str]) -> Settings:
         return Settings()
     origin = " (named by --config)" if path else " (named by TOOLRELAY_CONFIG)" if variable else ""
     try:
-        # Editors on Windows may begin a file with a byte order mark, which TOML does not know.
+        # Editors on Windows may write a byte order mark, which TOML does not allow.
         raw = tomllib.loads(Path(file).expanduser().read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigurationError(
@@ -288,35 +306,32 @@ def _read_file(path: str | None, environ: Mapping[str, str]) -> Settings:
     except tomllib.TOMLDecodeError as error:
         reason, _, place = str(error).rstrip(")").rpartition(" (at ")
         raise ConfigurationError(f"{file}: {place}: not valid TOML: {reason}") from None
-    return _Reading(file, environ).settings(raw)
+    return _FileReader(file, environ).read(raw)
 
 
-def _unknown_section(name: str, sections: Collection[str]) -> str:
-    if name in _ELSEWHERE:
-        return f"unknown key; it is set with {_ELSEWHERE[name]}, not in the file"
+def _describe_unknown_section(name: str, sections: Collection[str]) -> str:
+    if name in _NOT_IN_FILE:
+        return f"unknown key; it is set with {_NOT_IN_FILE[name]}, not in the file"
     if name in ServerSettings.__struct_fields__:
         return f"unknown key; did you mean server.{name}?"
-    return f"unknown key{expect.did_you_mean(name, sections)}"
+    return f"unknown key{did_you_mean(name, sections)}"
 
 
-def _flag(flag: str, value: _V, kind: Any) -> _V:  # noqa: ANN401 -- a type form
-    if not expect.fits(value, kind):
-        raise ConfigurationError(f"{flag}: expected {expect.in_words(kind)}, found {expect.found(value, kind)}")
+def _checked(source: str, value: _V, value_type: Any) -> _V:  # noqa: ANN401 -- a type form
+    if not accepts(value_type, value):
+        raise ConfigurationError(f"{source}: expected {describe_type(value_type)}, found {describe_value(value_type, value)}")
     return value
 
 
-def _variable(environ: Mapping[str, str], name: str, kind: Any, default: str) -> Any:  # noqa: ANN401 -- a Literal and its value
-    value = environ.get(name, "").strip().lower() or default
-    if not expect.fits(value, kind):
-        raise ConfigurationError(f"{name}: expected {expect.in_words(kind)}, found {expect.found(value, kind)}")
-    return value
+def _variable(environ: Mapping[str, str], name: str, value_type: Any, default: str) -> Any:  # noqa: ANN401 -- a Literal and its value
+    return _checked(name, environ.get(name, "").strip().lower() or default, value_type)
 
 
 def _data_dir(flag: str | None, environ: Mapping[str, str]) -> str:
     if flag and not flag.startswith("~/"):
         return str(Path(flag).absolute())
     shared = Path(environ.get("XDG_DATA_HOME", ""))
-    # The XDG specification wants a relative path ignored.
+    # The XDG specification says that a relative path is to be ignored.
     if not flag and shared.is_absolute():
         return str(shared / "toolrelay")
     try:

@@ -1,67 +1,73 @@
-"""What the gateway is told, frozen. config.py makes it of TOML and environment."""
+"""Frozen settings of the gateway. config.py makes them from TOML, environment variables and flags."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Literal
 
-from msgspec import Meta, Struct, structs
+from msgspec import Struct, structs
 
-from toolrelay import _expectations as expect
 from toolrelay.errors import ConfigurationError
+from toolrelay.setting_types import (
+    Count,
+    Host,
+    Name,
+    Origins,
+    Port,
+    Positive,
+    Seconds,
+    SecondsOrOff,
+    ServiceUrl,
+    Sha256,
+    is_secret,
+)
 
 CORS_ORIGINS = ("app://obsidian.md", "capacitor://localhost", "http://localhost")
-PROVIDERS: Final = (
-    "openai", "anthropic", "gemini", "openrouter", "ollama", "lmstudio", "vllm", "llamacpp", "codex", "local", "demo",
-    "compatible",
-)  # fmt: skip
-
-_Provider = Annotated[str, Meta(extra={"choices": PROVIDERS})]
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    host: expect.Host = "127.0.0.1"
-    port: expect.Port = 8787
-    keepalive_seconds: expect.SecondsOrOff = 15
-    send_timeout_seconds: expect.Seconds = 60
-    max_body_bytes: expect.Positive = 16 * 1024 * 1024
-    cors_origins: expect.Origins = CORS_ORIGINS
+    host: Host = "127.0.0.1"
+    port: Port = 8787
+    keepalive_seconds: SecondsOrOff = 15
+    send_timeout_seconds: Seconds = 60
+    max_body_bytes: Positive = 16 * 1024 * 1024
+    cors_origins: Origins = CORS_ORIGINS
     log_content: bool = False
 
 
 class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    url: str = "sqlite"
+    url: ServiceUrl = "sqlite"
 
 
 class RedisSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    url: str = ""
+    url: ServiceUrl = ""
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    requests_per_minute: expect.Count = 0
-    concurrent_turns: expect.Positive = 2048
+    requests_per_minute: Count = 0
+    concurrent_turns: Positive = 2048
 
 
 class KeySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: expect.Name
-    sha256: expect.Sha256
+    name: Name
+    sha256: Sha256
     approve: bool = False
     models: tuple[str, ...] = ("*",)
     toolsets: tuple[str, ...] = ()
-    requests_per_minute: expect.Count = 0
+    requests_per_minute: Count = 0
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`name` is the table's own; `model` is the provider's name for it."""
+    """Settings that every model has. A backend kind adds its own in a subclass.
+
+    `name` is the name of the model's table; `model` is the provider's name for it.
+    """
 
     name: str = ""
-    provider: _Provider
+    provider: str
     model: str = ""
-    base_url: expect.BaseUrl = ""
-    wire: str = ""
-    api_key: str = ""
     tool_calling: str = "auto"
     toolsets: tuple[str, ...] = ()
     cutoff: Literal["off", "first", "burst"] = "burst"
@@ -69,35 +75,33 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     approval: Literal["hold", "return"] = "hold"
     client_style: Literal["openai", "use_tool"] = "openai"
     use_tool_order: Literal["tools_first", "as_is"] = "tools_first"
-    no_result_seconds: expect.SecondsOrOff = 0
-    rails: tuple[Literal["apply_patch", "web_search", "web_search_asked"], ...] = ()
-    rails_dir: str = ""
+    no_result_seconds: SecondsOrOff = 0
     status: Literal["silent", "text"] = "silent"
-    max_tool_result_bytes: expect.Positive = 262144
-    approval_expiry_seconds: expect.Seconds = 3600
-    max_tool_rounds: expect.Count = 10
-    timeout_seconds: expect.Seconds = 300
+    max_tool_result_bytes: Positive = 262144
+    approval_expiry_seconds: Seconds = 3600
+    max_tool_rounds: Count = 10
+    timeout_seconds: Seconds = 300
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        masked = structs.replace(self, api_key="***" if self.api_key else "")
-        return list(structs.asdict(masked).items())
+        secrets = {field.name for field in structs.fields(self) if is_secret(field.type)}
+        return [(name, "***" if value and name in secrets else value) for name, value in structs.asdict(self).items()]
 
     def __repr__(self) -> str:
-        return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
-    """Where the gateway runs. Its environment may hold anything, and is never shown."""
+class Environment(Struct, frozen=True, kw_only=True):
+    """Where the gateway runs. `environ` may contain secrets, so it is not in the representation."""
 
     data_dir: Path
     environ: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
-        return f"Surroundings(data_dir={self.data_dir!r})"
+        return f"Environment(data_dir={self.data_dir!r})"
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`toolsets` are kept as they were written, because each kind of toolset knows its own keys."""
+    """`toolsets` holds raw tables: each kind of toolset checks its own keys."""
 
     server: ServerSettings = ServerSettings()
     store: StoreSettings = StoreSettings()
@@ -108,23 +112,23 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     toolsets: dict[str, dict[str, Any]] = {}
     config_file: str = ""
     tools_off: bool = False
-    surroundings: Surroundings = Surroundings(data_dir=Path("data"))
+    environment: Environment = Environment(data_dir=Path("data"))
     log: Literal["json", "text"] = "json"
     log_level: str = "info"
 
 
 def check_binding(settings: Settings) -> None:
-    """Without keys anyone who can reach the port can spend the providers' money: then only this machine may reach it."""
+    """Refuse to listen beyond loopback without keys: anyone who reaches the port could spend the providers' money."""
     host = settings.server.host
     if not (settings.keys or is_loopback(host)):
         raise ConfigurationError(
-            f"{file_mark(settings)}server.host: {host} is not a loopback address; binding to it needs at least one [[keys]] "
+            f"{file_prefix(settings)}server.host: {host} is not a loopback address; binding to it needs at least one [[keys]] "
             "entry in the configuration file. Make one with `toolrelay keys new NAME`, or bind to 127.0.0.1."
         )
 
 
-def file_mark(settings: Settings) -> str:
-    """What an error begins with that is found only after the file was read."""
+def file_prefix(settings: Settings) -> str:
+    """Return the prefix of an error message that is raised after the file was read."""
     return f"{settings.config_file}: " if settings.config_file else ""
 
 

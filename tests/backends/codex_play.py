@@ -16,8 +16,10 @@ from tests.backends.codex_upstream import Call, asked
 from tests.layered import Layered
 from tests.upstream import Script, Step, Upstream, _Log, _script
 from toolrelay.backends._codex_pool import Pool
+from toolrelay.backends._codex_settings import CodexSettings
 from toolrelay.backends.base import Backend
-from toolrelay.backends.codex import CodexBackend, profile_of
+from toolrelay.backends.codex import CodexBackend
+from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
     AnswerFailed,
@@ -35,11 +37,10 @@ from toolrelay.core.messages import Item, Message
 from toolrelay.core.request import Request, Tool
 from toolrelay.errors import ToolrelayError
 from toolrelay.runtime.models import tool_calling_mode
-from toolrelay.settings import ModelSettings
 
 T = TypeVar("T")
 
-SETTINGS = ModelSettings(name="mine", provider="codex", model=MODEL, api_key=KEY)
+SETTINGS = CodexSettings(name="mine", provider="codex", model=MODEL, api_key=KEY)
 USER = Message(role="user", content="hi")
 SCHEMA: JsonObject = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = Tool(name="get_weather", description="The weather at a place", parameters=SCHEMA)
@@ -83,12 +84,12 @@ class Play:
 
     def layered(self) -> Backend:
         """The model behind the tool-calling layer, as the gateway has it."""
-        return Layered(self.native, tool_calling_mode(self.settings, profile_of(self.settings), lambda: b"secret"))
+        return Layered(self.native, tool_calling_mode(self.settings, PROVIDERS["codex"].profile, lambda: b"secret"))
 
     def printing(self, dialect: str = "hermes", **members: Any) -> Backend:
         """The same model as one that is taken to print its calls."""
         settings = replace(self.settings, tool_calling=dialect, **members)
-        return Layered(self.native, tool_calling_mode(settings, profile_of(settings), lambda: b"secret"))
+        return Layered(self.native, tool_calling_mode(settings, PROVIDERS["codex"].profile, lambda: b"secret"))
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(main)

@@ -11,13 +11,12 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 
 from tests.upstream import Upstream
-from toolrelay.backends.http import HttpBackend
+from toolrelay.backends.http import HttpBackend, HttpSettings
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent, TextDelta
 from toolrelay.core.messages import Message
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ToolrelayError, invalid
-from toolrelay.settings import ModelSettings
 from toolrelay.wires.base import Outgoing
 from toolrelay.wires.openai_chat import WIRE as CHAT
 
@@ -72,8 +71,10 @@ class Pauses(list[float]):
         self.append(seconds)
 
 
-def settings_for(url: str, timeout: float = 30) -> ModelSettings:
-    return ModelSettings(name="mine", provider="compatible", model="theirs", base_url=url, api_key=KEY, timeout_seconds=timeout)
+def settings_for(url: str, timeout: float = 30) -> HttpSettings:
+    return HttpSettings(
+        name="mine", provider="compatible", model="theirs", base_url=url, wire="chat", api_key=KEY, timeout_seconds=timeout
+    )
 
 
 @asynccontextmanager

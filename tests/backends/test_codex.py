@@ -27,13 +27,14 @@ from tests.upstream import CUT, Gate
 from toolrelay.backends._codex_home import place_for
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.codex import BACKEND, CodexBackend
+from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.events import TextDelta, Usage
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call as PastCall
 from toolrelay.core.messages import Image, Item, Message, Reasoning, Result, Text
 from toolrelay.core.request import OutputFormat, ReasoningWish, Sampling
 from toolrelay.errors import ConfigurationError, ToolrelayError
-from toolrelay.settings import Surroundings
+from toolrelay.settings import Environment
 
 PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -170,28 +171,28 @@ def test_what_codex_cannot_say_is_refused_before_it_is_asked(play: Play) -> None
 # The kind
 
 
-def test_it_is_found_as_the_provider_codex(tmp_path: Path) -> None:
+def test_provider_codex_is_found_and_opened(tmp_path: Path) -> None:
     assert discover_backends()["codex"] is BACKEND
-    backend = BACKEND.open(SETTINGS, Surroundings(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()}))
+    backend = BACKEND.open(SETTINGS, Environment(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()}))
     assert isinstance(backend, CodexBackend)
     asyncio.run(backend.close())
-    profile = BACKEND.profile(SETTINGS)
+    profile = PROVIDERS["codex"].profile
     assert (profile.tools, profile.heeds_choice, profile.constrains) == (True, False, True)
 
 
-def test_a_missing_binary_is_told_before_the_start(tmp_path: Path) -> None:
-    surroundings = Surroundings(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": str(tmp_path / "codex")})
+def test_missing_binary_is_refused_before_the_start(tmp_path: Path) -> None:
+    environment = Environment(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": str(tmp_path / "codex")})
     with pytest.raises(ConfigurationError, match="TOOLRELAY_CODEX"):
-        BACKEND.open(SETTINGS, surroundings)
+        BACKEND.open(SETTINGS, environment)
 
 
-def test_a_rail_without_its_directory_is_refused_before_the_start(tmp_path: Path) -> None:
-    surroundings = Surroundings(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()})
+def test_rail_without_its_directory_is_refused_before_the_start(tmp_path: Path) -> None:
+    environment = Environment(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()})
     with pytest.raises(ConfigurationError, match=r"models\.mine\.rails"):
-        BACKEND.open(replace(SETTINGS, rails=("apply_patch",)), surroundings)
+        BACKEND.open(replace(SETTINGS, rails=("apply_patch",)), environment)
 
 
 def test_only_a_model_on_that_rail_is_offered_patches(tmp_path: Path) -> None:
-    surroundings = Surroundings(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()})
-    assert not place_for(SETTINGS, surroundings).patches
-    assert place_for(replace(SETTINGS, rails=("apply_patch",)), surroundings).patches
+    environment = Environment(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()})
+    assert not place_for(SETTINGS, environment).patches
+    assert place_for(replace(SETTINGS, rails=("apply_patch",)), environment).patches

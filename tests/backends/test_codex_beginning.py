@@ -14,7 +14,7 @@ from toolrelay.backends._codex_home import Place
 from toolrelay.backends._codex_pool import Pool
 from toolrelay.backends.codex import MOST_DEAD, TRIES, CodexBackend, open_backend
 from toolrelay.core.events import StreamEvent
-from toolrelay.settings import Surroundings
+from toolrelay.settings import Environment
 
 # It says which requests it has got, once a turn has been begun as it should be.
 BEHAVIOUR = """
@@ -99,7 +99,7 @@ def test_without_a_sign_in_nothing_is_started(tmp_path: Path) -> None:
 
     async def main() -> list[StreamEvent]:
         account = replace(SETTINGS, api_key="")
-        backend = open_backend(account, Surroundings(data_dir=tmp_path / "data", environ=environ))
+        backend = open_backend(account, Environment(data_dir=tmp_path / "data", environ=environ))
         try:
             return await told(backend, request())
         finally:

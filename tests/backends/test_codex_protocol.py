@@ -16,6 +16,7 @@ from tests.upstream import Upstream
 from toolrelay.backends._codex_process import HELLO, Process
 from toolrelay.backends._codex_rails import OWN_WORK
 from toolrelay.backends._codex_rpc import Fault, LineReader, Result, ServerRequest
+from toolrelay.backends._codex_settings import CodexSettings
 from toolrelay.backends._codex_turn import CodexDecoder
 from toolrelay.backends._codex_words import REFUSALS, refusal
 from toolrelay.backends.codex import CodexBackend
@@ -24,7 +25,6 @@ from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, Image, Item, Message, Reasoning, Text
 from toolrelay.core.messages import Result as ToolResult
 from toolrelay.core.request import OutputFormat, ReasoningWish, Request, Tool
-from toolrelay.settings import ModelSettings
 
 PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 PARAMETERS: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -70,7 +70,7 @@ def test_what_the_backend_sends_is_what_the_schema_allows(tmp_path: Path, monkey
         called = calls(MadeCall("get_weather", {"city": "Oslo"}))
         with Upstream(*[says("Hi")] * len(REQUESTS), called) as upstream:
             async with pool_at(tmp_path, upstream) as pool:
-                backend = CodexBackend(ModelSettings(name="mine", provider="codex", model=MODEL, base_url="x"), pool)
+                backend = CodexBackend(CodexSettings(name="mine", provider="codex", model=MODEL, base_url="x"), pool)
                 for request in [*REQUESTS, *REQUESTS[1:]]:
                     events: list[StreamEvent] = []
                     await backend.stream_into(request, events.extend)

@@ -33,9 +33,7 @@ def test_nothing_is_allowed_by_default() -> None:
     assert NO_RAILS.thread([USER]) == {}
 
 
-def test_what_is_no_rail_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"models\.mine\.rails: .*'shell'"):
-        rails_of(replace(SETTINGS, rails=("shell",)))
+def test_apply_patch_without_an_existing_directory_is_refused(tmp_path: Path) -> None:
     for folder in ("", str(tmp_path / "missing")):
         with pytest.raises(ConfigurationError, match=r"models\.mine\.rails_dir"):
             rails_of(replace(SETTINGS, rails=("apply_patch",), rails_dir=folder))

@@ -12,11 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.backends.codex_stage import binary_path, surveyed
+from toolrelay.backends._codex_settings import CodexSettings
 from toolrelay.backends._codex_status import SIGN_IN, Status, status
 from toolrelay.errors import ConfigurationError
-from toolrelay.settings import ModelSettings, Surroundings
+from toolrelay.settings import Environment
 
-ACCOUNT = ModelSettings(name="mine", provider="codex", model="gpt-5.5")
+ACCOUNT = CodexSettings(name="mine", provider="codex", model="gpt-5.5")
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +30,8 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def told(tmp_path: Path, settings: ModelSettings) -> Status:
-    found = asyncio.run(status(settings, Surroundings(data_dir=tmp_path / "data", environ=dict(os.environ))))
+def told(tmp_path: Path, settings: CodexSettings) -> Status:
+    found = asyncio.run(status(settings, Environment(data_dir=tmp_path / "data", environ=dict(os.environ))))
     assert not list((tmp_path / "data").rglob("home-*"))
     return found
 
@@ -67,7 +68,7 @@ def test_a_binary_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     assert "does not look like Codex" in told(tmp_path, ACCOUNT).problem
     monkeypatch.setenv("TOOLRELAY_CODEX", "/nowhere/codex")
     with pytest.raises(ConfigurationError, match="TOOLRELAY_CODEX"):
-        asyncio.run(status(ACCOUNT, Surroundings(data_dir=tmp_path, environ=dict(os.environ))))
+        asyncio.run(status(ACCOUNT, Environment(data_dir=tmp_path, environ=dict(os.environ))))
 
 
 def test_models_that_the_documents_name_are_ones_that_codex_knows() -> None:

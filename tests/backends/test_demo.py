@@ -14,7 +14,7 @@ from toolrelay.backends.demo import BACKEND, DemoBackend, Step
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError
-from toolrelay.settings import ModelSettings, Surroundings
+from toolrelay.settings import Environment, ModelSettings
 
 
 async def collect(backend: DemoBackend, asked: Request) -> list[list[StreamEvent]]:
@@ -23,7 +23,7 @@ async def collect(backend: DemoBackend, asked: Request) -> list[list[StreamEvent
 
 def test_it_is_found_as_the_provider_demo() -> None:
     assert discover()["demo"] is BACKEND
-    backend = BACKEND.open(ModelSettings(provider="demo"), Surroundings(data_dir=Path("nowhere")))
+    backend = BACKEND.open(ModelSettings(provider="demo"), Environment(data_dir=Path("nowhere")))
     assert isinstance(backend, DemoBackend)
     asyncio.run(backend.close())
 

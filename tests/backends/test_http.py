@@ -26,14 +26,13 @@ from tests.backends.pools import WatchedPool
 from tests.upstream import LAST_CHUNK, Gate, Script, Upstream, chunk, reply, seen, stream, stream_head
 from toolrelay import __version__, log
 from toolrelay.backends import http
-from toolrelay.backends._providers import PROVIDERS
-from toolrelay.backends.base import discover
-from toolrelay.backends.http import BACKEND, HttpBackend
+from toolrelay.backends.http import BACKEND, HttpBackend, HttpSettings
+from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.events import AnswerFinished, StreamEvent, TextDelta
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import ConfigurationError
-from toolrelay.settings import ModelSettings, Surroundings
+from toolrelay.settings import Environment
 
 # What is asked
 
@@ -288,24 +287,26 @@ def test_cancelling_between_two_tries_makes_no_further_one() -> None:
 # From the configuration
 
 
-def opened(settings: ModelSettings) -> HttpBackend:
-    backend = BACKEND.open(settings, Surroundings(data_dir=Path("nowhere")))
+def opened(
+    base_url: str = "http://localhost/v1", provider: str = "compatible", wire: str = "chat", api_key: str = ""
+) -> HttpBackend:
+    settings = HttpSettings(name="m", provider=provider, base_url=base_url, wire=wire, api_key=api_key)
+    backend = BACKEND.open(settings, Environment(data_dir=Path("nowhere")))
     assert isinstance(backend, HttpBackend)
     return backend
 
 
-def test_every_provider_opens_without_more_than_its_name() -> None:
-    for provider, known in PROVIDERS.items():
-        settings = ModelSettings(name="m", provider=provider, base_url="" if known.base_url else "http://localhost:1/v1")
-        opened(settings)
-        assert BACKEND.profile(settings) == known.profile
-        assert discover()[provider] is BACKEND
+def test_backend_has_the_profile_of_its_provider() -> None:
+    for provider, preset in PROVIDERS.items():
+        if preset.backend == "http" and preset.available:
+            backend = opened(preset.base_url or "http://localhost:1/v1", provider, preset.wire)
+            assert backend._profile == preset.profile
 
 
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("", "models.m.base_url is missing"),
+        ("", "models.m.base_url must look like http"),
         ("localhost:8000/v1", "models.m.base_url must look like http"),
         ("ftp://localhost/v1", "models.m.base_url must look like http"),
         ("http:///v1", "models.m.base_url must look like http"),
@@ -319,20 +320,20 @@ def test_every_provider_opens_without_more_than_its_name() -> None:
 )
 def test_a_base_url_that_cannot_be_used_is_named(url: str, said: str) -> None:
     with pytest.raises(ConfigurationError) as error:
-        opened(ModelSettings(name="m", provider="compatible", base_url=url))
+        opened(url)
     assert error.value.message.startswith(said)
     assert "secret" not in error.value.message
 
 
 def test_a_key_that_would_break_the_head_is_refused_and_not_repeated() -> None:
     with pytest.raises(ConfigurationError, match=r"models\.m\.api_key") as error:
-        opened(ModelSettings(name="m", provider="openai", api_key="sk-secret\r\nx: y"))
+        opened(api_key="sk-secret\r\nx: y")
     assert "secret" not in str(error.value)
 
 
 def test_a_wire_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"models\.m\.wire: the wire 'gemini' is not available"):
-        opened(ModelSettings(name="m", provider="compatible", base_url="http://localhost/v1", wire="gemini"))
+        opened(wire="gemini")
 
 
 @pytest.mark.parametrize(
@@ -344,15 +345,14 @@ def test_a_wire_that_is_not_there_is_named() -> None:
     ],
 )
 def test_hosts_of_every_kind_are_understood(url: str, host: str, authority: str) -> None:
-    backend = opened(ModelSettings(name="m", provider="compatible", base_url=url))
+    backend = opened(url)
     assert (backend._pool.origin.host, backend._pool.origin.authority) == (host, authority)
     assert f"\r\nhost: {authority}\r\n".encode() in backend._heads[True]
 
 
 def test_a_real_wire_streams_through_it() -> None:
     async def main(upstream: Upstream) -> list[StreamEvent]:
-        settings = ModelSettings(name="m", provider="compatible", base_url=f"{upstream.url}/v1", api_key=KEY)
-        backend = opened(settings)
+        backend = opened(f"{upstream.url}/v1", api_key=KEY)
         try:
             return await told(backend, replace(STREAMED, wire="openai_chat"))
         finally:

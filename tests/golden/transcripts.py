@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.exchange import decoded, envelope, fold, turned
-from toolrelay.backends._providers import PROVIDERS
+from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
@@ -34,7 +34,11 @@ class Back(Struct, frozen=True, kw_only=True):
 
 
 BACKS = {
-    **{name: Back(wire=FRONTS[known.wire], profile=known.profile) for name, known in PROVIDERS.items()},
+    **{
+        name: Back(wire=FRONTS[preset.wire], profile=preset.profile)
+        for name, preset in PROVIDERS.items()
+        if preset.wire in FRONTS
+    },
     "mistral": Back(wire=ALL["openai_chat"], profile=Profile(call_ids="nine")),
     "chat": Back(wire=ALL["openai_chat"], profile=PROVIDERS["openai"].profile),
     "responses": Back(wire=ALL["openai_responses"], profile=PROVIDERS["openai"].profile),

@@ -19,8 +19,9 @@ from msgspec import Struct
 
 from toolrelay import log
 from toolrelay.backends._codex_binary import Binary, find_binary
+from toolrelay.backends._codex_settings import CodexSettings
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.settings import ModelSettings, Surroundings
+from toolrelay.settings import Environment
 
 KEY_VARIABLE = "TOOLRELAY_CODEX_KEY"
 PROVIDER = "toolrelay"
@@ -73,12 +74,12 @@ class Place(Struct, frozen=True, kw_only=True):
         return f"Place(folder={self.folder!r}, binary={self.binary!r}, model={self.model!r}, base_url={self.base_url!r})"
 
 
-def place_for(settings: ModelSettings, surroundings: Surroundings) -> Place:
+def place_for(settings: CodexSettings, environment: Environment) -> Place:
     """Where the processes of one model live, and whose model it is. All models share the folder, and in it the sign-in."""
-    environ = surroundings.environ
+    environ = environment.environ
     own_home = Path(environ.get("CODEX_HOME") or "~/.codex").expanduser()
     return Place(
-        folder=str(surroundings.data_dir / "codex"),
+        folder=str(environment.data_dir / "codex"),
         binary=find_binary(environ.get("TOOLRELAY_CODEX", ""), environ.get("PATH")),
         model=settings.model or settings.name,
         base_url=settings.base_url,

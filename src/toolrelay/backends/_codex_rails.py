@@ -17,13 +17,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from toolrelay.backends._codex_settings import CodexSettings
 from toolrelay.backends._codex_words import object_of, text_of
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, Item, Message, plain_text
 from toolrelay.errors import ConfigurationError
-from toolrelay.settings import ModelSettings
-
-NAMES = ("apply_patch", "web_search", "web_search_asked")
 
 # Items that are Codex at work of its own accord. That one begins means that the doors which should be closed are not.
 OWN_WORK = frozenset(
@@ -102,15 +100,12 @@ class Rails(Struct, frozen=True, kw_only=True):
 NO_RAILS = Rails()
 
 
-def rails_of(settings: ModelSettings) -> Rails:
-    """What the configuration says, or a clear refusal of it."""
-    place, rails = f"models.{settings.name}.rails", settings.rails
-    for name in rails:
-        if name not in NAMES:
-            raise ConfigurationError(f"{place}: expected {', '.join(NAMES)}, found {name!r}")
+def rails_of(settings: CodexSettings) -> Rails:
+    """Read the rails from the settings. Raises ConfigurationError if the directory for patches does not exist."""
+    rails = settings.rails
     patches = "apply_patch" in rails
     if patches and not (settings.rails_dir and Path(settings.rails_dir).expanduser().is_dir()):
-        raise ConfigurationError(f"{place}_dir: expected the directory that apply_patch may write to")
+        raise ConfigurationError(f"models.{settings.name}.rails_dir: expected the directory that apply_patch may write to")
     return Rails(
         patch_dir=str(Path(settings.rails_dir).expanduser().resolve()) if patches else "",
         searches="web_search" in rails,

@@ -9,11 +9,12 @@ from toolrelay.backends._codex_binary import Binary, survey
 from toolrelay.backends._codex_home import Home, Place, place_for
 from toolrelay.backends._codex_pool import Pool
 from toolrelay.backends._codex_process import CodexError
+from toolrelay.backends._codex_settings import CodexSettings
 from toolrelay.backends._codex_words import object_of, text_of
-from toolrelay.backends.base import Finding
+from toolrelay.backends.base import HealthReport
 from toolrelay.core.json import JsonObject
 from toolrelay.errors import ConfigurationError
-from toolrelay.settings import ModelSettings, Surroundings
+from toolrelay.settings import Environment
 
 SIGN_IN = "not signed in; sign in with `codex login`, or name an api_key or a base_url"
 
@@ -28,16 +29,16 @@ class Status(Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-async def inspect(settings: ModelSettings, surroundings: Surroundings) -> Finding:
-    found = await status(settings, surroundings)
-    told = f"Codex {found.version}, {found.account}" if found.account else f"Codex {found.version}"
+async def inspect(settings: CodexSettings, environment: Environment) -> HealthReport:
+    found = await status(settings, environment)
+    summary = f"Codex {found.version}, {found.account}" if found.account else f"Codex {found.version}"
     models = (f"Codex {found.version} knows {', '.join(found.models)}",) if found.models else ()
-    return Finding(told=told, problem=found.problem, notes=models)
+    return HealthReport(summary=summary, problem=found.problem, notes=models)
 
 
-async def status(settings: ModelSettings, surroundings: Surroundings) -> Status:
+async def status(settings: CodexSettings, environment: Environment) -> Status:
     """Starts the binary as a turn would, but asks no model anything. Raises ConfigurationError if there is no binary."""
-    place = place_for(settings, surroundings)
+    place = place_for(settings, environment)
     try:
         binary = await _surveyed(place)
     except ConfigurationError as error:

@@ -7,14 +7,13 @@ import pkgutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from enum import Enum, auto
-from typing import Protocol, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from toolrelay.core.events import StreamEvent
-from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
-from toolrelay.settings import ModelSettings, Surroundings
+from toolrelay.settings import Environment, ModelSettings
 
 
 class Wanted(Enum):
@@ -57,36 +56,35 @@ async def deliver_all(batches: AsyncGenerator[list[StreamEvent], None], deliver:
                 return
 
 
-class Finding(Struct, frozen=True, kw_only=True):
-    """`problem` is empty where all is well; `notes` are further lines for whoever asked."""
+class HealthReport(Struct, frozen=True, kw_only=True):
+    """What `toolrelay check` prints about a model. An empty `problem` means that it works; `notes` are further lines."""
 
-    told: str = ""
+    summary: str = ""
     problem: str = ""
     notes: tuple[str, ...] = ()
 
 
-class BackendKind(Struct, frozen=True, kw_only=True):
-    """`providers` are the values of a model's `provider` that this kind serves.
+S = TypeVar("S", bound=ModelSettings)
 
-    open     connects nothing yet
-    profile  what a model of this kind can do
-    inspect  how it stands with such a model, for `toolrelay check`; None: no more than its server's address can be told
+
+class BackendKind(Struct, Generic[S], frozen=True, kw_only=True):
+    """A way to reach models. providers.py says which provider is reached in which way.
+
+    settings   the keys of a model's table: those that every model has, and the backend's own
+    open       makes the backend of one model and connects nothing yet
+    inspect    examines a model for `toolrelay check`; None: the CLI only tries to connect to the model's base_url
     """
 
-    providers: frozenset[str]
-    open: Callable[[ModelSettings, Surroundings], Backend]
-    profile: Callable[[ModelSettings], Profile]
-    inspect: Callable[[ModelSettings, Surroundings], Awaitable[Finding]] | None = None
+    settings: type[S]
+    open: Callable[[S, Environment], Backend]
+    inspect: Callable[[S, Environment], Awaitable[HealthReport]] | None = None
 
 
-def discover() -> dict[str, BackendKind]:
-    """Every backend kind in this package, by provider. A module that begins with an underscore is not one."""
+def discover() -> dict[str, BackendKind[Any]]:
+    """Find every backend kind in this package, by its module's name. Modules that begin with an underscore are private."""
     import toolrelay.backends as package  # noqa: PLC0415 -- this module is part of it
 
-    found: dict[str, BackendKind] = {}
-    for module in pkgutil.iter_modules(package.__path__):
-        if module.name.startswith("_") or module.name == "base":
-            continue
-        kind: BackendKind = importlib.import_module(f"{package.__name__}.{module.name}").BACKEND
-        found.update(dict.fromkeys(kind.providers, kind))
-    return found
+    names = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
+    return {
+        name: importlib.import_module(f"{package.__name__}.{name}").BACKEND for name in names if name not in {"base", "providers"}
+    }

@@ -20,16 +20,16 @@ from toolrelay.backends._codex_home import place_for
 from toolrelay.backends._codex_pool import Lease, Pool
 from toolrelay.backends._codex_process import Channel, CodexError
 from toolrelay.backends._codex_rails import rails_of
+from toolrelay.backends._codex_settings import CodexSettings
 from toolrelay.backends._codex_status import inspect
 from toolrelay.backends._codex_turn import PATCHED, CodexDecoder, DecoderOptions
 from toolrelay.backends._redaction import redact, redact_failure
 from toolrelay.backends.base import Backend, BackendKind, Deliver, Wanted, delivered
 from toolrelay.core.events import AnswerFailed, Noticed, StreamEvent
 from toolrelay.core.json import JsonObject
-from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ClientError, ToolrelayError
-from toolrelay.settings import ModelSettings, Surroundings
+from toolrelay.settings import Environment
 
 TRIES = 2
 MOST_DEAD = 4  # processes that a turn may be given which have died meanwhile
@@ -53,7 +53,7 @@ THREAD: JsonObject = {
 class CodexBackend:
     """`probe_after`: see PROBE_AFTER. `sign_in`: the file without which nothing need be tried."""
 
-    def __init__(self, settings: ModelSettings, pool: Pool, *, probe_after: float = PROBE_AFTER, sign_in: str = "") -> None:
+    def __init__(self, settings: CodexSettings, pool: Pool, *, probe_after: float = PROBE_AFTER, sign_in: str = "") -> None:
         self._name = settings.name
         self._model = settings.model or settings.name
         self._pool = pool
@@ -251,15 +251,9 @@ def _explained(error: CodexError) -> ToolrelayError:
     return BackendError(f"{error.message}.", status=status, code=code)
 
 
-def open_backend(settings: ModelSettings, surroundings: Surroundings) -> Backend:
-    place = place_for(settings, surroundings)
+def open_backend(settings: CodexSettings, environment: Environment) -> Backend:
+    place = place_for(settings, environment)
     return CodexBackend(settings, Pool(place), sign_in=place.sign_in if place.is_account else "")
 
 
-def profile_of(_settings: ModelSettings) -> Profile:
-    return Profile(
-        developer_role=True, constrains=True, heeds_choice=False, tool_names="plain", whole_calls=True, stop_sequences=False
-    )
-
-
-BACKEND = BackendKind(providers=frozenset({"codex"}), open=open_backend, profile=profile_of, inspect=inspect)
+BACKEND = BackendKind(settings=CodexSettings, open=open_backend, inspect=inspect)

@@ -9,10 +9,9 @@ from typing import TypeAlias
 from toolrelay.backends._demo_mind import think
 from toolrelay.backends.base import Backend, BackendKind, Deliver, deliver_all
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
-from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import ToolrelayError
-from toolrelay.settings import ModelSettings, Surroundings
+from toolrelay.settings import Environment, ModelSettings
 
 PACE = 0.015
 MOST_BATCHES = 400
@@ -81,12 +80,8 @@ class DemoBackend:
             raise
 
 
-def _open(_settings: ModelSettings, _surroundings: Surroundings) -> Backend:
+def _open(_settings: ModelSettings, _environment: Environment) -> Backend:
     return DemoBackend()
 
 
-def _profile(_settings: ModelSettings) -> Profile:
-    return Profile()
-
-
-BACKEND = BackendKind(providers=frozenset({"demo"}), open=_open, profile=_profile)
+BACKEND = BackendKind(settings=ModelSettings, open=_open)

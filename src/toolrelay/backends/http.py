@@ -9,22 +9,24 @@ import time
 from collections.abc import Awaitable, Callable
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
+from typing import Annotated
 from urllib.parse import quote, urlsplit
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from toolrelay import __version__, log
 from toolrelay.backends._http_client import Origin, Pool
 from toolrelay.backends._http_connection import ExchangeError, Response
-from toolrelay.backends._providers import PROVIDERS
 from toolrelay.backends._redaction import redact, redact_failure
 from toolrelay.backends.base import Backend, BackendKind, Deliver, Wanted, delivered
+from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ConfigurationError, ToolrelayError
-from toolrelay.settings import ModelSettings, Surroundings
+from toolrelay.setting_types import BaseUrl, Secret
+from toolrelay.settings import Environment, ModelSettings
 from toolrelay.wires.base import Wire
 from toolrelay.wires.base import discover as discover_wires
 
@@ -40,6 +42,18 @@ _UNSAFE = re.compile(r"[^\x20-\x7e]")
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+")
 
 
+# Words for `wire`. The presets of providers that are not available yet name wires that do not exist yet.
+_WIRES = tuple(sorted(wire.word for wire in discover_wires().values()))
+_LATER_WIRES = tuple(preset.wire for preset in PROVIDERS.values() if preset.wire and preset.wire not in _WIRES)
+WireWord = Annotated[str, Meta(extra={"choices": _WIRES, "later": _LATER_WIRES})]
+
+
+class HttpSettings(ModelSettings, frozen=True, kw_only=True):
+    base_url: BaseUrl
+    wire: WireWord
+    api_key: Secret = ""
+
+
 class Target(Struct, frozen=True, kw_only=True):
     """A base URL, taken apart. `path` does not end with a slash."""
 
@@ -52,7 +66,7 @@ class HttpBackend:
 
     def __init__(
         self,
-        settings: ModelSettings,
+        settings: HttpSettings,
         wire: Wire,
         profile: Profile,
         *,
@@ -227,14 +241,10 @@ def _seconds(value: str | None) -> float | None:
     return max(seconds, 0.0) if seconds < float("inf") else None
 
 
-def _target(settings: ModelSettings) -> Target:
+def _target(settings: HttpSettings) -> Target:
     place = f"models.{settings.name}.base_url"
-    known = PROVIDERS.get(settings.provider)
-    base_url = settings.base_url or (known.base_url if known else "")
-    if not base_url:
-        raise ConfigurationError(f"{place} is missing: provider {settings.provider!r} has no default for it.")
     try:
-        parts = urlsplit(base_url)
+        parts = urlsplit(settings.base_url)
         host = parts.hostname or ""
         host = host if ":" in host else host.encode("idna").decode("ascii")
         port = parts.port
@@ -249,7 +259,7 @@ def _target(settings: ModelSettings) -> Target:
     return Target(origin=origin, path=parts.path.rstrip("/"))
 
 
-def _headers(settings: ModelSettings, wire: Wire, origin: Origin) -> str:
+def _headers(settings: HttpSettings, wire: Wire, origin: Origin) -> str:
     """The lines that every request has in common."""
     if _UNSAFE.search(settings.api_key):
         raise ConfigurationError(f"models.{settings.name}.api_key holds a line break or another character that no key has.")
@@ -263,17 +273,11 @@ def _headers(settings: ModelSettings, wire: Wire, origin: Origin) -> str:
     return "".join(f"{name}: {value}\r\n" for name, value in headers)
 
 
-def open_backend(settings: ModelSettings, _surroundings: Surroundings) -> Backend:
-    provider = PROVIDERS[settings.provider]
-    word = settings.wire or provider.wire
-    wire = next((wire for wire in discover_wires().values() if wire.word == word), None)
+def open_backend(settings: HttpSettings, _environment: Environment) -> Backend:
+    wire = next((wire for wire in discover_wires().values() if wire.word == settings.wire), None)
     if wire is None:
-        raise ConfigurationError(f"models.{settings.name}.wire: the wire {word!r} is not available.")
-    return HttpBackend(settings, wire, provider.profile)
+        raise ConfigurationError(f"models.{settings.name}.wire: the wire {settings.wire!r} is not available.")
+    return HttpBackend(settings, wire, PROVIDERS[settings.provider].profile)
 
 
-def profile_of(settings: ModelSettings) -> Profile:
-    return PROVIDERS[settings.provider].profile
-
-
-BACKEND = BackendKind(providers=frozenset(PROVIDERS), open=open_backend, profile=profile_of)
+BACKEND = BackendKind(settings=HttpSettings, open=open_backend)

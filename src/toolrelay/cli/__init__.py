@@ -1,0 +1,61 @@
+"""The command line: one module per command.
+
+A command imports what it needs when it runs, so that `--version`, `--help` and shell completion load only typer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from toolrelay import __version__
+from toolrelay.cli import check, keys, replay, serve
+from toolrelay.cli._output import MISUSED, examples, print_configuration_error
+from toolrelay.errors import ConfigurationError
+
+# Without markup the help is plain text, and rich is not imported.
+application = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "toolrelay serve               the demo model on http://127.0.0.1:8787",
+        "toolrelay check               is the configuration right, do the models' servers answer?",
+        "toolrelay keys new obsidian   a key for a client",
+    ),
+)
+application.command(epilog=serve.EXAMPLES)(serve.serve)
+application.command(epilog=check.EXAMPLES)(check.check)
+application.command(epilog=replay.EXAMPLES)(replay.replay)
+application.add_typer(keys.application, name="keys", help="Make a key for a client, or the hash of one.")
+
+
+def _print_version(requested: bool) -> None:  # noqa: FBT001 -- typer passes it by position
+    if requested:
+        typer.echo(f"toolrelay {__version__}")
+        raise typer.Exit
+
+
+@application.callback()
+def toolrelay(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Real tool calling for every client on every model."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; `arguments` default to those of the process."""
+    try:
+        application(args=arguments, prog_name="toolrelay")
+    except ConfigurationError as error:
+        print_configuration_error(error)
+        sys.exit(MISUSED)
+    except KeyboardInterrupt:
+        sys.exit(130)

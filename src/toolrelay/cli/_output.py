@@ -1,0 +1,30 @@
+"""What the commands share: exit codes, the option --config, and how they print."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from toolrelay.errors import ConfigurationError
+
+WRONG_CONFIGURATION = 1
+UNREACHABLE = 2
+MISUSED = 2
+
+ConfigFile = Annotated[
+    str | None,
+    typer.Option(
+        "--config", "-c", metavar="FILE", help="The configuration file. Default: $TOOLRELAY_CONFIG, else ./toolrelay.toml."
+    ),
+]
+
+
+def examples(*lines: str) -> str:
+    r"""Format the examples at the end of a help text. Click does not rewrap a paragraph that begins with \b."""
+    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
+
+
+def print_configuration_error(error: ConfigurationError) -> None:
+    lines = error.message.splitlines()
+    typer.echo("\n".join(("toolrelay: the configuration is wrong:", *(f"  {line}" for line in lines))), err=True)

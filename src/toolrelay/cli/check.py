@@ -1,0 +1,148 @@
+"""`toolrelay check`."""
+# ruff: noqa: PLC0415 -- imports wait until the command runs: see the package
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolrelay.cli._output import UNREACHABLE, WRONG_CONFIGURATION, ConfigFile, examples, print_configuration_error
+from toolrelay.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from toolrelay.backends.base import HealthReport
+    from toolrelay.settings import ModelSettings, Settings
+
+CONNECT_SECONDS = 2.0
+EXAMPLES = examples(
+    "toolrelay check",
+    "toolrelay check --config /etc/toolrelay.toml --offline",
+)
+_HEADER = ("MODEL", "PROVIDER", "MODEL THERE", "WIRE", "BASE URL", "KEY", "SERVER")
+
+
+def check(
+    *,
+    config: ConfigFile = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not connect to the models' servers.")] = False,
+) -> None:
+    """Check the configuration and the connections to the models' servers.
+
+    Prints each model with its provider, wire, base URL and whether a key is set, never the key. A server is tried with a TCP
+    connection only: no request is sent. Exit code 1: the configuration is wrong; 2: a server does not answer.
+    """
+    from toolrelay.app import open_models
+    from toolrelay.config import from_environment
+    from toolrelay.settings import check_binding
+
+    try:
+        settings = from_environment(config)
+        check_binding(settings)
+        open_models(settings)  # as `serve` does, so that both refuse the same
+    except ConfigurationError as error:
+        print_configuration_error(error)
+        raise typer.Exit(WRONG_CONFIGURATION) from None
+    reports = {} if offline else _health_reports(settings)
+    _print_models(settings, reports)
+    for note in (*dict.fromkeys(note for report in reports.values() for note in report.notes), *_suspicious_keys(settings)):
+        typer.echo(f"note: {note}", err=True)
+    raise typer.Exit(UNREACHABLE if any(report.problem for report in reports.values()) else 0)
+
+
+def _print_models(settings: Settings, reports: dict[str, HealthReport]) -> None:
+    typer.echo(
+        f"configuration: {settings.config_file or 'no file, the defaults'}\nkeys: {len(settings.keys) or 'none, loopback only'}\n"
+    )
+    rows = [_HEADER, *(_row(model, reports.get(name)) for name, model in settings.models.items())]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _row(model: ModelSettings, report: HealthReport | None) -> tuple[str, ...]:
+    """Describe one model. Which of the columns it has depends on its backend."""
+    wire = getattr(model, "wire", "-")
+    base_url = getattr(model, "base_url", "") or "-"
+    key = ("yes" if model.api_key else "no") if hasattr(model, "api_key") else "-"
+    if report is None:
+        server = "not tried" if hasattr(model, "base_url") else "built in"
+    else:
+        server = f"NO: {report.problem}" if report.problem else report.summary
+    return model.name, model.provider, model.model, wire, base_url, key, server
+
+
+def _health_reports(settings: Settings) -> dict[str, HealthReport]:
+    """Examine every model that has a server: by its backend, if that can, else by a connection to its base URL."""
+    import asyncio
+
+    from toolrelay.backends.base import HealthReport, discover
+    from toolrelay.backends.providers import PROVIDERS
+
+    kinds = discover()
+
+    async def inspect_all() -> dict[str, HealthReport]:
+        reports: dict[str, HealthReport] = {}
+        for name, model in settings.models.items():
+            inspect = kinds[PROVIDERS[model.provider].backend].inspect
+            if inspect is None:
+                continue
+            try:
+                reports[name] = await inspect(model, settings.environment)
+            except ConfigurationError as error:
+                reports[name] = HealthReport(problem=error.message)
+        return reports
+
+    reports = asyncio.run(inspect_all())
+    urls = {name: model.base_url for name, model in settings.models.items() if name not in reports and hasattr(model, "base_url")}
+    problems = _connect_all(set(urls.values()))
+    return reports | {name: HealthReport(summary="answers", problem=problems[url]) for name, url in urls.items()}
+
+
+def _connect_all(urls: Iterable[str]) -> dict[str, str]:
+    """Connect to each URL's server and return what failed; an empty string where nothing did."""
+    import time
+    from threading import Thread
+
+    # Daemon threads, which do not keep the process alive: a DNS lookup cannot be given a timeout.
+    problems = dict.fromkeys(urls, f"no answer within {CONNECT_SECONDS:g} s")
+    threads = [Thread(target=_connect, args=(url, problems), daemon=True) for url in problems]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + CONNECT_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return dict(problems)
+
+
+def _connect(url: str, problems: dict[str, str]) -> None:
+    import socket
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname or "", port), timeout=CONNECT_SECONDS).close()
+    except TimeoutError:
+        return
+    except OSError as error:
+        problems[url] = (error.strerror or str(error)).lower()
+    except UnicodeError:
+        problems[url] = "this is no host name"
+    else:
+        problems[url] = ""
+
+
+def _suspicious_keys(settings: Settings) -> Iterator[str]:
+    """Describe each [[keys]] pattern that matches no model, which is allowed but probably a mistake."""
+    from fnmatch import fnmatchcase
+
+    from toolrelay.setting_types import did_you_mean, quote_key
+
+    for key in settings.keys:
+        for pattern in key.models:
+            if not any(fnmatchcase(name, pattern) for name in settings.models):
+                hint = did_you_mean(pattern, settings.models)
+                yield f"keys.{quote_key(key.name)}.models: no model here is called {pattern}{hint}"

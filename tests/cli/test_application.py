@@ -1,0 +1,77 @@
+"""The command line as a whole: help, version, completion, interruption."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.commands import PROGRAM, Run
+from toolrelay import __version__
+
+
+def test_version_option_prints_the_version(run: Run) -> None:
+    assert run("--version") == (0, f"toolrelay {__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", [(), ("serve",), ("check",), ("replay",), ("keys", "new"), ("keys", "hash")])
+def test_help_lists_examples_one_per_line(run: Run, command: tuple[str, ...]) -> None:
+    code, out, _ = run(*command, "--help")
+    assert code == 0
+    examples = out.partition("\n  Examples:\n")[2].splitlines()
+    assert examples
+    assert all(re.match(r"    (\w+=\w+ )*toolrelay ", line) for line in examples)
+
+
+def test_unknown_command_exits_with_2_without_traceback(run: Run) -> None:
+    code, out, err = run("sevre")
+    assert (code, out) == (2, "")
+    assert "No such command 'sevre'" in err
+
+
+def test_shell_completion_completes_commands() -> None:
+    environ = {**os.environ, "_TOOLRELAY_COMPLETE": "complete_bash", "COMP_WORDS": "toolrelay s", "COMP_CWORD": "1"}
+    done = subprocess.run(PROGRAM, env=environ, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["serve"]
+
+
+def test_importing_the_cli_does_not_import_modules_of_commands() -> None:
+    heavy = {"rich", "uvicorn", "structlog", "msgspec", "asyncio", "toolrelay.app", "toolrelay.config"}
+    script = f"import sys, toolrelay.cli; print(*sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_ctrl_c_exits_with_130_without_traceback() -> None:
+    """At a terminal, while the program waits for a key."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*PROGRAM, "keys", "hash"], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        said = b""
+        while b"Key: " not in said:
+            said += os.read(ours, 1024)
+        process.send_signal(signal.SIGINT)
+        said += read_to_end(ours)
+        code = process.wait()
+    os.close(ours)
+    assert code == 130
+    assert said.split() == [b"Key:"]
+
+
+def read_to_end(terminal: int) -> bytes:
+    said = b""
+    while True:
+        try:
+            more = os.read(terminal, 1024)
+        except OSError:  # how Linux says that the other end of a terminal is gone
+            return said
+        if not more:
+            return said
+        said += more
