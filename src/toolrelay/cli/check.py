@@ -29,7 +29,7 @@ def check(
     config: ConfigFile = None,
     offline: Annotated[bool, typer.Option("--offline", help="Do not connect to the models' servers.")] = False,
 ) -> None:
-    """Check the configuration and the connections to the models' servers.
+    """Check the configuration and try the models' servers.
 
     Prints each model with its provider, wire, base URL and whether a key is set, never the key. A server is tried with a TCP
     connection only: no request is sent. Exit code 1: the configuration is wrong; 2: a server does not answer.
