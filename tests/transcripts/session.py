@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import time
 from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
 
-from tests.gateway import Gateway, running
+from tests.gateway import LOGGED_WITHIN, Gateway, running
 from tests.transcripts.requests import request
 from tests.transcripts.scenarios import Combination, Scenario, Subject
 from tests.transcripts.scripted_upstream import ScriptedUpstream
@@ -86,13 +87,19 @@ class Session:
         return 1 if combination.policy in ("pass", "fail") else len(scenario.script)
 
     def _log_lines(self, client: Visitor) -> list[Any]:
-        """What the log says since the last time. A further request is answered only when the lines of those before it are out."""
-        client.get("/v1/models").reply()
-        with self.gateway._log_path.open("rb") as log:
-            log.seek(self._log_place)
-            text = log.read()
+        """Return what was logged since the last time. A thread writes the log: a further request's line is awaited."""
+        refused = client.post(PATHS["chat"], {}).reply()
+        last = refused.headers["x-request-id"].removeprefix("req_").encode()
+        until = time.monotonic() + LOGGED_WITHIN
+        while True:
+            with self.gateway._log_path.open("rb") as log:
+                log.seek(self._log_place)
+                text = log.read()
+            if last in text and text.endswith(b"\n"):
+                break
+            assert time.monotonic() < until, f"no line of the request {last!r} in the log"
         self._log_place += len(text)
-        return [json.loads(line) for line in text.splitlines()]
+        return [json.loads(line) for line in text.splitlines() if last not in line]
 
 
 @contextlib.contextmanager
