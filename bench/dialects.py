@@ -31,7 +31,7 @@ if not __package__:
 from bench import report
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._scanner import Scanner
+from toolrelay.parsing.scanner import Scanner
 from toolrelay.dialects.base import Dialect, discover
 
 _SIZE = 6_000

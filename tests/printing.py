@@ -21,9 +21,9 @@ from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, S
 from toolrelay.core.messages import Call, Item, Message, Result, plain_text
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request, Tool, ToolChoice
-from toolrelay.dialects._scanner import Scanner
 from toolrelay.dialects.base import Dialect, discover
 from toolrelay.errors import BackendError
+from toolrelay.parsing.scanner import Scanner
 from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.settings import ModelSettings, Settings
 
@@ -53,7 +53,7 @@ class PrintingModel:
         text = "".join(_text(answer.items))
         if answer.calls:
             text += dialect.render_calls(answer.calls)
-            if all(opener.place == "anywhere" for opener in dialect.openers):  # elsewhere a call is the whole answer
+            if all(marker.position == "anywhere" for marker in dialect.start_markers):  # elsewhere a call is the whole answer
                 text += "\nAnd I would go on to say"
         yield [AnswerStarted(model="printing")]
         for place in range(0, len(text), _PIECE):

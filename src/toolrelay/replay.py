@@ -90,7 +90,7 @@ def run(
     return 0
 
 
-# Reading
+# Parse
 
 
 def read(path: Path, wire: str = "") -> list[Recording]:

@@ -11,9 +11,10 @@ from msgspec import Struct
 from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, ReasoningDelta, TextDelta
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._scanner import CallBroken, Scanner, ScannerEvent
-from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import Dialect, discover
+from toolrelay.parsing.events import CallBroken, ScannerEvent
+from toolrelay.parsing.scanner import Scanner
+from toolrelay.parsing.triggers import ScanOptions
 
 DIALECTS = discover()
 
@@ -49,7 +50,7 @@ Said = Text | Thought | Heard | Broken
 
 
 def events(
-    dialect: Dialect, chunks: Iterable[str], tools: Sequence[Tool] = (), quoting: Quoting | None = None
+    dialect: Dialect, chunks: Iterable[str], tools: Sequence[Tool] = (), quoting: ScanOptions | None = None
 ) -> list[ScannerEvent]:
     scanner = Scanner(dialect, {tool.name: tool for tool in tools}, quoting)
     out: list[ScannerEvent] = []
@@ -101,7 +102,7 @@ def folded(found: Iterable[ScannerEvent]) -> list[Said]:
 
 
 def hear(
-    dialect: Dialect | str, text: str | Sequence[str], tools: Sequence[Tool] = (), quoting: Quoting | None = None
+    dialect: Dialect | str, text: str | Sequence[str], tools: Sequence[Tool] = (), quoting: ScanOptions | None = None
 ) -> list[Said]:
     """The text in one chunk, or in the chunks that are given; also checks that single characters give the same."""
     spoken = DIALECTS[dialect] if isinstance(dialect, str) else dialect

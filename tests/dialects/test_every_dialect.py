@@ -19,9 +19,9 @@ from tests.strategies import json_values
 from toolrelay.core.events import ArgumentsDelta, TextDelta
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._scanner import Scanner
-from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.scanner import Scanner
+from toolrelay.parsing.triggers import ScanOptions
 
 every_dialect = pytest.mark.parametrize("name", sorted(DIALECTS))
 few = settings(max_examples=40)
@@ -34,9 +34,9 @@ WRAPS_TEXT = {"harmony", "kimi_k3", "cohere"}
 
 QUOTINGS = [
     None,
-    Quoting(reasoning=("<think>", "</think>")),
-    Quoting(reasoning=("<think>", "</think>"), begins_in_reasoning=True),
-    Quoting(reasoning=("<think>", "</think>"), calls_in_reasoning=True, calls_in_fences=True),
+    ScanOptions(reasoning=("<think>", "</think>")),
+    ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True),
+    ScanOptions(reasoning=("<think>", "</think>"), calls_in_reasoning=True, calls_in_fences=True),
 ]
 TOOLS = [
     tool("get_weather", {"city": {"type": "string"}, "days": {"type": "integer"}}),
@@ -57,8 +57,8 @@ def marks_of(dialect: Dialect) -> list[str]:
     written = dialect.render_calls(CALLS)
     parts = [part for part in re.split(r"([<>{}\[\]()\"':,\n ]|get_weather|now|search|Paris)", written) if part]
     return [
-        *(opener.text for opener in dialect.openers),
-        *dialect.closers,
+        *(marker.text for marker in dialect.start_markers),
+        *dialect.end_markers,
         *sorted(set(parts)),
         dialect.render_calls(CALLS[:1]),
         written,
@@ -180,7 +180,7 @@ def test_a_pair_of_halves_in_two_chunks_is_one_character(name: str) -> None:  # 
 @few
 def test_text_that_is_no_call_comes_out_as_it_is(name: str, data: DataObject) -> None:  # bug 11, bug 14
     dialect = DIALECTS[name]
-    firsts = {opener.text[0] for opener in dialect.openers}
+    firsts = {marker.text[0] for marker in dialect.start_markers}
     pieces = ["```", "~~~\n", "`x`", "\n", "<", "[", "{", "A", "words", ", ", "(see)", '"', "\\", "  ", *RUBBISH]
     text = data.draw(strung([piece for piece in pieces if not firsts & set(piece)], 20))
     assert spoken_text(folded(events(dialect, cut(data, text), TOOLS))) == text
@@ -189,18 +189,18 @@ def test_text_that_is_no_call_comes_out_as_it_is(name: str, data: DataObject) ->
 @every_dialect
 def test_an_opener_that_is_only_mentioned_is_text(name: str) -> None:  # bug 15
     dialect = DIALECTS[name]
-    for opener in dialect.openers:
-        said = folded(events(dialect, [f"Models print {opener.text} before a call."], TOOLS))
-        assert spoken_text(said).replace(opener.text, "") == "Models print  before a call.", said
+    for marker in dialect.start_markers:
+        said = folded(events(dialect, [f"Models print {marker.text} before a call."], TOOLS))
+        assert spoken_text(said).replace(marker.text, "") == "Models print  before a call.", said
         if name not in WRAPS_TEXT:
-            assert said == [Text(f"Models print {opener.text} before a call.")]
+            assert said == [Text(f"Models print {marker.text} before a call.")]
 
 
 @every_dialect
 def test_plain_text_is_given_out_at_once(name: str) -> None:
     scanner = Scanner(DIALECTS[name], {one.name: one for one in TOOLS})
     for character in "Of course; here it is:\nline two, 3 > 2 (see above).":
-        if character in {opener.text[0] for opener in DIALECTS[name].openers if opener.place == "anywhere"}:
+        if character in {marker.text[0] for marker in DIALECTS[name].start_markers if marker.position == "anywhere"}:
             continue
         assert scanner.feed(character) == [TextDelta(character)]
 
@@ -225,11 +225,11 @@ def test_a_string_in_the_arguments_is_given_out_as_it_comes(name: str) -> None:
 def test_text_is_held_back_only_while_it_may_begin_a_mark(name: str, data: DataObject) -> None:
     dialect = DIALECTS[name]
     tag = "<think>"
-    marks = [*(opener.text for opener in dialect.openers), tag, "```", "~~~"]
+    marks = [*(marker.text for marker in dialect.start_markers), tag, "```", "~~~"]
     parts = sorted({mark[:end] for mark in marks for end in (1, 2, 3, len(mark) // 2, len(mark) - 1)} - {"", *marks})
     text = "x" + data.draw(strung([*parts, "a", "b", " ", "\n"], 12))
     assume(not any(mark in text for mark in marks))
-    scanner = Scanner(dialect, {}, Quoting(reasoning=(tag, "</think>")))
+    scanner = Scanner(dialect, {}, ScanOptions(reasoning=(tag, "</think>")))
     given_out = ""
     for end, character in enumerate(text, 1):
         given_out += "".join(event.text for event in scanner.feed(character) if isinstance(event, TextDelta))
@@ -256,7 +256,7 @@ def test_a_stream_cut_anywhere_ends_cleanly(name: str, data: DataObject) -> None
 def _tricky_texts(dialect: Dialect) -> SearchStrategy[str]:
     brackets = ["<", ">", "</", "{", "}", "{}", "[", "]", "(", ")", '"', "'", '"""', "=", ", ", ": ", "&amp;", " "]
     escapes = ["\\", "\\n", "\n", "\r\n", "\t", "\\u0041", "\\ud83d", "```", "null", "1", "Observation:"]
-    return strung([*brackets, *escapes, *RUBBISH, *dialect.closers, *(opener.text for opener in dialect.openers)], 8)
+    return strung([*brackets, *escapes, *RUBBISH, *dialect.end_markers, *(marker.text for marker in dialect.start_markers)], 8)
 
 
 def _calls(name: str) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]:
@@ -314,7 +314,7 @@ def test_a_call_in_a_fence_is_text_unless_the_profile_says_otherwise(name: str) 
     fenced = f"So:\n```xml\n{dialect.render_calls(CALLS)}\n```\nThat is all."
     found = folded(events(dialect, [fenced], TOOLS))
     assert found == [Text(fenced)]
-    found = folded(events(dialect, [fenced], TOOLS, Quoting(calls_in_fences=True)))
+    found = folded(events(dialect, [fenced], TOOLS, ScanOptions(calls_in_fences=True)))
     assert [one.name for one in found if isinstance(one, Heard)] == [made.name for made in CALLS]
 
 
@@ -354,16 +354,19 @@ def test_a_call_in_reasoning_is_reasoning_unless_the_profile_says_otherwise(name
     line = "\n" if name in AT_LINE else ""
     text = f"<think>{line}{written}{line}</think>Answer."
     tags = ("<think>", "</think>")
-    assert folded(events(dialect, [text], TOOLS, Quoting(reasoning=tags))) == [Thought(f"{line}{written}{line}"), Text("Answer.")]
+    assert folded(events(dialect, [text], TOOLS, ScanOptions(reasoning=tags))) == [
+        Thought(f"{line}{written}{line}"),
+        Text("Answer."),
+    ]
     if name not in WHOLE_ANSWER:
-        found = folded(events(dialect, [text], TOOLS, Quoting(reasoning=tags, calls_in_reasoning=True)))
+        found = folded(events(dialect, [text], TOOLS, ScanOptions(reasoning=tags, calls_in_reasoning=True)))
         assert [one.name for one in found if isinstance(one, Heard)] == [made.name for made in CALLS]
 
 
 @every_dialect
 def test_a_call_after_reasoning_counts(name: str) -> None:  # bug 16
     dialect = DIALECTS[name]
-    quoting = Quoting(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
+    quoting = ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
     text = f"I must call.\n</think>\n\n{dialect.render_calls(CALLS)}"
     found = folded(events(dialect, [text], TOOLS, quoting))
     assert found[0] == Thought("I must call.\n")
@@ -375,8 +378,8 @@ def test_a_call_after_reasoning_counts(name: str) -> None:  # bug 16
 def test_deep_nesting_does_not_exhaust_the_stack(name: str, depth: int) -> None:
     dialect = DIALECTS[name]
     for opening in ("[", '{"a":', "(", "{"):
-        for opener in dialect.openers:
-            folded(events(dialect, [f"{opener.text}{opening * depth}"], TOOLS))
+        for marker in dialect.start_markers:
+            folded(events(dialect, [f"{marker.text}{opening * depth}"], TOOLS))
         written = dialect.render_calls([call("search", {"query": "QQ"})]).replace('"QQ"', "QQ").replace("QQ", opening * depth)
         folded(events(dialect, [written], TOOLS))
 
@@ -405,5 +408,5 @@ def test_the_tools_that_a_dialect_offers_are_all_there(name: str) -> None:
 
 @every_dialect
 def test_no_opener_is_the_beginning_of_another(name: str) -> None:
-    texts = [opener.text for opener in DIALECTS[name].openers]
+    texts = [marker.text for marker in DIALECTS[name].start_markers]
     assert not [(one, two) for one in texts for two in texts if one != two and two.startswith(one)]

@@ -6,8 +6,8 @@ import pytest
 
 from tests.dialects.hearing import DIALECTS, Heard, Text, call, calls_of, hear, tool
 from toolrelay.core.events import ArgumentsDelta
-from toolrelay.dialects._scanner import Scanner
 from toolrelay.dialects.base import Outcome
+from toolrelay.parsing.scanner import Scanner
 
 WEATHER = tool("get_weather", {"location": {"type": "string"}, "days": {"type": "integer"}, "near": {"type": "boolean"}})
 

@@ -7,8 +7,8 @@ import pytest
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, call, hear, tool
 from toolrelay.core.events import ReasoningDelta, TextDelta
 from toolrelay.core.request import Tool
-from toolrelay.dialects._scanner import Scanner
 from toolrelay.dialects.base import Outcome
+from toolrelay.parsing.scanner import Scanner
 
 PARIS = Heard("get_weather", '{"city":"Paris"}')
 

@@ -6,9 +6,10 @@ import pytest
 
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, call, events, folded, hear, tool
 from toolrelay.core.events import ArgumentsDelta, CallStarted
-from toolrelay.dialects._scanner import CallBroken, Scanner
-from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import Outcome
+from toolrelay.parsing.events import CallBroken
+from toolrelay.parsing.scanner import Scanner
+from toolrelay.parsing.triggers import ScanOptions
 
 PARIS = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
 PARIS_CALL = Heard("get_weather", '{"city": "Paris"}')
@@ -232,7 +233,7 @@ def test_a_dict_without_a_name_is_a_broken_call() -> None:
 
 def test_a_whole_answer_in_one_chunk_and_in_two() -> None:  # bug 3
     text = f"<think>\nWhich city?\n</think>\n\nOne moment.\n<tool_call>\n{PARIS}\n</tool_call>"
-    quoting = Quoting(reasoning=("<think>", "</think>"))
+    quoting = ScanOptions(reasoning=("<think>", "</think>"))
     expected = [Thought("\nWhich city?\n"), Text("\n\nOne moment.\n"), PARIS_CALL]
     for at in range(len(text)):
         assert hear("hermes", [text[:at], text[at:]], quoting=quoting) == expected
@@ -240,7 +241,7 @@ def test_a_whole_answer_in_one_chunk_and_in_two() -> None:  # bug 3
 
 def test_a_model_that_calls_while_it_thinks_is_heard_where_its_profile_says_so() -> None:  # bug 16
     text = f"<think>Let me see. <tool_call>{PARIS}</tool_call> Good.</think>Sunny."
-    quoting = Quoting(reasoning=("<think>", "</think>"), calls_in_reasoning=True)
+    quoting = ScanOptions(reasoning=("<think>", "</think>"), calls_in_reasoning=True)
     assert hear("hermes", text, quoting=quoting) == [Thought("Let me see. "), PARIS_CALL, Thought(" Good."), Text("Sunny.")]
 
 

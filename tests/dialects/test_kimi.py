@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.hearing import DIALECTS, Heard, Text, Thought, call, calls_of, hear
-from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import Outcome
+from toolrelay.parsing.triggers import ScanOptions
 
 BEGIN, END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 CALL, ARGUMENTS, CALL_END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
@@ -59,7 +59,7 @@ def test_k3_puts_its_text_into_a_section() -> None:
         "Which city?<|close|>think<|sep|><|open|>response<|sep|>One <b>moment</b>.<|close|>response<|sep|>"
         f"{K3}<|close|>message<|sep|><|end_of_msg|>"
     )
-    quoting = Quoting(reasoning=("<|open|>think<|sep|>", "<|close|>think<|sep|>"), begins_in_reasoning=True)
+    quoting = ScanOptions(reasoning=("<|open|>think<|sep|>", "<|close|>think<|sep|>"), begins_in_reasoning=True)
     found = hear("kimi_k3", text, quoting=quoting)
     assert found[:2] == [Thought("Which city?"), Text("One <b>moment</b>.")]
     assert calls_of(found) == [("get_weather", K3_ARGUMENTS)]

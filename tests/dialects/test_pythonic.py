@@ -6,8 +6,8 @@ import pytest
 
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, calls_of, hear, tool
 from toolrelay.core.events import TextDelta
-from toolrelay.dialects._scanner import Scanner
 from toolrelay.dialects.base import Outcome
+from toolrelay.parsing.scanner import Scanner
 
 WEATHER = tool("get_weather", {"city": {"type": "string"}, "days": {"type": "integer"}})
 NOW = tool("now")

@@ -8,7 +8,7 @@ from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, calls_of
 from toolrelay.core.events import ArgumentsDelta
 from toolrelay.core.json import JsonObject
 from toolrelay.core.request import Tool
-from toolrelay.dialects._scanner import Scanner
+from toolrelay.parsing.scanner import Scanner
 
 WRITE = tool(
     "write", {"path": {"type": "string"}, "text": {"type": "string"}, "lines": {"type": "integer"}, "opts": {"type": "object"}}

@@ -8,7 +8,8 @@ import pytest
 
 from tests.dialects.hearing import tool
 from toolrelay.core.request import Tool
-from toolrelay.dialects._schema import ANY, Parameters, escaped, meant, quoted, types_of
+from toolrelay.dialects._schema import ANY, Parameters, meant, types_of
+from toolrelay.parsing.json import escaped, quoted
 
 STRING = {"string"}
 NUMBER = {"number", "integer"}

@@ -6,22 +6,23 @@ import pytest
 
 from tests.dialects.hearing import Heard, Text, call, hear, tool
 from toolrelay.dialects import _tags
-from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._tags import TagForm, attribute, render_parameters, tagged_call
-from toolrelay.dialects.base import Dialect, Opener, Speaker
+from toolrelay.dialects.base import Dialect
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 FORM = TagForm(key_open="<", key_close=">", value_close="</{key}>", ends=("</call>",))
 KNOWN = tool("f", {"s": {"type": "string"}, "n": {"type": "integer"}})
 
 
-def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
-    yield from tagged_call(reader, speaker, FORM, "f")
+def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
+    yield from tagged_call(reader, sink, FORM, "f")
 
 
 DIALECT = Dialect(
     name="tags",
-    openers=(Opener("<call>"),),
-    closers=("</call>",),
+    start_markers=(StartMarker("<call>"),),
+    end_markers=("</call>",),
     grammar=grammar,
     render_calls=lambda calls: "".join(f"<call>{render_parameters(call, FORM)}</call>" for call in calls),
     render_outcomes=lambda _outcomes: "",

@@ -364,7 +364,7 @@ def _marks(name: str) -> list[str]:
     """What means something to the dialect's models: around its calls, and around its catalog."""
     dialect = DIALECTS[name]
     around = re.findall(r"</?[^\s<>{}=\"]+>|\[/?[A-Z_]+\]", block(replace(ASKED, tools=(NOW,)), name))
-    marks = [*(opener.text for opener in dialect.openers), *dialect.closers, *around]
+    marks = [*(marker.text for marker in dialect.start_markers), *dialect.end_markers, *around]
     return [mark for mark in dict.fromkeys(marks) if len(mark) > 2 and mark[0] in "<[" and "-" not in mark]
 
 

@@ -24,10 +24,10 @@ from toolrelay.core.events import (
 )
 from toolrelay.core.messages import Call, Message, Result, plain_text
 from toolrelay.core.request import OutputFormat, Request, Tool, ToolChoice
-from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.hermes import DIALECTS as HERMES
 from toolrelay.dialects.sealed import DIALECTS as SEALED
 from toolrelay.errors import BackendError
+from toolrelay.parsing.triggers import ScanOptions
 from toolrelay.toolcalls.options import ToolCallOptions
 from toolrelay.toolcalls.session import State, ToolCallSession
 
@@ -349,7 +349,7 @@ def test_a_schema_that_the_server_refuses_is_taken_back_and_the_model_is_asked_w
 
 
 def test_reasoning_that_the_server_tells_apart_itself_leaves_the_text_text() -> None:
-    quoting = Quoting(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
+    quoting = ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
     apart = talk(scan=quoting).feed([ReasoningDelta("Hm."), TextDelta(printed("get_time", "{}")), STOP])
     assert calls(apart) == [("get_time", {})]
     within = talk(scan=quoting).feed([TextDelta("Hm.</think>"), TextDelta(printed("get_time", "{}")), STOP])

@@ -14,9 +14,9 @@ from toolrelay.core.arguments import breach
 from toolrelay.core.events import AnswerFailed, ArgumentsDelta, TextDelta
 from toolrelay.core.messages import Call, Message, plain_text
 from toolrelay.core.request import Tool, ToolChoice
-from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import discover
 from toolrelay.errors import BackendError
+from toolrelay.parsing.triggers import ScanOptions
 from toolrelay.toolcalls.constraint import call_schema
 from toolrelay.toolcalls.options import ToolCallOptions
 from toolrelay.toolcalls.session import State, ToolCallSession
@@ -50,13 +50,13 @@ def test_a_broken_call_that_comes_out_as_text_comes_out_as_it_was_printed(name: 
 
 
 def test_an_answer_that_is_held_to_a_schema_does_not_begin_in_reasoning() -> None:
-    quoting = Quoting(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
+    quoting = ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
     conversation = talk(replace(ASKED, tool_choice=ToolChoice(mode="required")), constrains=True, scan=quoting)
     assert calls(heard(conversation, '{"name": "get_time", "arguments": {}}')) == [("get_time", {})]
 
 
 def test_thoughts_without_an_end_were_the_answer() -> None:  # bug 14
-    quoting = Quoting(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
+    quoting = ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
     answer = fold(heard(talk(scan=quoting), "It is sunny.")).items[-1]
     assert isinstance(answer, Message)
     assert plain_text(answer.content) == "It is sunny."

@@ -11,14 +11,14 @@ from tests.toolcalls.test_session import ASKED, STOP, WEATHER, calls, fold, hear
 from toolrelay.core.events import AnswerFailed, ReasoningDelta, StreamEvent, TextDelta
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Request, Tool, ToolChoice
-from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import discover
+from toolrelay.parsing.triggers import ScanOptions
 from toolrelay.toolcalls.limits import MAX_BLANKS, MAX_CALLS
 from toolrelay.toolcalls.options import ToolCallOptions
 from toolrelay.toolcalls.session import State, ToolCallSession
 
 MUST = replace(ASKED, tool_choice=ToolChoice(mode="required"))
-THINKING = Quoting(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
+THINKING = ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
 NOON = printed("get_time", "{}")
 NAMELESS = '<tool_call>\n{"arguments": {}}\n</tool_call>'
 LIMIT = replace(STOP, finish="length")

@@ -5,48 +5,48 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from toolrelay.core.request import Tool
-from toolrelay.dialects._faults import NotACallError, ReadingError
-from toolrelay.dialects._reader import Reader, Reading
-from toolrelay.dialects.base import Speaker
+from toolrelay.parsing.errors import NotACallError, ParseError
+from toolrelay.parsing.grammar import CallSink
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 
-def whole_answer(reader: Reader, speaker: Speaker, read: Callable[[Reader, Speaker], Reading[None]]) -> Reading[None]:
-    """What is read is said when the answer has ended with it. Else, or if no offered tool was named, it is text."""
-    rehearsal = _Rehearsal(speaker.tools)
+def whole_answer(reader: Reader, sink: CallSink, read: Callable[[Reader, CallSink], Parse[None]]) -> Parse[None]:
+    """Emit the calls when the answer has ended with them. Otherwise, or if a tool was not offered, it is all text."""
+    recorder = _CallRecorder(sink.tools)
     try:
-        yield from read(reader, rehearsal)
-    except ReadingError:
-        if not rehearsal.calls:
+        yield from read(reader, recorder)
+    except ParseError:
+        if not recorder.calls:
             raise NotACallError from None
         raise
     yield from reader.blanks()
     if (yield from reader.peek()):
         raise NotACallError
-    for name, arguments in rehearsal.calls:
-        speaker.start(name)
-        speaker.argue("".join(arguments))
-        speaker.finish()
+    for name, arguments in recorder.calls:
+        sink.start(name)
+        sink.arguments("".join(arguments))
+        sink.finish()
 
 
-class _Rehearsal:
-    """Takes note of the calls. Anything beside them makes them none."""
+class _CallRecorder:
+    """Records calls. Anything else that is emitted makes them none."""
 
     def __init__(self, tools: dict[str, Tool]) -> None:
         self.tools = tools
         self.calls: list[tuple[str, list[str]]] = []
-        self.argue = list[str]().append
+        self.arguments = list[str]().append
 
     def start(self, name: str) -> None:
         if name not in self.tools:
             raise NotACallError
         self.calls.append((name, []))
-        self.argue = self.calls[-1][1].append
+        self.arguments = self.calls[-1][1].append
 
     def finish(self) -> None:
         pass
 
-    def say(self, _text: str) -> None:
+    def text(self, _text: str) -> None:
         raise NotACallError
 
-    def think(self, _text: str) -> None:
+    def reasoning(self, _text: str) -> None:
         raise NotACallError

@@ -6,10 +6,11 @@ import re
 
 import msgspec
 
-from toolrelay.dialects._faults import BrokenError, NotACallError
 from toolrelay.dialects._python_value import PYTHON
-from toolrelay.dialects._reader import Reader, Reading
-from toolrelay.dialects.base import Speaker
+from toolrelay.parsing.errors import MalformedCallError, NotACallError
+from toolrelay.parsing.grammar import CallSink
+from toolrelay.parsing.json import json_string, json_value, short_string
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 NAME = re.compile(r"[\w.\-]+")
 NAMES = ("name", "tool_name", "function_name", "tool")
@@ -18,37 +19,37 @@ _QUOTES = ('"', "'")
 _KNOWN = {*NAMES, *ARGUMENTS, "type", "function", "id", "tool_call_id", "call_id", "index"}
 
 
-def json_call(reader: Reader, speaker: Speaker, *, known_keys: bool = False) -> Reading[None]:
+def json_call(reader: Reader, sink: CallSink, *, known_keys: bool = False) -> Parse[None]:
     """`{"name": "f", "arguments": {…}}`, its members in any order; the arguments may be a JSON string that holds them.
 
     Where their key stands in single quotes, they are Python and go out as JSON; else their own text does, whatever it is.
     `known_keys`: an object with any other member is not a call.
     """
-    call = _Call(speaker, known_keys=known_keys)
+    call = _Call(sink, known_keys=known_keys)
     yield from _members(reader, call)
     call.end()
 
 
-def json_calls(reader: Reader, speaker: Speaker, *, known_keys: bool = False) -> Reading[None]:
+def json_calls(reader: Reader, sink: CallSink, *, known_keys: bool = False) -> Parse[None]:
     """One call, several one after the other, or a list of them."""
     yield from reader.blanks()
     if (yield from reader.peek()) not in ("{", "[", ""):
         raise NotACallError
     if not (yield from reader.option("[")):
-        yield from json_call(reader, speaker, known_keys=known_keys)
+        yield from json_call(reader, sink, known_keys=known_keys)
         while (yield from reader.ahead("{", ",{", ", {", ",\n{")):
             if not (yield from reader.peek()):
                 return
             yield from reader.closing(",")
             yield from reader.blanks()
-            yield from json_call(reader, speaker, known_keys=known_keys)
+            yield from json_call(reader, sink, known_keys=known_keys)
         return
     first = True
     while True:
         yield from reader.blanks()
         if not first and (yield from reader.option("]")):
             return
-        yield from json_call(reader, speaker, known_keys=known_keys)
+        yield from json_call(reader, sink, known_keys=known_keys)
         first = False
         yield from reader.blanks()
         if not (yield from reader.option(",")):
@@ -56,7 +57,7 @@ def json_calls(reader: Reader, speaker: Speaker, *, known_keys: bool = False) ->
             return
 
 
-def _members(reader: Reader, call: _Call) -> Reading[None]:
+def _members(reader: Reader, call: _Call) -> Parse[None]:
     """The members of an object. A brace that is missing after a whole call is forgiven: nothing else can have been meant."""
     yield from reader.literal("{")
     yield from reader.blanks()
@@ -64,7 +65,7 @@ def _members(reader: Reader, call: _Call) -> Reading[None]:
         return
     while True:
         is_python = (yield from reader.peek()) == "'"
-        key = yield from reader.short_string()
+        key = yield from short_string(reader)
         call.check(key)
         yield from reader.blanks()
         yield from reader.literal(":")
@@ -87,8 +88,8 @@ def _members(reader: Reader, call: _Call) -> Reading[None]:
 class _Call:
     """The call that is being read. Arguments that come before the name wait for it."""
 
-    def __init__(self, speaker: Speaker, *, known_keys: bool) -> None:
-        self._speaker = speaker
+    def __init__(self, sink: CallSink, *, known_keys: bool) -> None:
+        self._sink = sink
         self._known_keys = known_keys
         self._name = ""
         self._early: list[str] = []
@@ -100,14 +101,14 @@ class _Call:
         if self._known_keys and key not in _KNOWN:
             raise NotACallError
 
-    def member(self, key: str, reader: Reader, *, is_python: bool) -> Reading[None]:
+    def member(self, key: str, reader: Reader, *, is_python: bool) -> Parse[None]:
         first = yield from reader.peek()
         if key in NAMES and first in _QUOTES and not self._name:
-            self._start((yield from reader.short_string()))
+            self._start((yield from short_string(reader)))
         elif key in ARGUMENTS and not self._argued:
-            argue = self._speaker.argue if self._name else self._early.append
+            argue = self._sink.arguments if self._name else self._early.append
             if first == '"':
-                yield from reader.string(argue)
+                yield from json_string(reader, argue)
             elif first == "'":
                 argue((yield from _python_string(reader)))
             elif first in ("n", "N"):
@@ -115,13 +116,13 @@ class _Call:
             elif is_python:
                 yield from PYTHON.read(reader, argue)
             else:
-                yield from reader.value(argue)
+                yield from json_value(reader, argue)
             self._argued = True
         elif key == "function" and first == "{" and not self._nested:  # OpenAI's own nesting
             self._nested = True
             yield from _members(reader, self)
         else:
-            yield from reader.value(_ignore)
+            yield from json_value(reader, _ignore)
             self._skipped = True
 
     @property
@@ -132,19 +133,19 @@ class _Call:
         if NAME.fullmatch(name) is None:
             raise NotACallError
         self._name = name
-        self._speaker.start(name)
+        self._sink.start(name)
         for piece in self._early:
-            self._speaker.argue(piece)
+            self._sink.arguments(piece)
         self._early.clear()
 
     def end(self) -> None:
         if not self._name:
             # What was read may be long: to look at it again as text would make reading it cost its square.
-            raise BrokenError("no_name") if self._argued or self._skipped else NotACallError
-        self._speaker.finish()
+            raise MalformedCallError("no_name") if self._argued or self._skipped else NotACallError
+        self._sink.finish()
 
 
-def _python_string(reader: Reader) -> Reading[str]:
+def _python_string(reader: Reader) -> Parse[str]:
     pieces: list[str] = []
     yield from PYTHON.read(reader, pieces.append)
     return msgspec.json.decode("".join(pieces), type=str)

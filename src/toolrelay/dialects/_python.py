@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable
 from string import ascii_letters
 
-from toolrelay.dialects._faults import BrokenError, CutError, NotACallError
 from toolrelay.dialects._python_value import PYTHON
-from toolrelay.dialects._reader import BLANK_LIMIT, Reader, Reading
-from toolrelay.dialects._schema import Parameters, quoted
-from toolrelay.dialects.base import Speaker
+from toolrelay.dialects._schema import Parameters
+from toolrelay.parsing.errors import MalformedCallError, NotACallError, TruncatedCallError
+from toolrelay.parsing.grammar import CallSink
+from toolrelay.parsing.json import quoted
+from toolrelay.parsing.stream_reader import BLANK_LIMIT, Parse, Reader
 
 NAME = re.compile(r"[^\W\d][\w.\-]*")
 _CALLED = re.compile(r"[\w.\-]*")
@@ -18,12 +19,12 @@ _BLANKS = " \t\r\n"
 _CONSTANTS = {"True", "False", "None", "true", "false", "null"}
 
 
-def python_calls(reader: Reader, speaker: Speaker, *, offered_only: bool = False) -> Reading[None]:
+def python_calls(reader: Reader, sink: CallSink, *, offered_only: bool = False) -> Parse[None]:
     """`f(…), g(…)` or one call a line, up to what cannot be a further call. `offered_only`: of other functions it is no call."""
-    firsts = (*_LETTERS, *sorted({name[0] for name in speaker.tools if name} - {*_LETTERS}))
+    firsts = (*_LETTERS, *sorted({name[0] for name in sink.tools if name} - {*_LETTERS}))
     while True:
         yield from reader.blanks()
-        yield from python_call(reader, speaker, offered_only=offered_only)
+        yield from python_call(reader, sink, offered_only=offered_only)
         yield from reader.closing(",", ";")
         if not (yield from reader.ahead(*firsts)):
             return
@@ -32,14 +33,14 @@ def python_calls(reader: Reader, speaker: Speaker, *, offered_only: bool = False
 _LETTERS = tuple(ascii_letters + "_")
 
 
-def python_call(reader: Reader, speaker: Speaker, *, offered_only: bool = False) -> Reading[None]:
+def python_call(reader: Reader, sink: CallSink, *, offered_only: bool = False) -> Parse[None]:
     """`f(a=1)`. An offered tool and a parameter that it declares may have any name, also one that Python would not take."""
     name = yield from reader.run(_CALLED)
-    if name not in speaker.tools and (offered_only or NAME.fullmatch(name) is None):
+    if name not in sink.tools and (offered_only or NAME.fullmatch(name) is None):
         raise NotACallError
     yield from reader.literal("(")
-    speaker.start(name)
-    declared = Parameters(speaker.tools.get(name)).names
+    sink.start(name)
+    declared = Parameters(sink.tools.get(name)).names
     odd = _odd(declared)
     positions = iter(declared)
     first = True
@@ -52,16 +53,16 @@ def python_call(reader: Reader, speaker: Speaker, *, offered_only: bool = False)
             keyword = yield from _keyword(reader)
         key = keyword if keyword is not None else next(positions, None)
         if key is None:
-            raise BrokenError("positional_argument")
-        speaker.argue(("{" if first else ", ") + quoted(key) + ": ")
+            raise MalformedCallError("positional_argument")
+        sink.arguments(("{" if first else ", ") + quoted(key) + ": ")
         first = False
         yield from reader.blanks()
-        yield from PYTHON.read(reader, speaker.argue)
+        yield from PYTHON.read(reader, sink.arguments)
         yield from reader.blanks()
         if (yield from reader.literal(",", ")")) == ")":
             break
-    speaker.argue("" if first else "}")
-    speaker.finish()
+    sink.arguments("" if first else "}")
+    sink.finish()
 
 
 def _odd(names: Iterable[str]) -> dict[str, str]:
@@ -70,7 +71,7 @@ def _odd(names: Iterable[str]) -> dict[str, str]:
     return dict(sorted(odd.items(), key=lambda pair: -len(pair[0])))
 
 
-def _declared(reader: Reader, names: dict[str, str]) -> Reading[str | None]:
+def _declared(reader: Reader, names: dict[str, str]) -> Parse[str | None]:
     """The one of these that comes next, before `=`, which is passed; None if none does."""
     for bare, name in names.items():
         reach = len(bare) + BLANK_LIMIT
@@ -87,7 +88,7 @@ def _declared(reader: Reader, names: dict[str, str]) -> Reading[str | None]:
     return None
 
 
-def _keyword(reader: Reader) -> Reading[str | None]:
+def _keyword(reader: Reader) -> Parse[str | None]:
     """The name before `=`, or None for an argument that has none."""
     word = yield from reader.run(NAME)
     if not word:
@@ -98,4 +99,4 @@ def _keyword(reader: Reader) -> Reading[str | None]:
     if word in _CONSTANTS:
         reader.unread(word)
         return None
-    raise BrokenError("malformed") if (yield from reader.peek()) else CutError
+    raise MalformedCallError("malformed") if (yield from reader.peek()) else TruncatedCallError

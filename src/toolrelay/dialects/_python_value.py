@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from math import isfinite
 
-from toolrelay.dialects._faults import BrokenError, ReadingError
-from toolrelay.dialects._literal import Literals
-from toolrelay.dialects._literal_walk import Form
-from toolrelay.dialects._reader import read_whole
+from toolrelay.parsing.errors import MalformedCallError, ParseError
+from toolrelay.parsing.literals import LiteralSyntax
+from toolrelay.parsing.stream_reader import parse_whole
 
 _WORD = re.compile(r"[\w.+\-]*")
 _WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
@@ -32,7 +31,7 @@ def _escape(text: str, at: int) -> tuple[str, int] | None:
     if found is None:
         if at + _LENGTHS[kind] > len(text):
             return None
-        raise BrokenError("invalid_escape")
+        raise MalformedCallError("invalid_escape")
     code, end = int(found.group(1), 16), found.end()
     if 0xD800 <= code < 0xDC00:  # a pair, which is JSON's way
         second = _SECOND_HALF.match(text, end)
@@ -44,6 +43,8 @@ def _escape(text: str, at: int) -> tuple[str, int] | None:
 
 
 def _number(word: str) -> str:
+    if _JSON_NUMBER.fullmatch(word):
+        return word
     plain = word.replace("_", "").removeprefix("+")
     if _JSON_NUMBER.fullmatch(plain):
         return plain
@@ -54,17 +55,15 @@ def _number(word: str) -> str:
             return repr(number)
     except ValueError:
         pass
-    raise BrokenError("malformed")
+    raise MalformedCallError("malformed")
 
 
-PYTHON = Literals(
-    Form(
-        quotes=("'''", '"""', "'", '"'),
-        word=_WORD,
-        key=_WORD,
-        spell=lambda word: _WORDS.get(word) or _number(word),
-        escape=_escape,
-    )
+PYTHON = LiteralSyntax(
+    quotes=("'''", '"""', "'", '"'),
+    word=_WORD,
+    key=_WORD,
+    encode_word=lambda word: _WORDS.get(word) or _number(word),
+    decode_escape=_escape,
 )
 
 
@@ -72,7 +71,7 @@ def python_json(text: str) -> str | None:
     """The JSON of a text that is a Python literal; None if it is none."""
     pieces: list[str] = []
     try:
-        rest = read_whole(text.strip(), lambda reader: PYTHON.read(reader, pieces.append))
-    except ReadingError:
+        rest = parse_whole(text.strip(), lambda reader: PYTHON.read(reader, pieces.append))
+    except ParseError:
         return None
     return None if rest else "".join(pieces)

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from json.encoder import encode_basestring
 
 import msgspec
 
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.request import Tool
+from toolrelay.parsing.json import quoted
 
 ANY = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 STRING = frozenset({"string"})
 _WORDS = {"True": "true", "False": "false", "None": "null"}
-
-
-def quoted(text: str) -> str:
-    """As a JSON string."""
-    return msgspec.json.encode(text).decode()
-
-
-def escaped(text: str) -> str:
-    """As a part of a JSON string."""
-    return text if text.isprintable() and '"' not in text and "\\" not in text else encode_basestring(text)[1:-1]
 
 
 class Parameters:

@@ -12,12 +12,13 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from toolrelay.core.messages import Call
-from toolrelay.dialects._attempt import HELD_LIMIT
 from toolrelay.dialects._python_value import python_json
-from toolrelay.dialects._reader import Reader, Reading
-from toolrelay.dialects._schema import ANY, STRING, Parameters, escaped, meant, quoted
+from toolrelay.dialects._schema import ANY, STRING, Parameters, meant
 from toolrelay.dialects._writing import Argument, listed
-from toolrelay.dialects.base import Speaker
+from toolrelay.parsing.call_parser import HELD_LIMIT
+from toolrelay.parsing.grammar import CallSink
+from toolrelay.parsing.json import escaped, escaping, quoted
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 Header: TypeAlias = Callable[[str], tuple[str, frozenset[str] | None]]
 """What a parameter's tag says: its name, and its types where the form says them itself."""
@@ -72,11 +73,11 @@ def render_parameters(call: Call, form: TagForm, separator: str = "\n") -> str:
     return "".join(form.write(argument) + separator for argument in listed(call))
 
 
-def tagged_call(reader: Reader, speaker: Speaker, form: TagForm, name: str) -> Reading[None]:
+def tagged_call(reader: Reader, sink: CallSink, form: TagForm, name: str) -> Parse[None]:
     """A call's parameters after its name, to the end of the call, which is passed."""
-    parameters = Parameters(speaker.tools.get(name))
-    known = name in speaker.tools
-    speaker.start(name)
+    parameters = Parameters(sink.tools.get(name))
+    known = name in sink.tools
+    sink.start(name)
     first = True
     while True:
         yield from reader.blanks()
@@ -89,33 +90,33 @@ def tagged_call(reader: Reader, speaker: Speaker, form: TagForm, name: str) -> R
             yield from reader.literal(form.value_open)
         if types is None:
             types = parameters.types(key) if known else form.untyped
-        speaker.argue(("{" if first else ", ") + quoted(key) + ": ")
+        sink.arguments(("{" if first else ", ") + quoted(key) + ": ")
         first = False
-        yield from _value(reader, speaker, form, key, types)
-    speaker.argue("" if first else "}")
-    speaker.finish()
+        yield from _value(reader, sink, form, key, types)
+    sink.arguments("" if first else "}")
+    sink.finish()
 
 
-def _value(reader: Reader, speaker: Speaker, form: TagForm, key: str, types: frozenset[str]) -> Reading[None]:
+def _value(reader: Reader, sink: CallSink, form: TagForm, key: str, types: frozenset[str]) -> Parse[None]:
     """A value up to its closing tag. Strings go out as they come; other values when they are whole."""
     closes = form.closes(key)
     held = None if types == STRING else _Held()
     if form.trims:
         yield from reader.option("\n")
     if held is None:
-        speaker.argue('"')
+        sink.arguments('"')
     while True:
         if held is None:
-            found = yield from reader.until(*closes, take=speaker.argue, escaped=True)
+            found = yield from reader.until(*closes, emit=escaping(sink.arguments))
         else:
-            found = yield from reader.until(*closes, take=held.take, limit=HELD_LIMIT - held.size)
+            found = yield from reader.until(*closes, emit=held.add, limit=HELD_LIMIT - held.size)
         if (yield from reader.ahead(form.key_open, *form.ends)):
             break
         if held is None:
-            speaker.argue(escaped(found))
+            sink.arguments(escaped(found))
         else:
-            held.take(found)
-    speaker.argue('"' if held is None else held.spelled(types, form.further))
+            held.add(found)
+    sink.arguments('"' if held is None else held.spelled(types, form.further))
 
 
 class _Held:
@@ -125,7 +126,7 @@ class _Held:
         self._pieces: list[str] = []
         self.size = 0
 
-    def take(self, text: str) -> None:
+    def add(self, text: str) -> None:
         self._pieces.append(text)
         self.size += len(text)
 

@@ -33,15 +33,15 @@ from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, Not
 from toolrelay.core.identity import derived_call_id
 from toolrelay.core.messages import Call, Content, Item, Message, Part, Result, Text, plain_text
 from toolrelay.core.request import Request, Tool
-from toolrelay.dialects._scanner import Scanner
-from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.use_tool import DIALECTS
+from toolrelay.parsing.scanner import Scanner
+from toolrelay.parsing.triggers import ScanOptions
 
 # As the client looks for them (Obsidian Copilot up to 3.1): anywhere, a fence or not, unclosed at the end.
 BLOCK = re.compile(r"<use_tool>(.*?)(?:</use_tool>|\Z)", re.DOTALL)
 _RESULT = re.compile(r"Tool '([^'\n]{1,256})' result:")
 _ELSEWHERE = "[the client's message does not tell where this result begins: it is part of the result of the call before]"
-_ANYWHERE = Quoting(calls_in_fences=True)
+_ANYWHERE = ScanOptions(calls_in_fences=True)
 
 
 class Spoken(Struct, frozen=True, kw_only=True):

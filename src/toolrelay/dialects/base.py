@@ -1,58 +1,16 @@
-"""What a dialect is: how calls begin, and a grammar for what follows."""
+"""What a dialect is: how a model prints calls, and how calls, results and tools are written for it."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._reader import Reader, Reading
-
-Place: TypeAlias = Literal["anywhere", "line", "start"]
-
-
-class Opener(Struct, frozen=True):
-    """The text that may begin calls, and where it counts: anywhere, at a line's beginning, or only at the answer's.
-
-    No opener of a dialect is the beginning of another.
-    """
-
-    text: str
-    place: Place = "anywhere"
-
-
-class Speaker(Protocol):
-    """What a grammar says. A call's arguments are JSON, whatever the dialect writes."""
-
-    @property
-    def tools(self) -> dict[str, Tool]:
-        """The tools that were offered, by the name the model knows them by."""
-        ...
-
-    def start(self, name: str) -> None: ...
-
-    def argue(self, text: str) -> None:
-        """More of the arguments of the call that was started last."""
-        ...
-
-    def finish(self) -> None:
-        """The call is whole. If nothing was said of its arguments, it has none."""
-        ...
-
-    def say(self, text: str) -> None:
-        """Text after all."""
-        ...
-
-    def think(self, text: str) -> None: ...
-
-
-Grammar: TypeAlias = Callable[[Reader, Speaker, str], Reading[None]]
-"""Reads what follows an opener, which is handed in."""
+from toolrelay.parsing.grammar import Grammar, StartMarker
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -69,18 +27,18 @@ class Dialect(Struct, frozen=True, kw_only=True):
     render_tools     how the model's own template offers tools; None: the house's catalog does
     render_calls     how an assistant's calls stand in the conversation; the grammar reads it back
     render_outcomes  how their results do
-    closers          what ends a call that went wrong: all up to it belongs to that call
+    end_markers      what ends a malformed call: all up to it belongs to that call
     stops            what the model must not go on to write after its calls, such as an observation of its own making
     seal             the same dialect with another tag, for one that is made anew for each conversation
     """
 
     name: str
-    openers: tuple[Opener, ...]
+    start_markers: tuple[StartMarker, ...]
     grammar: Grammar
     render_calls: Callable[[Sequence[Call]], str]
     render_outcomes: Callable[[Sequence[Outcome]], str]
     render_tools: Callable[[Sequence[Tool]], str] | None = None
-    closers: tuple[str, ...] = ()
+    end_markers: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
     seal: Callable[[str], Dialect] | None = None
 

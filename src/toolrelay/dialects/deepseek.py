@@ -10,44 +10,46 @@ from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._reader import NAME_ALONE, Reader, Reading
 from toolrelay.dialects._writing import arguments, json_line, openai_tool
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.errors import NotACallError
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.json import json_value
+from toolrelay.parsing.stream_reader import NAME_ALONE, Parse, Reader
 
 _BEGIN, _END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _CALL, _SEPARATOR, _CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
 
 
-def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
-    if opener == _BEGIN:
+def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
+    if marker == _BEGIN:
         yield from reader.blanks()
         yield from reader.literal(_CALL)
     while True:
-        yield from _call(reader, speaker)
+        yield from _call(reader, sink)
         if not (yield from reader.closing(_CALL)):
             break
     yield from reader.closing(_END)
 
 
-def _call(reader: Reader, speaker: Speaker) -> Reading[None]:
+def _call(reader: Reader, sink: CallSink) -> Parse[None]:
     name = (yield from reader.word(_SEPARATOR, of=NAME_ALONE)).strip()
     if name == "function" and (yield from reader.peek()) != "{":
         name = (yield from reader.word("\n", "```", of=NAME_ALONE)).strip()
     if NAME.fullmatch(name) is None:
         raise NotACallError
-    speaker.start(name)
+    sink.start(name)
     yield from reader.blanks()
     fenced = yield from reader.option("```json", "json", "```")
     yield from reader.blanks()
     if (yield from reader.peek()) in ("{", "[", '"'):
-        yield from reader.value(speaker.argue)
+        yield from json_value(reader, sink.arguments)
     if fenced:
         yield from reader.closing("```")
     yield from reader.blanks()
     yield from reader.literal(_CALL_END)
-    speaker.finish()
+    sink.finish()
 
 
 def _v3_calls(calls: Sequence[Call]) -> str:
@@ -106,8 +108,8 @@ Where:
 DIALECTS = tuple(
     Dialect(
         name=name,
-        openers=(Opener(_BEGIN), Opener(_CALL)),
-        closers=(_CALL_END, _END),
+        start_markers=(StartMarker(_BEGIN), StartMarker(_CALL)),
+        end_markers=(_CALL_END, _END),
         grammar=grammar,
         render_calls=render_calls,
         render_outcomes=render_outcomes,

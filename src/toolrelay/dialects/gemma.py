@@ -15,15 +15,15 @@ import msgspec
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._faults import NotACallError
-from toolrelay.dialects._literal import Literals
-from toolrelay.dialects._literal_walk import Form
 from toolrelay.dialects._python import python_calls
-from toolrelay.dialects._reader import Reader, Reading
-from toolrelay.dialects._schema import ANY, Parameters, meant, quoted
-from toolrelay.dialects._steps import Taker
+from toolrelay.dialects._schema import ANY, Parameters, meant
 from toolrelay.dialects._writing import JSON_WORDS, arguments, python_call
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.errors import NotACallError
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.json import escaping, quoted
+from toolrelay.parsing.literals import LiteralSyntax
+from toolrelay.parsing.stream_reader import Emit, Parse, Reader
 
 _NAME = re.compile(r"[\w.\-]*")
 _BARE = re.compile(r"[^,{}\[\]<]*")
@@ -40,21 +40,21 @@ class _Marks(msgspec.Struct, frozen=True, kw_only=True):
 
     # Reading
 
-    def grammar(self, reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
+    def grammar(self, reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
         yield from reader.blanks()
         yield from reader.literal("call:")
         name = yield from reader.run(_NAME)
         if not name:
             raise NotACallError
         yield from reader.literal("{")
-        speaker.start(name)
-        parameters = Parameters(speaker.tools.get(name))
-        yield from self._members(reader, speaker.argue, parameters)
+        sink.start(name)
+        parameters = Parameters(sink.tools.get(name))
+        yield from self._members(reader, sink.arguments, parameters)
         yield from reader.closing(self.call[1])
-        speaker.finish()
+        sink.finish()
 
-    def _members(self, reader: Reader, take: Taker, parameters: Parameters) -> Reading[None]:
-        take("{")
+    def _members(self, reader: Reader, emit: Emit, parameters: Parameters) -> Parse[None]:
+        emit("{")
         first = True
         while True:
             yield from reader.blanks()
@@ -68,32 +68,32 @@ class _Marks(msgspec.Struct, frozen=True, kw_only=True):
                 yield from reader.literal(":")
             else:
                 key = (yield from reader.word(":")).strip()
-            take(("" if first else ", ") + quoted(key) + ": ")
+            emit(("" if first else ", ") + quoted(key) + ": ")
             first = False
             yield from reader.blanks()
-            yield from self._value(reader, take, parameters.types(key))
-        take("}")
+            yield from self._value(reader, emit, parameters.types(key))
+        emit("}")
 
-    def _value(self, reader: Reader, take: Taker, types: frozenset[str]) -> Reading[None]:
+    def _value(self, reader: Reader, emit: Emit, types: frozenset[str]) -> Parse[None]:
         if (yield from reader.option(self.string)):
-            yield from self._string(reader, take, types)
+            yield from self._string(reader, emit, types)
         elif (yield from reader.peek()) in ("{", "["):
-            yield from _NESTED[self.string].read(reader, take)
+            yield from _NESTED[self.string].read(reader, emit)
         else:
             word = (yield from reader.run(_BARE)).strip()
             reader.unread((yield from reader.literal(",", "}", "]")))
-            take(meant(word, types) or quoted(word))
+            emit(meant(word, types) or quoted(word))
 
-    def _string(self, reader: Reader, take: Taker, types: frozenset[str]) -> Reading[None]:
+    def _string(self, reader: Reader, emit: Emit, types: frozenset[str]) -> Parse[None]:
         if "string" in types:
-            take('"')
-            yield from reader.until(self.string, take=take, escaped=True)
-            take('"')
+            emit('"')
+            yield from reader.until(self.string, emit=escaping(emit))
+            emit('"')
             return
         pieces: list[str] = []
-        yield from reader.until(self.string, take=pieces.append)
+        yield from reader.until(self.string, emit=pieces.append)
         text = "".join(pieces)
-        take(meant(text, types) or quoted(text))
+        emit(meant(text, types) or quoted(text))
 
     # Writing
 
@@ -157,23 +157,21 @@ _GEMMA_4 = _Marks(
     declaration=("<|tool>", "<tool|>"),
 )
 _NESTED = {
-    marks.string: Literals(
-        Form(
-            quotes=(marks.string,),
-            brackets="[{",
-            word=_BARE,
-            key=_KEY,
-            spell=lambda word: meant(word.strip(), ANY) or quoted(word.strip()),
-        )
+    marks.string: LiteralSyntax(
+        quotes=(marks.string,),
+        brackets="[{",
+        word=_BARE,
+        key=_KEY,
+        encode_word=lambda word: meant(word.strip(), ANY) or quoted(word.strip()),
     )
     for marks in (_FUNCTION_GEMMA, _GEMMA_4)
 }
 
 
-def _tool_code(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
+def _tool_code(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
     yield from reader.blanks()
-    printed = "print" not in speaker.tools and (yield from reader.option("print("))
-    yield from python_calls(reader, speaker, offered_only=True)
+    printed = "print" not in sink.tools and (yield from reader.option("print("))
+    yield from python_calls(reader, sink, offered_only=True)
     if printed:
         yield from reader.closing(")")
     yield from reader.closing("```")
@@ -191,8 +189,8 @@ DIALECTS = (
     *(
         Dialect(
             name=name,
-            openers=(Opener(marks.call[0]),),
-            closers=(marks.call[1],),
+            start_markers=(StartMarker(marks.call[0]),),
+            end_markers=(marks.call[1],),
             grammar=marks.grammar,
             render_calls=marks.calls,
             render_outcomes=marks.outcomes,
@@ -203,8 +201,8 @@ DIALECTS = (
     ),
     Dialect(
         name="gemma3",
-        openers=(Opener("```tool_code", "line"),),
-        closers=("\n```",),
+        start_markers=(StartMarker("```tool_code", "line"),),
+        end_markers=("\n```",),
         grammar=_tool_code,
         render_calls=_code_calls,
         render_outcomes=_code_outcomes,

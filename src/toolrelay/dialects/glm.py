@@ -11,11 +11,12 @@ from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._faults import CutError, NotACallError
-from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._tags import TagForm, tagged_call
 from toolrelay.dialects._writing import json_line, listed, openai_tool
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.errors import NotACallError, TruncatedCallError
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 _NAME = re.compile(r"[\w.\-]*")
 FORM = TagForm(
@@ -27,15 +28,15 @@ FORM = TagForm(
 )
 
 
-def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
+def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
     yield from reader.blanks()
     name = yield from reader.run(_NAME)
     yield from reader.blanks()
     if not (yield from reader.peek()):
-        raise CutError
+        raise TruncatedCallError
     if not name or not (yield from reader.ahead(FORM.key_open, *FORM.ends)):
         raise NotACallError
-    yield from tagged_call(reader, speaker, FORM, name)
+    yield from tagged_call(reader, sink, FORM, name)
 
 
 def _calls(calls: Sequence[Call], line: str) -> str:
@@ -79,8 +80,8 @@ For each function call, output the function name and arguments within the follow
 def _dialect(name: str, line: str) -> Dialect:
     return Dialect(
         name=name,
-        openers=(Opener("<tool_call>"),),
-        closers=("</tool_call>",),
+        start_markers=(StartMarker("<tool_call>"),),
+        end_markers=("</tool_call>",),
         grammar=grammar,
         render_calls=lambda calls: _calls(calls, line),
         render_outcomes=lambda outcomes: _outcomes(outcomes, line),

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._typescript import declaration
 from toolrelay.dialects._writing import arguments, json_line
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.errors import NotACallError
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.json import json_value
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 _START, _CHANNEL, _MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")
@@ -27,34 +29,34 @@ _HEADER = re.compile(rf"(?:assistant)?{_TO}(?:<\|channel\|>(\w+))?{_TO}\s*(?:(?:
 _MAY_BE_HEADER = re.compile(r"[\w.\-=<|> ]*")
 
 
-def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
-    begun = opener
-    if opener == _START:
+def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
+    begun = marker
+    if marker == _START:
         begun = yield from reader.literal("assistant")
-    elif opener == _CHANNEL:
+    elif marker == _CHANNEL:
         begun += yield from reader.literal("analysis", "commentary", "final")
     header = _HEADER.fullmatch(begun + (yield from reader.word(_MESSAGE, of=_MAY_BE_HEADER)))
     if header is None:
         raise NotACallError
     name = (header.group(1) or header.group(3) or "").removeprefix("functions.")
     if name and NAME.fullmatch(name):
-        yield from _call(reader, speaker, name)
+        yield from _call(reader, sink, name)
         return
-    said = speaker.think if header.group(2) == "analysis" else speaker.say
+    said = sink.reasoning if header.group(2) == "analysis" else sink.text
     said("")
-    if (yield from reader.until(*_ENDS, _START, take=said, or_end=True)) == _START:
+    if (yield from reader.until(*_ENDS, _START, emit=said, or_end=True)) == _START:
         reader.unread(_START)
 
 
-def _call(reader: Reader, speaker: Speaker, name: str) -> Reading[None]:
-    speaker.start(name)
+def _call(reader: Reader, sink: CallSink, name: str) -> Parse[None]:
+    sink.start(name)
     yield from reader.blanks()
     if (yield from reader.peek()) != "<":
-        yield from reader.value(speaker.argue)
+        yield from json_value(reader, sink.arguments)
     yield from reader.blanks()
     if (yield from reader.peek()):  # servers take the last mark away
         yield from reader.literal(*_ENDS)
-    speaker.finish()
+    sink.finish()
 
 
 def render_calls(calls: Sequence[Call]) -> str:
@@ -82,8 +84,8 @@ def render_tools(tools: Sequence[Tool]) -> str:
 DIALECTS = (
     Dialect(
         name="harmony",
-        openers=(Opener(_CHANNEL), Opener(_START), Opener(_ADDRESSED, "start")),
-        closers=_ENDS,
+        start_markers=(StartMarker(_CHANNEL), StartMarker(_START), StartMarker(_ADDRESSED, "start")),
+        end_markers=_ENDS,
         grammar=grammar,
         render_calls=render_calls,
         render_outcomes=render_outcomes,

@@ -9,24 +9,25 @@ from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import json_calls
-from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._writing import json_line, json_object, openai_tool
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.errors import NotACallError
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 _FIRST = ("{", "[", "<", "`", "")
 
 
-def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
-    close = f"</{opener[1:]}"
+def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
+    close = f"</{marker[1:]}"
     yield from reader.blanks()
     if (yield from reader.peek()) not in _FIRST:
         raise NotACallError
-    if (yield from reader.option(opener)):  # some say it twice
+    if (yield from reader.option(marker)):  # some say it twice
         yield from reader.blanks()
     fenced = yield from reader.option("```json", "```")
-    yield from json_calls(reader, speaker)
+    yield from json_calls(reader, sink)
     if fenced:
         yield from reader.closing("```")
     yield from reader.closing(close, "}" + close, "}\n" + close)
@@ -62,8 +63,8 @@ def dialect(name: str, tag: str) -> Dialect:
     """The same form with another tag."""
     return Dialect(
         name=name,
-        openers=(Opener(f"<{tag}>"),),
-        closers=(f"</{tag}>",),
+        start_markers=(StartMarker(f"<{tag}>"),),
+        end_markers=(f"</{tag}>",),
         grammar=grammar,
         render_calls=lambda calls: render_calls(calls, tag),
         render_outcomes=render_outcomes,

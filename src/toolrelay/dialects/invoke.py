@@ -14,13 +14,14 @@ from msgspec import Struct
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._schema import ANY, STRING
 from toolrelay.dialects._tags import TagForm, attribute, render_parameters, tagged_call
 from toolrelay.dialects._writing import Argument, as_json_lines, function, json_line
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.errors import NotACallError
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 _DSML = "｜DSML｜"
 _NAME_AND_MORE = re.compile(r'[\w.\-]*(?:"[^<>]*)?')
@@ -77,8 +78,8 @@ def _dialect(
     block = BLOCKS[name]
     form = block.form
 
-    def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
-        if opener != block.invoke:
+    def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
+        if marker != block.invoke:
             yield from reader.blanks()
             if block.before:
                 yield from reader.option(block.before)
@@ -87,7 +88,7 @@ def _dialect(
             called = (yield from reader.word(">", of=_NAME_AND_MORE)).partition('"')[0]
             if NAME.fullmatch(called) is None:
                 raise NotACallError
-            yield from tagged_call(reader, speaker, form, called)
+            yield from tagged_call(reader, sink, form, called)
             if block.after:
                 yield from reader.closing(block.after)
             if not (yield from reader.closing(block.before + block.invoke)):
@@ -96,8 +97,8 @@ def _dialect(
 
     return Dialect(
         name=name,
-        openers=(Opener(block.opens), Opener(block.invoke)),
-        closers=(block.closes, form.ends[0]),
+        start_markers=(StartMarker(block.opens), StartMarker(block.invoke)),
+        end_markers=(block.closes, form.ends[0]),
         grammar=grammar,
         render_calls=block.calls,
         render_outcomes=render_outcomes,

@@ -11,13 +11,15 @@ from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._schema import ANY
 from toolrelay.dialects._tags import TagForm, attribute, render_parameters, tagged_call
 from toolrelay.dialects._writing import Argument, arguments, json_line, openai_tool
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.errors import NotACallError
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.json import json_value
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 _SECTION, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 _CALL, _ARGUMENTS, _CALL_END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
@@ -25,21 +27,21 @@ _IDENTIFIER_PART = re.compile(r"\s*[\w.\-:]*\s*")
 _IDENTIFIER = re.compile(r"(?:functions\.)?(.+?)(?::\d+)?", re.DOTALL)
 
 
-def _k2(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
-    if opener != _CALL:
+def _k2(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
+    if marker != _CALL:
         yield from reader.blanks()
         yield from reader.literal(_CALL)
     while True:
         found = _IDENTIFIER.fullmatch((yield from reader.word(_ARGUMENTS, of=_IDENTIFIER_PART)).strip())
         if found is None or NAME.fullmatch(found.group(1)) is None:
             raise NotACallError
-        speaker.start(found.group(1))
+        sink.start(found.group(1))
         yield from reader.blanks()
         if (yield from reader.peek()) != "<":
-            yield from reader.value(speaker.argue)
+            yield from json_value(reader, sink.arguments)
         yield from reader.blanks()
         yield from reader.literal(_CALL_END)
-        speaker.finish()
+        sink.finish()
         if not (yield from reader.closing(_CALL)):
             break
     yield from reader.closing(_SECTION_END)
@@ -93,10 +95,10 @@ K3 = TagForm(
 )
 
 
-def _k3(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
-    if opener == _RESPONSE:
-        yield from reader.until(_RESPONSE_END, take=speaker.say, or_end=True)
-    if opener != _TOOLS:
+def _k3(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
+    if marker == _RESPONSE:
+        yield from reader.until(_RESPONSE_END, emit=sink.text, or_end=True)
+    if marker != _TOOLS:
         return
     yield from reader.blanks()
     yield from reader.literal(_TOOL)
@@ -105,13 +107,13 @@ def _k3(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
         if NAME.fullmatch(name) is None:
             raise NotACallError
         if (yield from reader.closing('<|open|>json type="object"<|sep|>')):
-            speaker.start(name)
-            yield from reader.value(speaker.argue)
+            sink.start(name)
+            yield from json_value(reader, sink.arguments)
             yield from reader.closing("<|close|>json<|sep|>")
             yield from reader.literal(_TOOL_END)
-            speaker.finish()
+            sink.finish()
         else:
-            yield from tagged_call(reader, speaker, K3, name)
+            yield from tagged_call(reader, sink, K3, name)
         if not (yield from reader.closing(_TOOL)):
             break
     yield from reader.closing(_TOOLS_END)
@@ -141,8 +143,8 @@ def _k3_tools(tools: Sequence[Tool]) -> str:
 DIALECTS = (
     Dialect(
         name="kimi_k2",
-        openers=(Opener(_SECTION), Opener("<|tool_call_section_begin|>"), Opener(_CALL)),
-        closers=(_CALL_END, _SECTION_END),
+        start_markers=(StartMarker(_SECTION), StartMarker("<|tool_call_section_begin|>"), StartMarker(_CALL)),
+        end_markers=(_CALL_END, _SECTION_END),
         grammar=_k2,
         render_calls=_k2_calls,
         render_outcomes=_k2_outcomes,
@@ -150,8 +152,14 @@ DIALECTS = (
     ),
     Dialect(
         name="kimi_k3",
-        openers=(Opener(_TOOLS), Opener(_RESPONSE), Opener(_RESPONSE_END), Opener(_MESSAGE_END), Opener("<|end_of_msg|>")),
-        closers=(_TOOLS_END, _TOOL_END),
+        start_markers=(
+            StartMarker(_TOOLS),
+            StartMarker(_RESPONSE),
+            StartMarker(_RESPONSE_END),
+            StartMarker(_MESSAGE_END),
+            StartMarker("<|end_of_msg|>"),
+        ),
+        end_markers=(_TOOLS_END, _TOOL_END),
         grammar=_k3,
         render_calls=_k3_calls,
         render_outcomes=_k3_outcomes,

@@ -13,26 +13,27 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._bare import whole_answer
 from toolrelay.dialects._json_calls import json_calls
-from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._writing import as_json_lines, json_line, json_object, openai_tool
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 _TAG = "<|python_tag|>"
 
 
-def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
-    if opener == _TAG:
-        yield from _side_by_side(reader, speaker)
+def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
+    if marker == _TAG:
+        yield from _side_by_side(reader, sink)
         yield from reader.closing("<|eom_id|>", "<|eot_id|>")
     else:
-        reader.unread(opener)
-        yield from whole_answer(reader, speaker, _side_by_side)
+        reader.unread(marker)
+        yield from whole_answer(reader, sink, _side_by_side)
 
 
-def _side_by_side(reader: Reader, speaker: Speaker) -> Reading[None]:
-    yield from json_calls(reader, speaker, known_keys=True)
+def _side_by_side(reader: Reader, sink: CallSink) -> Parse[None]:
+    yield from json_calls(reader, sink, known_keys=True)
     while (yield from reader.closing(";")):
-        yield from json_calls(reader, speaker, known_keys=True)
+        yield from json_calls(reader, sink, known_keys=True)
 
 
 def _llama_calls(calls: Sequence[Call]) -> str:
@@ -56,11 +57,11 @@ def _xlam_calls(calls: Sequence[Call]) -> str:
     return "[" + ", ".join(json_object(call) for call in calls) + "]"
 
 
-_BARE = (Opener(_TAG), Opener("{", "start"), Opener("[", "start"))
+_BARE = (StartMarker(_TAG), StartMarker("{", "start"), StartMarker("[", "start"))
 DIALECTS = (
     Dialect(
         name="llama3_json",
-        openers=_BARE,
+        start_markers=_BARE,
         grammar=grammar,
         render_calls=_llama_calls,
         render_outcomes=_llama_outcomes,
@@ -68,7 +69,7 @@ DIALECTS = (
     ),
     Dialect(
         name="xlam",
-        openers=_BARE[1:],
+        start_markers=_BARE[1:],
         grammar=grammar,
         render_calls=_xlam_calls,
         render_outcomes=as_json_lines,

@@ -12,14 +12,16 @@ from collections.abc import Callable, Sequence
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME, json_calls
-from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._typescript import declaration
 from toolrelay.dialects._writing import arguments, as_json_lines, function, json_line, json_object, openai_tool
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.errors import NotACallError
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.json import json_value, short_string
+from toolrelay.parsing.stream_reader import Parse, Reader
 
-_Read = Callable[[Reader, Speaker], Reading[None]]
+_Read = Callable[[Reader, CallSink], Parse[None]]
 
 
 def _dialect(
@@ -34,20 +36,20 @@ def _dialect(
 ) -> Dialect:
     """`marks`: what stands before the calls, and after them, if anything does. `silent`: marks around the text, which go away."""
 
-    def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
-        if opener in silent:
+    def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
+        if marker in silent:
             return
-        if opener.endswith("["):
+        if marker.endswith("["):
             reader.unread("[")
         yield from reader.blanks()
-        yield from read(reader, speaker)
-        if marks[opener]:
-            yield from reader.closing(marks[opener])
+        yield from read(reader, sink)
+        if marks[marker]:
+            yield from reader.closing(marks[marker])
 
     return Dialect(
         name=name,
-        openers=tuple(Opener(mark) for mark in (*marks, *silent)),
-        closers=tuple(dict.fromkeys(filter(None, marks.values()))),
+        start_markers=tuple(StartMarker(mark) for mark in (*marks, *silent)),
+        end_markers=tuple(dict.fromkeys(filter(None, marks.values()))),
         grammar=grammar,
         render_calls=render_calls,
         render_outcomes=render_outcomes,
@@ -55,22 +57,22 @@ def _dialect(
     )
 
 
-def _keyed_calls(reader: Reader, speaker: Speaker) -> Reading[None]:
+def _keyed_calls(reader: Reader, sink: CallSink) -> Parse[None]:
     """`[{"f": {…}}, {"g": {…}}]`: the name is the key."""
     yield from reader.literal("[")
     while True:
         yield from reader.blanks()
         yield from reader.literal("{")
         yield from reader.blanks()
-        name = yield from reader.short_string()
+        name = yield from short_string(reader)
         yield from reader.blanks()
         yield from reader.literal(":")
         yield from reader.blanks()
         if NAME.fullmatch(name) is None:
             raise NotACallError
-        speaker.start(name)
-        yield from reader.value(speaker.argue)
-        speaker.finish()
+        sink.start(name)
+        yield from json_value(reader, sink.arguments)
+        sink.finish()
         yield from reader.closing("}")
         if not (yield from reader.closing(",")):
             yield from reader.closing("]")

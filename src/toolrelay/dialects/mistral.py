@@ -12,18 +12,20 @@ from collections.abc import Sequence
 from toolrelay.core.identity import nine
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import json_calls
-from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._writing import arguments, json_line, openai_tool
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.errors import NotACallError
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.json import json_value
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 _NAME = re.compile(r"[\w.\-]*")
 
 
-def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
+def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     if (yield from reader.ahead("[{", "[ {", "[\n", "{")):
-        yield from json_calls(reader, speaker)
+        yield from json_calls(reader, sink)
         return
     while True:
         yield from reader.blanks()
@@ -37,17 +39,17 @@ def grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
         yield from reader.blanks()
         if (yield from reader.peek()) not in ("{", ""):
             raise NotACallError
-        yield from _call(reader, speaker, name)
-        if not (yield from reader.closing(opener)):
+        yield from _call(reader, sink, name)
+        if not (yield from reader.closing(marker)):
             return
 
 
-def _call(reader: Reader, speaker: Speaker, name: str) -> Reading[None]:
+def _call(reader: Reader, sink: CallSink, name: str) -> Parse[None]:
     yield from reader.literal("{")
     reader.unread("{")
-    speaker.start(name)
-    yield from reader.value(speaker.argue)
-    speaker.finish()
+    sink.start(name)
+    yield from json_value(reader, sink.arguments)
+    sink.finish()
 
 
 def _list_calls(calls: Sequence[Call]) -> str:
@@ -87,7 +89,7 @@ def _tools(tools: Sequence[Tool]) -> str:
 DIALECTS = tuple(
     Dialect(
         name=name,
-        openers=(Opener("[TOOL_CALLS]"),),
+        start_markers=(StartMarker("[TOOL_CALLS]"),),
         grammar=grammar,
         render_calls=render_calls,
         render_outcomes=render_outcomes,

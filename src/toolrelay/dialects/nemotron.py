@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._json_calls import json_calls
-from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._writing import function, json_line, json_object
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 
-def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
-    yield from json_calls(reader, speaker)
+def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
+    yield from json_calls(reader, sink)
     yield from reader.closing("</TOOLCALL>")
 
 
@@ -46,8 +47,8 @@ respond to the user."""
 DIALECTS = (
     Dialect(
         name="nemotron",
-        openers=(Opener("<TOOLCALL>"),),
-        closers=("</TOOLCALL>",),
+        start_markers=(StartMarker("<TOOLCALL>"),),
+        end_markers=("</TOOLCALL>",),
         grammar=grammar,
         render_calls=render_calls,
         render_outcomes=render_outcomes,

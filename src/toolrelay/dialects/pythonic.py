@@ -14,31 +14,32 @@ from toolrelay.core.request import Tool
 from toolrelay.dialects._bare import whole_answer
 from toolrelay.dialects._json_calls import json_calls
 from toolrelay.dialects._python import python_calls
-from toolrelay.dialects._reader import Reader, Reading
 from toolrelay.dialects._writing import JSON_WORDS, function, json_line, openai_tool, python_call
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 
-def _bare(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
-    yield from whole_answer(reader, speaker, _list)
+def _bare(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
+    yield from whole_answer(reader, sink, _list)
 
 
-def _list(reader: Reader, speaker: Speaker) -> Reading[None]:
-    yield from python_calls(reader, speaker)
+def _list(reader: Reader, sink: CallSink) -> Parse[None]:
+    yield from python_calls(reader, sink)
     yield from reader.blanks()
     yield from reader.literal("]")
 
 
-def _tagged(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
+def _tagged(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     yield from reader.blanks()
     if (yield from reader.ahead("{", "[{")):
-        yield from json_calls(reader, speaker)
+        yield from json_calls(reader, sink)
     else:
         listed = yield from reader.option("[")
-        yield from python_calls(reader, speaker)
+        yield from python_calls(reader, sink)
         if listed:
             yield from reader.closing("]")
-    yield from reader.closing(_CLOSERS[opener])
+    yield from reader.closing(_CLOSERS[marker])
 
 
 def _llama_calls(calls: Sequence[Call]) -> str:
@@ -104,7 +105,7 @@ _CLOSERS = {"<function_calls>": "</function_calls>", "<|tool_call_start|>": "<|t
 DIALECTS = (
     Dialect(
         name="pythonic",
-        openers=(Opener("[", "start"),),
+        start_markers=(StartMarker("[", "start"),),
         grammar=_bare,
         render_calls=_llama_calls,
         render_outcomes=_llama_outcomes,
@@ -112,8 +113,8 @@ DIALECTS = (
     ),
     Dialect(
         name="olmo3",
-        openers=(Opener("<function_calls>"),),
-        closers=("</function_calls>",),
+        start_markers=(StartMarker("<function_calls>"),),
+        end_markers=("</function_calls>",),
         grammar=_tagged,
         render_calls=_olmo_calls,
         render_outcomes=_olmo_outcomes,
@@ -121,8 +122,8 @@ DIALECTS = (
     ),
     Dialect(
         name="lfm2",
-        openers=(Opener("<|tool_call_start|>"),),
-        closers=("<|tool_call_end|>",),
+        start_markers=(StartMarker("<|tool_call_start|>"),),
+        end_markers=("<|tool_call_end|>",),
         grammar=_tagged,
         render_calls=_lfm_calls,
         render_outcomes=_lfm_outcomes,

@@ -13,26 +13,27 @@ from msgspec.structs import replace
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._reader import NAME_ALONE, Reader, Reading
 from toolrelay.dialects._tags import TagForm, render_parameters, tagged_call
 from toolrelay.dialects._writing import as_json_lines, json_line
-from toolrelay.dialects.base import Dialect, Opener, Speaker
+from toolrelay.dialects.base import Dialect
 from toolrelay.dialects.hermes import render_outcomes
+from toolrelay.parsing.errors import NotACallError
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.stream_reader import NAME_ALONE, Parse, Reader
 
 _FUNCTION = "<function="
 
 
-def grammar(reader: Reader, speaker: Speaker, opener: str, form: TagForm) -> Reading[None]:
-    if opener != _FUNCTION:
+def grammar(reader: Reader, sink: CallSink, marker: str, form: TagForm) -> Parse[None]:
+    if marker != _FUNCTION:
         yield from reader.blanks()
         yield from reader.literal(_FUNCTION)
     while True:
         name = (yield from reader.word(">", of=NAME_ALONE)).strip()
         if NAME.fullmatch(name) is None:
             raise NotACallError
-        yield from tagged_call(reader, speaker, form, name)
+        yield from tagged_call(reader, sink, form, name)
         if not (yield from reader.closing(_FUNCTION)):
             break
     yield from reader.closing("</tool_call>", "</seed:tool_call>")
@@ -104,9 +105,9 @@ def _field(key: str, value: Json) -> str:
 def _dialect(name: str, tag: str, form: TagForm) -> Dialect:
     return Dialect(
         name=name,
-        openers=(Opener(f"<{tag}>"), Opener(_FUNCTION)),
-        closers=(f"</{tag}>", "</function>"),
-        grammar=lambda reader, speaker, opener: grammar(reader, speaker, opener, form),
+        start_markers=(StartMarker(f"<{tag}>"), StartMarker(_FUNCTION)),
+        end_markers=(f"</{tag}>", "</function>"),
+        grammar=lambda reader, sink, marker: grammar(reader, sink, marker, form),
         render_calls=lambda calls: render_calls(calls, tag, form),
         render_outcomes=render_outcomes if name == "qwen3_coder" else as_json_lines,
         render_tools=render_tools if name == "qwen3_coder" else None,

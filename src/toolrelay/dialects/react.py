@@ -10,20 +10,22 @@ import re
 from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
-from toolrelay.dialects._faults import NotACallError
-from toolrelay.dialects._reader import Reader, Reading
-from toolrelay.dialects._schema import Parameters, quoted
+from toolrelay.dialects._schema import Parameters
 from toolrelay.dialects._writing import arguments
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.errors import NotACallError
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.json import json_value, quoted
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 _ACTION, _INPUT = "Action:", "Action Input:"
 _BEFORE = re.compile(r"[ \t]*[`*]*")
 _AFTER = re.compile(r"[`*]*\s*")
 
 
-def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
+def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
     yield from reader.run(_BEFORE)
-    name = yield from reader.known(speaker.tools)
+    name = yield from reader.known(sink.tools)
     yield from reader.word("\n", of=_AFTER)
     yield from reader.blanks()
     yield from reader.literal(_INPUT)
@@ -31,25 +33,25 @@ def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
     fenced = yield from reader.option("```json", "```")
     yield from reader.blanks()
     if (yield from reader.peek()) == "{":
-        speaker.start(name)
-        yield from reader.value(speaker.argue)
+        sink.start(name)
+        yield from json_value(reader, sink.arguments)
         if fenced:
             yield from reader.closing("```")
     else:
-        yield from _only_parameter(reader, speaker, name)
-    speaker.finish()
+        yield from _only_parameter(reader, sink, name)
+    sink.finish()
 
 
-def _only_parameter(reader: Reader, speaker: Speaker, name: str) -> Reading[None]:
-    names = Parameters(speaker.tools[name]).names
+def _only_parameter(reader: Reader, sink: CallSink, name: str) -> Parse[None]:
+    names = Parameters(sink.tools[name]).names
     if len(names) > 1:
         raise NotACallError
     line: list[str] = []
-    yield from reader.until("\n", take=line.append, limit=4096)  # at the stream's end it may have been cut
+    yield from reader.until("\n", emit=line.append, limit=4096)  # at the stream's end it may have been cut
     reader.unread("\n")
-    speaker.start(name)
+    sink.start(name)
     if names:
-        speaker.argue(f"{{{quoted(names[0])}: {quoted(''.join(line).strip())}}}")
+        sink.arguments(f"{{{quoted(names[0])}: {quoted(''.join(line).strip())}}}")
 
 
 def render_calls(calls: Sequence[Call]) -> str:
@@ -63,7 +65,7 @@ def render_outcomes(outcomes: Sequence[Outcome]) -> str:
 DIALECTS = (
     Dialect(
         name="react",
-        openers=(Opener(_ACTION, "line"),),
+        start_markers=(StartMarker(_ACTION, "line"),),
         grammar=grammar,
         render_calls=render_calls,
         render_outcomes=render_outcomes,

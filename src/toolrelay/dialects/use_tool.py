@@ -10,13 +10,14 @@ import re
 from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
-from toolrelay.dialects._faults import NotACallError
 from toolrelay.dialects._json_calls import NAME
 from toolrelay.dialects._python_value import python_json
-from toolrelay.dialects._reader import NAME_ALONE, Reader, Reading
-from toolrelay.dialects._schema import quoted
 from toolrelay.dialects._tags import TagForm, render_parameters, tagged_call
-from toolrelay.dialects.base import Dialect, Opener, Outcome, Speaker
+from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.parsing.errors import NotACallError
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.json import quoted
+from toolrelay.parsing.stream_reader import NAME_ALONE, Parse, Reader
 
 _NESTED = re.compile(r"\s*<([\w\-]+)>(.*?)</\1>", re.DOTALL)
 
@@ -34,13 +35,13 @@ def _nested(text: str) -> str | None:
 FORM = TagForm(key_open="<", key_close=">", value_close="</{key}>", ends=("</use_tool>",), further=_nested)
 
 
-def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
+def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
     yield from reader.blanks()
     yield from reader.literal("<name>")
     name = (yield from reader.word("</name>", of=NAME_ALONE)).strip()
     if NAME.fullmatch(name) is None:
         raise NotACallError
-    yield from tagged_call(reader, speaker, FORM, name)
+    yield from tagged_call(reader, sink, FORM, name)
 
 
 def render_calls(calls: Sequence[Call]) -> str:
@@ -54,8 +55,8 @@ def render_outcomes(outcomes: Sequence[Outcome]) -> str:
 DIALECTS = (
     Dialect(
         name="use_tool",
-        openers=(Opener("<use_tool>"),),
-        closers=("</use_tool>",),
+        start_markers=(StartMarker("<use_tool>"),),
+        end_markers=("</use_tool>",),
         grammar=grammar,
         render_calls=render_calls,
         render_outcomes=render_outcomes,

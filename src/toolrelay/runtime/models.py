@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from toolrelay.backends.base import Backend
 from toolrelay.core.arguments import breach
 from toolrelay.core.profiles import Habits, Profile, habits_of
-from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import discover
+from toolrelay.parsing.triggers import ScanOptions
 from toolrelay.settings import ModelSettings
 from toolrelay.toolcalls.options import ModelMode, ToolCallOptions
 
@@ -51,10 +51,10 @@ def tool_calling_mode(settings: ModelSettings, profile: Profile, secret: Callabl
     return ModelMode(options, replace(options, native=False, scans_text=False, whole_calls=False, on_bad_call=on_bad_call))
 
 
-def _scan_options(family: Habits | None) -> Quoting:
+def _scan_options(family: Habits | None) -> ScanOptions:
     if family is None:
-        return Quoting()
-    return Quoting(
+        return ScanOptions()
+    return ScanOptions(
         reasoning=family.reasoning,
         begins_in_reasoning=family.begins_in_reasoning,
         calls_in_reasoning=family.calls_in_reasoning,

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.request import Tool
 from toolrelay.dialects._json_calls import json_call
-from toolrelay.dialects._reader import Reader, Reading
-from toolrelay.dialects.base import Dialect, Opener, Speaker
+from toolrelay.dialects.base import Dialect
 from toolrelay.dialects.hermes import render_calls, render_outcomes
+from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 _DEFINED = re.compile(r"#/(\$defs|definitions)/")
 
@@ -52,14 +53,14 @@ def _moved(schema: Json, number: int, place: str) -> Json:
     return out
 
 
-def _grammar(reader: Reader, speaker: Speaker, opener: str) -> Reading[None]:
-    reader.unread(opener)
-    yield from json_call(reader, speaker)
+def _grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
+    reader.unread(marker)
+    yield from json_call(reader, sink)
 
 
 CONSTRAINED = Dialect(
     name="constrained",
-    openers=(Opener("{", "start"),),
+    start_markers=(StartMarker("{", "start"),),
     grammar=_grammar,
     render_calls=render_calls,
     render_outcomes=render_outcomes,

@@ -8,8 +8,8 @@ from typing import Literal
 from msgspec import Struct
 
 from toolrelay.core.request import Tool
-from toolrelay.dialects._watch import Quoting
 from toolrelay.dialects.base import Dialect
+from toolrelay.parsing.triggers import ScanOptions
 
 OnBadCall = Literal["pass", "retry", "text", "fail"]
 Cutoff = Literal["off", "first", "burst"]
@@ -37,7 +37,7 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
     scans_text: bool = False
     enforces_tool_choice: bool = True
     any_names: bool = True
-    scan: Quoting = Quoting()
+    scan: ScanOptions = ScanOptions()
     cutoff: Cutoff = "burst"
     on_bad_call: OnBadCall = "retry"
     single_text: bool = False

@@ -198,7 +198,7 @@ _PROBE = Tool(name="f", description="")
 def _marks(dialect: Dialect) -> re.Pattern[str]:
     """Finds the first character of all that means something to the dialect's models: around its calls, and around its catalog."""
     catalog = dialect.render_tools([_PROBE]) if dialect.render_tools is not None else ""
-    marks = {*(opener.text for opener in dialect.openers), *dialect.closers}
+    marks = {*(marker.text for marker in dialect.start_markers), *dialect.end_markers}
     marks |= set(TAG.findall(catalog + dialect.render_calls([Call(id="", name="f", arguments="{}")])))
     known = "|".join(sorted(re.escape(mark) for mark in marks if len(mark) > 2 and mark[0] in "<[`"))
     return re.compile(f"(?={known or '(?!)'}).")

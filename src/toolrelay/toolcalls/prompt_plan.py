@@ -17,9 +17,9 @@ from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, Item, Message, Result
 from toolrelay.core.plan import without_tools
 from toolrelay.core.request import OutputFormat, Request, Tool, ToolChoice
-from toolrelay.dialects._scanner import Scanner
 from toolrelay.dialects.base import Dialect
 from toolrelay.errors import invalid
+from toolrelay.parsing.scanner import Scanner
 from toolrelay.toolcalls.constraint import CONSTRAINED, call_schema
 from toolrelay.toolcalls.names import Names
 from toolrelay.toolcalls.options import ToolCallOptions
@@ -96,12 +96,12 @@ class PromptPlan:
             scan = replace(self._scan, begins_in_reasoning=False) if self.is_constrained else self._scan
             return Scanner(self.dialect, self.model_tools(), scan)
         if self.as_text and self._scan.reasoning is not None:
-            return Scanner(replace(self.base_dialect, openers=()), {}, self._scan)
+            return Scanner(replace(self.base_dialect, start_markers=()), {}, self._scan)
         return None
 
     def make_scanner_without_reasoning(self) -> Scanner:
         """For an answer that was expected to begin with reasoning and did not."""
-        dialect = self.dialect if self.tools else replace(self.base_dialect, openers=())
+        dialect = self.dialect if self.tools else replace(self.base_dialect, start_markers=())
         return Scanner(dialect, self.model_tools(), replace(self._scan, reasoning=None, begins_in_reasoning=False))
 
     def expect_separate_reasoning(self) -> bool:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from toolrelay.dialects._json_value import meaning
+from toolrelay.parsing.json import decode_escapes
 
 LONGEST = 64 * 1024  # characters: a repair takes its time, and all wait for it
 _LONGEST_SKELETON = 16 * 1024
@@ -123,7 +123,7 @@ def _meaning(written: str) -> str | None:
     """Of a string's inside. Where one backslash can only stand for itself all do; None if another might begin an escape."""
     escapes = set(_ESCAPE.findall(written))
     if escapes <= _ESCAPES:
-        return meaning(written)
+        return decode_escapes(written)
     return None if escapes & _ESCAPES else written
 
 

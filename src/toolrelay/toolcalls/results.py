@@ -45,7 +45,7 @@ def _ends(dialect: Dialect) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
     """All that could end a result, or begin another: marks, and the beginning of a line that would be a heading."""
     before, after = _frame(dialect)
     calls = dialect.render_calls([Call(id="", name=_NAME, arguments="{}")])
-    others = TAG.findall(" ".join((calls, *dialect.closers, *(opener.text for opener in dialect.openers))))
+    others = TAG.findall(" ".join((calls, *dialect.end_markers, *(marker.text for marker in dialect.start_markers))))
     marks = {*TAG.findall(before), *TAG.findall(after), *(tag for tag in others if tag.startswith(_CONTROLS))}
     if "```" in after:
         marks.add("```")

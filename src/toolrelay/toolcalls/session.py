@@ -41,8 +41,9 @@ from toolrelay.core.events import (
 )
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Request, Tool
-from toolrelay.dialects._scanner import CallBroken, Scanner
 from toolrelay.errors import ModelError
+from toolrelay.parsing.events import CallBroken
+from toolrelay.parsing.scanner import Scanner
 from toolrelay.toolcalls.limits import OutputLimiter
 from toolrelay.toolcalls.options import ToolCallOptions
 from toolrelay.toolcalls.pending_call import CallError, PendingCall, free_text, must_be_checked
@@ -385,7 +386,7 @@ class ToolCallSession:
         if event.rule == "cut":
             return None
         self._notice(event.rule, "")
-        is_whole = event.index is None and event.text.rstrip().endswith(self._plan.dialect.closers)
+        is_whole = event.index is None and event.text.rstrip().endswith(self._plan.dialect.end_markers)
         return TextDelta(event.text) if is_whole else None
 
     def _handle_missing_call(self, *, truncated: bool) -> None:
@@ -404,7 +405,7 @@ class ToolCallSession:
             self._plan.drop_constraint()
             self._rescan(self._plan.make_scanner())
         scanner = self._scanner
-        if scanner is not None and scanner.presumes and not self._writer.started and self.state is State.READING:
+        if scanner is not None and scanner.assumes_reasoning and not self._writer.started and self.state is State.READING:
             self._rescan(self._plan.make_scanner_without_reasoning())
 
     def _rescan(self, scanner: Scanner | None) -> None:

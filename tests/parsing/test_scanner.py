@@ -1,4 +1,4 @@
-"""How calls are found in text: fences, reasoning, places, limits, halves of characters."""
+"""How calls are found in text: fences, reasoning, marker positions, limits, surrogates."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import pytest
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, events, folded, hear
 from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, ReasoningDelta, TextDelta
 from toolrelay.core.messages import Call
-from toolrelay.dialects import _attempt
-from toolrelay.dialects._reader import Reader, Reading
-from toolrelay.dialects._scanner import CallBroken, Scanner
-from toolrelay.dialects._watch import Quoting
-from toolrelay.dialects.base import Dialect, Opener, Place, Speaker
+from toolrelay.dialects.base import Dialect
+from toolrelay.parsing import call_parser
+from toolrelay.parsing.events import CallBroken
+from toolrelay.parsing.grammar import CallSink, MarkerPosition, StartMarker
+from toolrelay.parsing.scanner import Scanner
+from toolrelay.parsing.stream_reader import Parse, Reader
+from toolrelay.parsing.triggers import ScanOptions
 
 CALL = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
 MADE = Heard("f", "{}")
-THINKS = Quoting(reasoning=("<think>", "</think>"))
-THINKING = Quoting(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
+THINKS = ScanOptions(reasoning=("<think>", "</think>"))
+THINKING = ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
 
 
 def quoted(text: str) -> list[object]:
@@ -50,7 +52,7 @@ def quoted(text: str) -> list[object]:
         f"- > ```\n  > {CALL}\n  > ```\n",
     ],
 )
-def test_a_call_in_a_fence_is_text(text: str) -> None:  # bug 15
+def test_call_in_a_fence_is_text(text: str) -> None:  # bug 15
     assert quoted(text) == [Text(text)]
 
 
@@ -77,11 +79,11 @@ def test_a_call_in_a_fence_is_text(text: str) -> None:  # bug 15
         ("> " * 40 + "```\n", ""),
     ],
 )
-def test_a_call_beside_a_fence_is_a_call(before: str, after: str) -> None:
+def test_call_beside_a_fence_is_a_call(before: str, after: str) -> None:
     assert quoted(before + CALL + after) == [Text(before), MADE, *([Text(after)] if after else [])]
 
 
-def test_a_fence_ends_only_with_its_line() -> None:
+def test_fence_ends_only_with_its_line() -> None:
     text = f"```\ncode\n``` not yet\n{CALL}\n```\n"
     assert quoted(text + CALL) == [Text(text), MADE]
 
@@ -104,7 +106,7 @@ def test_a_fence_ends_only_with_its_line() -> None:
         f"使用`{CALL}`格式",
     ],
 )
-def test_a_call_in_inline_code_is_text(text: str) -> None:  # bug 15
+def test_call_in_inline_code_is_text(text: str) -> None:  # bug 15
     assert quoted(text) == [Text(text)]
     assert quoted(f"{text}\n\n{CALL}") == [Text(f"{text}\n\n"), MADE]
 
@@ -124,11 +126,11 @@ def test_a_call_in_inline_code_is_text(text: str) -> None:  # bug 15
         f"```{CALL}``` ",
     ],
 )
-def test_a_call_beside_inline_code_is_a_call(before: str) -> None:
+def test_call_beside_inline_code_is_a_call(before: str) -> None:
     assert quoted(before + CALL) == [Text(before), MADE]
 
 
-def test_a_reasoning_tag_in_inline_code_is_text() -> None:
+def test_reasoning_tag_in_inline_code_is_text() -> None:
     assert hear("hermes", f"`<think>` it.{CALL}", quoting=THINKS) == [Text("`<think>` it."), MADE]
 
 
@@ -136,7 +138,7 @@ def test_inline_code_does_not_hide_the_end_of_reasoning() -> None:
     assert hear("hermes", f"<think>`</think>{CALL}", quoting=THINKS) == [Thought("`"), MADE]
 
 
-def test_what_is_quoted_is_given_out_at_once() -> None:
+def test_quoted_text_is_emitted_at_once() -> None:
     scanner = Scanner(DIALECTS["hermes"], {})
     found = [scanner.feed(chunk) for chunk in ("a `", "<tool", "_call>", "{", "<", "b", "`")]
     given = [[TextDelta(text)] if text else [] for text in ("a `", "", "<tool_call>", "{", "", "<b", "`")]
@@ -146,7 +148,7 @@ def test_what_is_quoted_is_given_out_at_once() -> None:
 # Reasoning
 
 
-def test_reasoning_tags_are_not_part_of_what_is_said() -> None:
+def test_reasoning_tags_are_removed() -> None:
     assert hear("hermes", f"a<think>b</think>c{CALL}<think>d</think>", quoting=THINKS) == [
         Text("a"),
         Thought("b"),
@@ -156,16 +158,16 @@ def test_reasoning_tags_are_not_part_of_what_is_said() -> None:
     ]
 
 
-def test_reasoning_that_is_never_closed_is_reasoning_to_the_end() -> None:  # bug 16
+def test_unclosed_reasoning_lasts_to_the_end() -> None:  # bug 16
     assert hear("hermes", f"<think>b {CALL}", quoting=THINKS) == [Thought(f"b {CALL}")]
 
 
-def test_a_tag_in_a_fence_is_text_and_a_fence_in_reasoning_does_not_hide_its_end() -> None:
+def test_tag_in_a_fence_is_text_and_fence_in_reasoning_is_ignored() -> None:
     assert hear("hermes", "```\n<think>\n```\n", quoting=THINKS) == [Text("```\n<think>\n```\n")]
     assert hear("hermes", f"<think>```\n</think>{CALL}", quoting=THINKS) == [Thought("```\n"), MADE]
 
 
-def test_an_answer_may_begin_in_reasoning() -> None:
+def test_answer_may_begin_in_reasoning() -> None:
     assert hear("hermes", f"b</think>{CALL}", quoting=THINKING) == [Thought("b"), MADE]
     scanner = Scanner(DIALECTS["hermes"], {}, THINKING)
     assert scanner.feed("b") == [ReasoningDelta("b")]
@@ -185,7 +187,7 @@ def test_an_answer_may_begin_in_reasoning() -> None:
         (" \n", " \n"),
     ],
 )
-def test_the_tag_that_begins_reasoning_is_none_of_it_where_the_answer_begins_in_it(said: str, thought: str) -> None:
+def test_start_tag_is_removed_if_the_answer_begins_in_reasoning(said: str, thought: str) -> None:
     thoughts = [Thought(thought)] if thought else []
     assert hear("hermes", said, quoting=THINKING) == thoughts
     for cut in range(len(said)):
@@ -193,35 +195,35 @@ def test_the_tag_that_begins_reasoning_is_none_of_it_where_the_answer_begins_in_
         assert hear("hermes", chunks, quoting=THINKING) == [*thoughts, MADE]
 
 
-def test_only_a_tag_says_that_an_answer_which_is_to_begin_in_reasoning_does() -> None:
-    def presumes(said: str) -> bool:
+def test_reasoning_is_assumed_until_a_tag_confirms_it() -> None:
+    def assumes_reasoning(said: str) -> bool:
         scanner = Scanner(DIALECTS["hermes"], {}, THINKING)
         scanner.feed(said)
         scanner.flush()
-        return scanner.presumes
+        return scanner.assumes_reasoning
 
-    assert presumes("b <think> c")
-    assert not presumes("<think>b")
-    assert not presumes("b</think>")
-    assert not Scanner(DIALECTS["hermes"], {}, THINKS).presumes
+    assert assumes_reasoning("b <think> c")
+    assert not assumes_reasoning("<think>b")
+    assert not assumes_reasoning("b</think>")
+    assert not Scanner(DIALECTS["hermes"], {}, THINKS).assumes_reasoning
 
 
-def test_without_reasoning_tags_they_are_text() -> None:
+def test_reasoning_tags_are_text_if_the_model_has_none() -> None:
     assert hear("hermes", "<think>b</think>") == [Text("<think>b</think>")]
 
 
-# Places
+# Positions
 
 
-def _marked(place: Place) -> Dialect:
-    def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
+def _marked(position: MarkerPosition) -> Dialect:
+    def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
         name = yield from reader.word(";")
-        speaker.start(name)
-        speaker.finish()
+        sink.start(name)
+        sink.finish()
 
     return Dialect(
         name="marked",
-        openers=(Opener("CALL ", place),),
+        start_markers=(StartMarker("CALL ", position),),
         grammar=grammar,
         render_calls=lambda calls: "".join(f"CALL {call.name};" for call in calls),
         render_outcomes=lambda outcomes: "".join(outcome.text for outcome in outcomes),
@@ -229,7 +231,7 @@ def _marked(place: Place) -> Dialect:
 
 
 @pytest.mark.parametrize(
-    ("place", "text", "expected"),
+    ("position", "text", "expected"),
     [
         ("anywhere", "x CALL f; y", [Text("x "), MADE, Text(" y")]),
         ("line", "x CALL f;\n CALL f;", [Text("x CALL f;\n "), MADE]),
@@ -238,25 +240,25 @@ def _marked(place: Place) -> Dialect:
         ("start", "x\nCALL f;", [Text("x\nCALL f;")]),
     ],
 )
-def test_an_opener_counts_in_its_place(place: Place, text: str, expected: list[object]) -> None:
-    assert hear(_marked(place), text) == expected
+def test_start_marker_counts_only_in_its_position(position: MarkerPosition, text: str, expected: list[object]) -> None:
+    assert hear(_marked(position), text) == expected
 
 
-def test_what_counts_at_the_start_also_counts_after_reasoning() -> None:
+def test_start_position_is_also_after_reasoning() -> None:
     assert hear(_marked("start"), "<think>b</think>\nCALL f;", quoting=THINKS) == [Thought("b"), Text("\n"), MADE]
 
 
-# What a grammar may say
+# What a grammar may emit
 
 
-def test_a_grammar_may_say_text_and_thoughts() -> None:
-    def grammar(reader: Reader, speaker: Speaker, _opener: str) -> Reading[None]:
-        yield from reader.until(".", take=speaker.think)
-        speaker.say("said")
+def test_grammar_may_emit_text_and_reasoning() -> None:
+    def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
+        yield from reader.until(".", emit=sink.reasoning)
+        sink.text("said")
 
     dialect = Dialect(
         name="speaking",
-        openers=(Opener("@"),),
+        start_markers=(StartMarker("@"),),
         grammar=grammar,
         render_calls=lambda _calls: "",
         render_outcomes=lambda _outcomes: "",
@@ -265,36 +267,36 @@ def test_a_grammar_may_say_text_and_thoughts() -> None:
     assert hear(dialect, "a@b") == [Text("a"), Thought("b"), Broken("cut", "")]
 
 
-def test_arguments_of_one_chunk_go_out_in_one_piece() -> None:
+def test_arguments_of_one_chunk_are_one_event() -> None:
     found = Scanner(DIALECTS["qwen3_coder"], {}).feed(
         "<tool_call><function=f><parameter=a>1</parameter><parameter=b>2</parameter></function>"
     )
     assert found == [CallStarted(0, "f"), ArgumentsDelta(0, '{"a": 1, "b": 2}'), CallFinished(0)]
 
 
-def test_a_call_without_arguments_has_empty_ones() -> None:  # bug 22
+def test_call_without_arguments_has_empty_ones() -> None:  # bug 22
     assert hear(_marked("anywhere"), "CALL f;") == [Heard("f", "{}")]
 
 
 # Limits
 
 
-def test_text_that_a_grammar_says_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_attempt, "HELD_LIMIT", 50)
-    monkeypatch.setattr(_attempt, "CALL_LIMIT", 60)
+def test_text_from_a_grammar_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_parser, "HELD_LIMIT", 50)
+    monkeypatch.setattr(call_parser, "CALL_LIMIT", 60)
     assert hear("harmony", "<|channel|>final<|message|>" + "x" * 500 + "<|return|>") == [Text("x" * 500)]
 
 
-def test_a_broken_call_takes_with_it_only_so_much_of_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_attempt, "HELD_LIMIT", 50)
+def test_malformed_call_skips_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_parser, "HELD_LIMIT", 50)
     text = '<tool_call>{"name": "f", "arguments": {' + "<" + "x" * 200
     for size in (1, 7, 1000):
         found = folded(events(DIALECTS["hermes"], [text[at : at + size] for at in range(0, len(text), size)]))
         assert found == [Heard("f", "{", "invalid_json"), Text("x" * 151)]
 
 
-def test_what_is_held_is_limited_to_the_character(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_attempt, "HELD_LIMIT", 50)
+def test_held_text_is_limited_to_the_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_parser, "HELD_LIMIT", 50)
     text = '<tool_call>{"arguments": {"text": "' + "x" * 100 + '"}, "name": "f"}</tool_call>'
     broken = Broken("held_too_long", text[: len("<tool_call>") + 50])
     for size in (1, 3, 50, 1000):
@@ -302,9 +304,9 @@ def test_what_is_held_is_limited_to_the_character(monkeypatch: pytest.MonkeyPatc
         assert found == [broken, Text(text[len("<tool_call>") + 50 :])]
 
 
-def test_a_call_that_is_given_out_may_be_longer_but_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_attempt, "HELD_LIMIT", 50)
-    monkeypatch.setattr(_attempt, "CALL_LIMIT", 200)
+def test_emitted_call_may_be_longer_up_to_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_parser, "HELD_LIMIT", 50)
+    monkeypatch.setattr(call_parser, "CALL_LIMIT", 200)
     head = '{"name": "f", "arguments": {"text": "'
     for size in (1, 7, 1000):
         text = f"<tool_call>{head}" + "x" * 300
@@ -312,13 +314,13 @@ def test_a_call_that_is_given_out_may_be_longer_but_not_endless(monkeypatch: pyt
         assert found == [Heard("f", '{"text": "' + "x" * (200 - len(head)), "too_long"), Text("x" * (100 + len(head)))]
 
 
-def test_a_call_within_the_limit_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_attempt, "HELD_LIMIT", 60)
+def test_call_within_the_limit_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_parser, "HELD_LIMIT", 60)
     text = '<tool_call>{"arguments": {"text": "' + "x" * 10 + '"}, "name": "f"}</tool_call>'
     assert hear("hermes", text) == [Heard("f", '{"text": "' + "x" * 10 + '"}')]
 
 
-def test_a_megabyte_of_arguments_in_one_chunk() -> None:  # bug 25
+def test_megabyte_of_arguments_in_one_chunk_is_complete() -> None:  # bug 25
     arguments = '{"text": "' + "x" * 1_100_000 + '"}'
     found = folded(events(DIALECTS["hermes"], [f'<tool_call>{{"name": "f", "arguments": {arguments}}}</tool_call>']))
     assert found == [Heard("f", arguments)]
@@ -327,14 +329,14 @@ def test_a_megabyte_of_arguments_in_one_chunk() -> None:  # bug 25
 # What was printed
 
 
-def test_a_broken_call_carries_what_was_printed_of_it_and_nothing_of_the_calls_before_it() -> None:
+def test_broken_call_has_its_own_text_and_none_of_the_calls_before() -> None:
     found = events(DIALECTS["hermes"], list(f'{CALL}<tool_call>[{{"name": "g"}}, {{"name": "h", "arguments": {{<'))
     [broken] = [event for event in found if isinstance(event, CallBroken)]
     assert (broken.rule, broken.index) == ("invalid_json", 2)
     assert broken.text == ', {"name": "h", "arguments": {<'
 
 
-def test_half_characters_are_made_whole_or_replaced() -> None:  # bug 24
+def test_surrogates_are_joined_or_replaced() -> None:  # bug 24
     scanner = Scanner(DIALECTS["hermes"], {})
     assert scanner.feed("a\ud83d") == [TextDelta("a")]
     assert scanner.feed("\ude00") == [TextDelta("😀")]
@@ -343,12 +345,12 @@ def test_half_characters_are_made_whole_or_replaced() -> None:  # bug 24
     assert scanner.flush() == [TextDelta("\ufffd")]
 
 
-def test_nothing_is_said_of_nothing() -> None:
+def test_empty_text_emits_nothing() -> None:
     scanner = Scanner(DIALECTS["hermes"], {})
     assert scanner.feed("") == []
     assert scanner.flush() == []
 
 
-def test_calls_of_a_history_are_read_back_with_their_ids_forgotten() -> None:
+def test_rendered_call_is_parsed_back() -> None:
     written = DIALECTS["hermes"].render_calls([Call(id="call_1", name="f", arguments="{}")])
     assert hear("hermes", written) == [MADE]

@@ -1,0 +1,147 @@
+"""One run of a dialect's grammar over what may be a call, with its limits and what becomes of errors."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from toolrelay.parsing.errors import MalformedCallError, NotACallError, ParseError, TruncatedCallError
+from toolrelay.parsing.grammar import CallSink, CallSyntax
+from toolrelay.parsing.stream_reader import Parse, Reader
+
+HELD_LIMIT = 1024 * 1024
+CALL_LIMIT = 16 * 1024 * 1024
+
+
+class ParseState(Enum):
+    WAITING = auto()  # for more text
+    FINISHED = auto()
+    NOT_A_CALL = auto()
+    BROKEN = auto()
+
+
+class CallParser:
+    """Runs a grammar on the text that follows a start marker.
+
+    Until the grammar has emitted something (`_committed`), all input is kept: if it turns out to be no call, it is text. Of that
+    at most HELD_LIMIT characters are read, of a call that is being emitted CALL_LIMIT; `_room` is what is left of it. The limits
+    hold to the character, so that chunking does not matter here either: `_excess` is what does not fit, and waits.
+
+    `rule`: the call is malformed for that reason, and the text up to the next end marker is skipped.
+    """
+
+    def __init__(self, syntax: CallSyntax, sink: CallSink, marker: str, text: str, at: int) -> None:
+        self.marker = marker
+        self.rule = ""
+        self._committed = False
+        self._end_markers = syntax.end_markers
+        end = at + HELD_LIMIT
+        self._excess = text[end:]
+        if self._excess:
+            text = text[:end]
+        self._room = end - len(text)
+        self._reader = Reader(text, at)
+        self._input = [text]
+        self._start = at
+        self._parse = syntax.grammar(self._reader, sink, marker)
+
+    def feed(self, text: str) -> None:
+        if self._excess or len(text) > self._room:
+            text = self._excess + text
+            text, self._excess = text[: self._room], text[self._room :]
+        self._room -= len(text)
+        self._input.append(text)
+        self._reader.feed(text)
+
+    def close(self) -> None:
+        """No more text follows."""
+        self._reader.closed = True
+
+    def run(self) -> ParseState:
+        """Parse what was fed."""
+        while True:
+            try:
+                next(self._parse)
+            except StopIteration:
+                return ParseState.BROKEN if self.rule else ParseState.FINISHED
+            except ParseError as error:
+                failed = self._handle(error)
+                if failed is not None:
+                    return failed
+                continue
+            if self._room <= 0:
+                self.rule = self.rule or ("too_long" if self._committed else "held_too_long")
+                return ParseState.BROKEN
+            if not self._excess:
+                return ParseState.WAITING
+            self.feed("")
+
+    def _handle(self, error: ParseError) -> ParseState | None:
+        """Decide what becomes of an error; None: the grammar is replaced by one that skips the rest of the call."""
+        if self.rule:
+            return ParseState.BROKEN
+        if isinstance(error, TruncatedCallError):
+            if self._is_only_marker():
+                return ParseState.NOT_A_CALL
+            self._reader.at = len(self._reader.text)
+            self.rule = "cut"
+            return ParseState.BROKEN
+        if isinstance(error, NotACallError) and not self._committed:
+            return ParseState.NOT_A_CALL
+        self.rule = error.rule if isinstance(error, MalformedCallError) else "malformed"
+        if not self._end_markers:
+            return ParseState.BROKEN
+        self._skip_call()
+        return None
+
+    def _is_only_marker(self) -> bool:
+        """Whether nothing but blanks came after the start marker, which then is only mentioned."""
+        text, at = self.all_input()
+        return not self._committed and not text[at:].strip()
+
+    def _skip_call(self) -> None:
+        reader = self._reader
+        excess = self._unread - HELD_LIMIT
+        if excess > 0:  # a call that was being emitted was fed more
+            self._excess = reader.text[-excess:] + self._excess
+            reader.text = reader.text[:-excess]
+            self._input = ["".join(self._input)[:-excess]]
+        self._room = HELD_LIMIT - self._unread
+        self._parse = _skip_to(reader, self._end_markers)
+
+    @property
+    def _unread(self) -> int:
+        return len(self._reader.text) - self._reader.at
+
+    def commit(self) -> None:
+        """Something was emitted: the input cannot be text any more."""
+        if not self._committed:
+            self._committed = True
+            self._room += CALL_LIMIT - HELD_LIMIT
+
+    def restart(self) -> None:
+        """A call is complete, or something else was emitted: the input from here on belongs to what follows."""
+        reader = self._reader
+        self.marker = ""
+        self._committed = True
+        self._input = [reader.text]
+        self._start = reader.at
+        self._room = CALL_LIMIT - self._unread
+
+    def all_input(self) -> tuple[str, int]:
+        """Return all that came after the start marker, as a text and the place in it where that begins."""
+        return "".join([*self._input, self._excess] if self._excess else self._input), self._start
+
+    def unread_input(self) -> tuple[str, int]:
+        """Return what was not consumed, as a text and the place in it where that begins."""
+        return self._reader.text + self._excess, self._reader.at
+
+    def consumed_text(self) -> str:
+        """Return what was consumed, with the start marker."""
+        text, at = self.all_input()
+        return self.marker + text[at : len(text) - self._unread - len(self._excess)]
+
+
+def _skip_to(reader: Reader, end_markers: tuple[str, ...]) -> Parse[None]:
+    yield from reader.until(*end_markers, emit=lambda _text: None)
+    while (yield from reader.closing(*end_markers)):
+        pass

@@ -1,0 +1,69 @@
+"""What the scanner emits: the stream's events, and calls that could not be parsed."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, StreamEvent
+
+
+class CallBroken(Struct, frozen=True, kw_only=True):
+    """A call that cannot be finished. `rule` says why; `text` is what was printed of it.
+
+    `index` is the call's, if it had started: then its arguments so far have been emitted, too.
+    """
+
+    rule: str
+    text: str
+    index: int | None = None
+
+
+ScannerEvent = StreamEvent | CallBroken
+
+
+class EventBuffer:
+    """Collects the events of one chunk. All arguments between two other events become one delta."""
+
+    def __init__(self) -> None:
+        self._events: list[ScannerEvent] = []
+        self._arguments: list[str] = []
+        self._has_arguments = False
+        self._calls = 0
+        self._open_call: int | None = None
+        self.arguments = self._arguments.append
+
+    def add(self, event: ScannerEvent) -> None:
+        if self._arguments:
+            self._flush_arguments()
+        self._events.append(event)
+
+    def start(self, name: str) -> None:
+        self.add(CallStarted(self._calls, name))
+        self._open_call = self._calls
+        self._calls += 1
+        self._has_arguments = False
+
+    def finish(self) -> None:
+        self._flush_arguments()
+        if not self._has_arguments:
+            self._arguments.append("{}")
+        if self._open_call is not None:
+            self.add(CallFinished(self._open_call))
+            self._open_call = None
+
+    def broken(self, rule: str, text: str) -> None:
+        self.add(CallBroken(rule=rule, text=text, index=self._open_call))
+        self._open_call = None
+
+    def drain(self) -> list[ScannerEvent]:
+        if self._arguments:
+            self._flush_arguments()
+        events, self._events = self._events, []
+        return events
+
+    def _flush_arguments(self) -> None:
+        text = "".join(self._arguments)
+        self._arguments.clear()
+        if text and self._open_call is not None:
+            self._has_arguments = self._has_arguments or not text.isspace()
+            self._events.append(ArgumentsDelta(self._open_call, text))

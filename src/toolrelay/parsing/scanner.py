@@ -1,0 +1,261 @@
+"""Finds calls in a model's text as it streams: text in, events out; any chunking gives the same.
+
+    state       what is looked for                          what happens to the rest
+    ---------   -----------------------------------------   --------------------------------------------------
+    text        start markers, the reasoning tag, a         emitted at once as text; only what may be the
+                Markdown fence (triggers)                   beginning of one of these is held
+    fence       its end (markdown.FenceState)               text: a call quoted in a fence is none
+    code        the end of inline code                      text, for the same reason
+                (markdown.LineState)
+    reasoning   its end tag                                 reasoning: a call considered there is none
+    call        what the dialect's grammar wants            see call_parser
+
+The grammar decides. Until it starts a call, its input is kept: if it is no call, the start marker is text, and what follows is
+scanned again. A malformed call takes with it what follows, up to the dialect's next end marker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from toolrelay.core.events import ReasoningDelta, TextDelta
+from toolrelay.core.request import Tool
+from toolrelay.core.surrogates import join_surrogates_so_far
+from toolrelay.parsing.call_parser import CallParser, ParseState
+from toolrelay.parsing.events import EventBuffer, ScannerEvent
+from toolrelay.parsing.grammar import CallSyntax
+from toolrelay.parsing.markdown import FenceState, LineState
+from toolrelay.parsing.triggers import ScanOptions, TriggerKind, TriggerSet, split_reasoning_tag, triggers_for
+
+_LINE_BREAK = re.compile("\n")
+_PIECE = 64 * 1024  # an answer in one chunk is scanned in pieces: no place in one is far from its end, which is copied often
+
+
+class Scanner:
+    """`assumes_reasoning`: the answer was assumed to begin in reasoning, and no tag has confirmed that so far."""
+
+    def __init__(self, syntax: CallSyntax, tools: Mapping[str, Tool], options: ScanOptions | None = None) -> None:
+        self.tools = dict(tools)
+        self._syntax = syntax
+        self._options = options or ScanOptions()
+        self._events = EventBuffer()
+        self.arguments = self._events.arguments
+        self._surrogate = ""
+        self._held = ""
+        self._in_reasoning = self.assumes_reasoning = self._options.begins_in_reasoning
+        self._awaits_tag = self._in_reasoning and self._options.reasoning is not None
+        self._begun = False
+        self._line = LineState()
+        self._fence: FenceState | None = None
+        self._parser: CallParser | None = None
+        self._triggers = self._current_triggers()
+        self._significant = self._significant_characters()
+
+    def feed(self, text: str) -> list[ScannerEvent]:
+        if self._surrogate or not (text.isascii() or text.isprintable()):
+            text, self._surrogate = join_surrogates_so_far(self._surrogate + text)
+        if not text:
+            return []
+        if self._significant is not None and self._significant.search(text) is None:
+            return [self._delta(text)]
+        self._accept(text)
+        self._significant = self._significant_characters()
+        return self._events.drain()
+
+    def flush(self) -> list[ScannerEvent]:
+        """End the text."""
+        if self._surrogate:
+            self._surrogate = ""
+            self._accept("\ufffd")
+        while self._parser is not None:
+            self._parser.close()
+            self._resume_parser()
+        self._emit(self._held)
+        self._held = ""
+        return self._events.drain()
+
+    def _significant_characters(self) -> re.Pattern[str] | None:
+        """Return what finds any character that may change the state. Most deltas have none. None: every character may."""
+        if self._parser is not None or self._held or self._awaits_tag:
+            return None
+        if self._fence is not None:
+            return _LINE_BREAK if self._fence.inside_line else None
+        if self._line.is_open or not (self._begun or self._in_reasoning):
+            return None
+        return self._triggers.characters
+
+    def _accept(self, text: str) -> None:
+        if len(text) > _PIECE:
+            for at in range(0, len(text), _PIECE):
+                self._accept(text[at : at + _PIECE])
+        elif self._parser is not None:
+            self._parser.feed(text)
+            self._resume_parser()
+        else:
+            held, self._held = self._held, ""
+            self._scan(held + text, 0)
+
+    def _resume_parser(self) -> None:
+        rest = self._run_parser()
+        if rest is not None:
+            self._scan(*rest)
+
+    # What a grammar emits (grammar.CallSink)
+
+    def start(self, name: str) -> None:
+        if self._parser is not None:
+            self._parser.commit()
+        self._begin_answer()
+        self._line.leave_margin()
+        self._events.start(name)
+
+    def finish(self) -> None:
+        self._events.finish()
+        self._restart_parser()
+
+    def text(self, text: str) -> None:
+        self._restart_parser()
+        self._advance(text)
+        self._emit(text)
+
+    def reasoning(self, text: str) -> None:
+        self._restart_parser()
+        if text:
+            self._events.add(ReasoningDelta(text))
+
+    def _restart_parser(self) -> None:
+        if self._parser is not None:
+            self._parser.restart()
+
+    # Text
+
+    def _delta(self, text: str) -> TextDelta | ReasoningDelta:
+        return ReasoningDelta(text) if self._in_reasoning else TextDelta(text)
+
+    def _emit(self, text: str) -> None:
+        if text:
+            self._events.add(self._delta(text))
+
+    def _advance(self, text: str) -> None:
+        """Follow where lines, inline code and the answer begin."""
+        if text:
+            self._line.advance(text)
+            if not self._begun and not self._in_reasoning and not text.isspace():
+                self._begin_answer()
+
+    def _begin_answer(self) -> None:
+        """Markers that count only at the start of the answer are no longer looked for."""
+        if not self._begun:
+            self._begun = True
+            self._triggers = self._current_triggers()
+
+    def _current_triggers(self) -> TriggerSet:
+        return triggers_for(self._syntax.start_markers, self._options, in_reasoning=self._in_reasoning, begun=self._begun)
+
+    def _scan(self, text: str, at: int) -> None:
+        """Emit the text from that place on, up to a call that needs more input."""
+        if self._awaits_tag:
+            text, at = self._skip_reasoning_tag(text[at:]), 0
+        emitted = advanced = at
+        while True:
+            if self._fence is not None:
+                at = advanced = self._skip_fence(self._fence, text, at)
+                if self._fence is not None:
+                    break
+            found = self._triggers.pattern.search(text, at)
+            if found is None:
+                break
+            at = found.start()
+            self._advance(text[advanced:at])
+            advanced = at
+            kind, marker = self._triggers.match(text, at, self._line)
+            if kind is TriggerKind.INCOMPLETE:
+                self._emit(text[emitted:at])
+                self._held = text[at:]
+                return
+            if kind is TriggerKind.NONE:
+                at = FenceState.end_of_run(text, at)
+                continue
+            end = at + len(marker)
+            if kind is TriggerKind.FENCE:
+                self._begin_answer()
+                self._fence = FenceState(marker, self._line.quote_depth)
+                self._line.leave_margin()
+                at = end
+            elif self._triggers.fences and self._line.quotes_marker():
+                at = end
+            else:
+                self._emit(text[emitted:at])
+                if kind is TriggerKind.REASONING_TAG:
+                    self._switch_reasoning()
+                    at = end
+                else:
+                    self._parser = CallParser(self._syntax, self, marker, text, end)
+                    rest = self._run_parser()
+                    if rest is None:
+                        return
+                    text, at = rest
+                emitted = advanced = at
+        if self._fence is None:
+            self._advance(text[advanced:])
+        self._emit(text[emitted:])
+
+    def _skip_fence(self, fence: FenceState, text: str, at: int) -> int:
+        """Return where the fence ends, or the text does."""
+        end = fence.advance(text, at)
+        if end is None:
+            return len(text)
+        self._fence = None
+        if fence.ended_line:
+            self._line.start_line()
+        else:
+            self._line.leave_margin(len(fence.run))
+        return end
+
+    # Reasoning
+
+    def _skip_reasoning_tag(self, text: str) -> str:
+        """Remove the tag from an answer that is assumed to begin in reasoning, and has it all the same."""
+        tag = self._options.reasoning[0] if self._options.reasoning is not None else ""
+        blanks, self._held, rest = split_reasoning_tag(text, tag)
+        self._emit(blanks)
+        if rest is None:
+            return ""
+        self._awaits_tag = False
+        self.assumes_reasoning = blanks + rest == text
+        return rest
+
+    def _switch_reasoning(self) -> None:
+        self._in_reasoning = not self._in_reasoning
+        self.assumes_reasoning = False
+        self._line.start_line()
+        self._triggers = self._current_triggers()
+
+    # Calls
+
+    def _run_parser(self) -> tuple[str, int] | None:
+        """Run the grammar. None: it needs more input. Else it has ended: return the text after it, and the place in it."""
+        parser = self._parser
+        if parser is None:
+            return None
+        state = parser.run()
+        if state is ParseState.WAITING:
+            return None
+        self._parser = None
+        if state is ParseState.NOT_A_CALL:
+            self._emit_marker(parser.marker)
+            return parser.all_input()
+        if state is ParseState.BROKEN:
+            self._events.broken(parser.rule, parser.consumed_text())
+            self._begin_answer()
+        self._line.end_code()
+        return parser.unread_input()
+
+    def _emit_marker(self, marker: str) -> None:
+        """Emit a start marker that begins no call. It may open a fence."""
+        fence = self._triggers.fences and self._line.is_blank and FenceState.opening_run(f"{marker} ", 0)
+        self._advance(marker)
+        self._emit(marker)
+        if fence:
+            self._fence = FenceState(fence)

@@ -1,0 +1,225 @@
+"""The input of a grammar: parser primitives that wait for more text where there is not enough.
+
+A grammar is a generator. It is written as if all the text were there; wherever a primitive needs more, it yields, and is resumed
+when more text has arrived or the stream has ended. A primitive consumes what it understands and keeps only what may be the
+beginning of the marker it waits for, so no text is read twice.
+
+A primitive that fails leaves the reader where it stood. So where a parse fails never depends on the chunks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Generator
+from typing import Protocol, TypeAlias, TypeVar
+
+from toolrelay.parsing.errors import MalformedCallError, NotACallError, TruncatedCallError
+from toolrelay.parsing.markers import is_complete, markers_of
+
+T = TypeVar("T")
+Parse: TypeAlias = Generator[None, None, T]
+"""A parser in progress: yields whenever it needs more text, returns T."""
+Emit: TypeAlias = Callable[[str], None]
+"""Receives output piece by piece."""
+
+NAME_LIMIT = 256
+BLANK_LIMIT = 256
+NAME_ALONE = re.compile(r"\s*[\w.\-]*\s*")
+_NO_LIMIT = 1 << 62
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+def match_end(pattern: re.Pattern[str], text: str, at: int, stop: int = _NO_LIMIT) -> int:
+    """Return where a match at that place ends: without one, that place."""
+    found = pattern.match(text, at, stop)
+    return at if found is None else found.end()
+
+
+class Reader:
+    """A buffer: `text`, consumed up to `at`. `closed`: no more text follows."""
+
+    __slots__ = ("at", "closed", "text")
+
+    def __init__(self, text: str = "", at: int = 0) -> None:
+        self.text = text
+        self.at = at
+        self.closed = False
+
+    def feed(self, text: str) -> None:
+        self.text = self.text[self.at :] + text
+        self.at = 0
+
+    def unread(self, text: str) -> None:
+        """Put back what was just consumed."""
+        self.text = text + self.text[self.at :]
+        self.at = 0
+
+    def require_more(self) -> None:
+        """Fail if no more text follows, without which the parser cannot go on."""
+        if self.closed:
+            raise TruncatedCallError
+
+    def peek(self) -> Parse[str]:
+        """Return the next character without consuming it; "" at the end."""
+        while self.at >= len(self.text):
+            if self.closed:
+                return ""
+            yield
+        return self.text[self.at]
+
+    def blanks(self) -> Parse[None]:
+        """Skip blanks."""
+        while True:
+            self.at = match_end(_BLANKS, self.text, self.at)
+            if self.at < len(self.text) or self.closed:
+                return
+            yield
+
+    def option(self, *literals: str) -> Parse[str]:
+        """Consume the literal that comes next; "" if none does."""
+        while True:
+            found = markers_of(literals).pattern(closed=self.closed).match(self.text, self.at)
+            if found is None:
+                return ""
+            if is_complete(found):
+                self.at = found.end()
+                return found.group()
+            yield
+
+    def literal(self, *literals: str) -> Parse[str]:
+        """Consume the literal that must come next."""
+        found = yield from self.option(*literals)
+        if not found:
+            rest = self.text[self.at :]
+            raise TruncatedCallError if self.closed and any(literal.startswith(rest) for literal in literals) else NotACallError
+        return found
+
+    def known(self, names: Collection[str]) -> Parse[str]:
+        """Consume the longest of the names, one of which must come next. They are a request's own: no pattern is cached."""
+        while True:
+            rest = self.text[self.at :]
+            partial = any(len(name) > len(rest) and name.startswith(rest) for name in names)
+            if not partial or self.closed:
+                break
+            yield
+        found = max((name for name in names if rest.startswith(name)), key=len, default="")
+        if not found:
+            raise TruncatedCallError if partial else NotACallError
+        self.at += len(found)
+        return found
+
+    def closing(self, *literals: str) -> Parse[str]:
+        """Consume blanks and the literal after them; "" if none comes, and nothing is consumed."""
+        found = yield from self._after_blanks(literals)
+        if found is None:
+            return ""
+        self.at = found.end()
+        return found.group()
+
+    def ahead(self, *literals: str) -> Parse[bool]:
+        """Tell whether one of the literals comes next, after blanks. Consumes nothing."""
+        found = yield from self._after_blanks(literals)
+        return found is not None
+
+    def _after_blanks(self, literals: tuple[str, ...]) -> Parse[re.Match[str] | None]:
+        while True:
+            at = match_end(_BLANKS, self.text, self.at, self.at + BLANK_LIMIT + 1)
+            if at - self.at > BLANK_LIMIT:
+                return None
+            found = markers_of(literals).pattern(closed=self.closed).match(self.text, at)
+            if found is None or is_complete(found):
+                return found
+            yield
+
+    def until(self, *markers: str, emit: Emit, limit: int = _NO_LIMIT, or_end: bool = False) -> Parse[str]:
+        """Emit what precedes the first of the markers, as it arrives; consume the marker and return it.
+
+        `limit`: more than that is malformed. `or_end`: the end of the stream will do, and "" is returned.
+        """
+        searched = markers_of(markers)
+        while True:
+            found = searched.pattern(closed=self.closed).search(self.text, self.at)
+            end = len(self.text) if found is None else found.start()
+            if end - self.at > limit:
+                self.at += limit
+                raise MalformedCallError("held_too_long")
+            piece = self.text[self.at : end]
+            limit -= len(piece)
+            self.at = end
+            if piece:
+                emit(piece)
+            if found is not None and is_complete(found):
+                self.at = found.end()
+                return found.group()
+            if or_end and self.closed:
+                return ""
+            self.require_more()
+            yield
+
+    def run(self, pattern: re.Pattern[str], limit: int = NAME_LIMIT) -> Parse[str]:
+        """Consume the longest match of the pattern; "" if there is none."""
+        while True:
+            end = match_end(pattern, self.text, self.at)
+            if end - self.at > limit:
+                raise NotACallError
+            if end < len(self.text) or self.closed:
+                break
+            yield
+        word = self.text[self.at : end]
+        self.at = end
+        return word
+
+    def word(self, *markers: str, of: re.Pattern[str] | None = None, limit: int = NAME_LIMIT) -> Parse[str]:
+        """Return what precedes the first of the markers, complete and short, such as a name. Consumes the marker.
+
+        `of`: what it may consist of; anything else fails as soon as it arrives.
+        """
+        searched = markers_of(markers)
+        while True:
+            stop = self.at + limit + searched.longest
+            found = searched.pattern(closed=self.closed).search(self.text, self.at, stop)
+            end = len(self.text) if found is None else found.start()
+            if end - self.at > limit or (of is not None and of.fullmatch(self.text, self.at, end) is None):
+                raise NotACallError
+            if found is not None and is_complete(found):
+                word = self.text[self.at : end]
+                self.at = found.end()
+                return word
+            self.require_more()
+            yield
+
+
+class Lexer(Protocol):
+    """Consumes a long value from a reader. `out` collects what is to be emitted, also before an error."""
+
+    @property
+    def out(self) -> list[str]: ...
+
+    def advance(self) -> bool:
+        """Consume what the reader has, up to what may mean something else when more arrives; return whether the value ended."""
+        ...
+
+
+def run_lexer(lexer: Lexer, reader: Reader, emit: Emit) -> Parse[None]:
+    """Run a lexer to the end of its value, emitting one piece for each chunk."""
+    while True:
+        try:
+            done = lexer.advance()
+        finally:
+            piece = "".join(lexer.out)
+            lexer.out.clear()
+            if piece:
+                emit(piece)
+        if done:
+            return
+        reader.require_more()
+        yield
+
+
+def parse_whole(text: str, parse: Callable[[Reader], Parse[None]]) -> str:
+    """Parse a text that is complete; return what is left of it."""
+    reader = Reader(text)
+    reader.closed = True
+    for _ in parse(reader):
+        pass
+    return reader.text[reader.at :]

@@ -1,0 +1,150 @@
+"""The parser primitives: what they consume, what they wait for, where they stop."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.parsing.running import collected, run, same
+from toolrelay.parsing.errors import MalformedCallError, NotACallError, TruncatedCallError
+from toolrelay.parsing.stream_reader import BLANK_LIMIT, NAME_LIMIT, Reader
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<b>c", ("<b>", "c")),
+        ("<bc", ("", "<bc")),
+        ("<bx>d", ("<bx>", "d")),
+        ("x", ("", "x")),
+        ("", ("", "")),
+        ("<b", ("", "<b")),
+    ],
+)
+def test_option_that_comes_next_is_consumed(text: str, expected: tuple[str, str]) -> None:
+    assert same(lambda reader: reader.option("<b>", "<bx>"), text) == expected
+
+
+def test_longer_of_two_options_is_consumed() -> None:
+    assert same(lambda reader: reader.option("a", "ab"), "abc") == ("ab", "c")
+    assert same(lambda reader: reader.option("a", "ab"), "ac") == ("a", "c")
+    assert run(lambda reader: reader.option("a", "ab"), ["a"]) == ("a", "", True)
+
+
+def test_option_waits_only_while_it_may_still_come() -> None:
+    assert run(lambda reader: reader.option("<b>"), ["<", "x"]) == ("", "<x", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ab(", ("ab", "(")),
+        ("abc!", ("abc", "!")),
+        ("ab", ("ab", "")),
+        ("abd", ("ab", "d")),
+        ("a", (TruncatedCallError, "a")),
+        ("", (TruncatedCallError, "")),
+        ("ax", (NotACallError, "ax")),
+    ],
+)
+def test_longest_known_name_is_required(text: str, expected: object) -> None:
+    assert same(lambda reader: reader.known({"ab": 1, "abc": 2}), text) == expected
+
+
+def test_no_known_names_is_not_a_call() -> None:
+    assert run(lambda reader: reader.known([]), ["a"]) == (NotACallError, "a", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("ab", ("ab", "")), ("ax", (NotACallError, "ax")), ("a", (TruncatedCallError, "a")), ("", (TruncatedCallError, ""))],
+)
+def test_literal_is_required(text: str, expected: object) -> None:
+    assert same(lambda reader: reader.literal("ab"), text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (" \n</a> b", ("</a>", " b")),
+        ("</a>", ("</a>", "")),
+        (" \nb", ("", " \nb")),
+        (" \n</b>", ("", " \n</b>")),
+        (" " * BLANK_LIMIT + "</a>", ("</a>", "")),
+        (" " * (BLANK_LIMIT + 1) + "</a>", ("", " " * (BLANK_LIMIT + 1) + "</a>")),
+        ("  ", ("", "  ")),
+    ],
+)
+def test_closing_literal_is_consumed_with_blanks_or_not_at_all(text: str, expected: object) -> None:
+    assert same(lambda reader: reader.closing("</a>"), text) == expected
+
+
+def test_ahead_consumes_nothing() -> None:
+    assert same(lambda reader: reader.ahead("</a>", "<b>"), " <b>") == (True, " <b>")
+    assert same(lambda reader: reader.ahead("</a>", "<b>"), " <c>") == (False, " <c>")
+    assert same(lambda reader: reader.ahead("</a>"), " </") == (False, " </")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("abc</x>d", (("abc", "</x>"), "d")),
+        ("</x>", (("", "</x>"), "")),
+        ("a<b</x</x>", (("a<b</x", "</x>"), "")),
+        ("a</y>", (("a", "</y>"), "")),
+        ("a</x", (TruncatedCallError, "")),
+    ],
+)
+def test_until_emits_what_precedes_the_first_marker(text: str, expected: object) -> None:
+    assert same(collected(lambda reader, emit: reader.until("</x>", "</y>", emit=emit)), text) == expected
+
+
+def test_until_accepts_the_end_if_asked_to() -> None:
+    assert same(collected(lambda reader, emit: reader.until("</x>", emit=emit, or_end=True)), "a</x") == (("a</x", ""), "")
+
+
+def test_text_before_a_marker_is_emitted_as_it_arrives() -> None:
+    reader = Reader()
+    pieces: list[str] = []
+    parse = reader.until("</x>", emit=pieces.append)
+    next(parse)
+    for chunk in ("ab", "c<", "d</", "x", "y"):
+        reader.feed(chunk)
+        next(parse)
+    assert pieces == ["ab", "c", "<d", "</xy"]
+
+
+def test_until_enforces_its_limit_to_the_character() -> None:
+    reading = collected(lambda reader, emit: reader.until(">", emit=emit, limit=3))
+    assert same(reading, "abc>d") == (("abc", ">"), "d")
+    assert run(reading, ["abcd>e"])[:2] == (MalformedCallError, "d>e")
+    assert run(reading, list("abcd>e"))[:2] == (MalformedCallError, "d>e")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("name>x", ("name", "x")),
+        (">x", ("", "x")),
+        ("two words>", (NotACallError, "two words>")),
+        ("x" * NAME_LIMIT + ">", ("x" * NAME_LIMIT, "")),
+        ("x" * (NAME_LIMIT + 1) + ">", (NotACallError, "x" * (NAME_LIMIT + 1) + ">")),
+        ("x" * 2000, (NotACallError, "x" * 2000)),
+        ("na", (TruncatedCallError, "na")),
+    ],
+)
+def test_word_is_complete_and_short(text: str, expected: object) -> None:
+    assert same(lambda reader: reader.word(">", of=re.compile(r"\w*")), text) == expected
+
+
+def test_word_with_a_wrong_character_fails_at_once() -> None:
+    assert run(lambda reader: reader.word(">", of=re.compile(r"\w*")), ["ab ", "c>"]) == (NotACallError, "ab c>", False)
+
+
+def test_run_ends_where_the_pattern_does() -> None:
+    pattern = re.compile("[a-z]*")
+    assert same(lambda reader: reader.run(pattern), "abc1") == ("abc", "1")
+    assert same(lambda reader: reader.run(pattern), "1") == ("", "1")
+    assert same(lambda reader: reader.run(pattern), "abc") == ("abc", "")
+    assert same(lambda reader: reader.run(pattern, limit=2), "abc") == (NotACallError, "abc")
