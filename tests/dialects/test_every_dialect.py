@@ -187,7 +187,7 @@ def test_text_that_is_no_call_comes_out_as_it_is(name: str, data: DataObject) ->
 
 
 @every_dialect
-def test_an_opener_that_is_only_mentioned_is_text(name: str) -> None:  # bug 15
+def test_start_marker_that_is_only_mentioned_is_text(name: str) -> None:  # bug 15
     dialect = DIALECTS[name]
     for marker in dialect.start_markers:
         said = folded(events(dialect, [f"Models print {marker.text} before a call."], TOOLS))
@@ -407,6 +407,6 @@ def test_the_tools_that_a_dialect_offers_are_all_there(name: str) -> None:
 
 
 @every_dialect
-def test_no_opener_is_the_beginning_of_another(name: str) -> None:
+def test_no_start_marker_is_a_prefix_of_another(name: str) -> None:
     texts = [marker.text for marker in DIALECTS[name].start_markers]
     assert not [(one, two) for one in texts for two in texts if one != two and two.startswith(one)]

@@ -93,7 +93,7 @@ class _Call:
         self._known_keys = known_keys
         self._name = ""
         self._early: list[str] = []
-        self._argued = False
+        self._has_arguments = False
         self._nested = False
         self._skipped = False
 
@@ -105,19 +105,19 @@ class _Call:
         first = yield from reader.peek()
         if key in NAMES and first in _QUOTES and not self._name:
             self._start((yield from short_string(reader)))
-        elif key in ARGUMENTS and not self._argued:
-            argue = self._sink.arguments if self._name else self._early.append
+        elif key in ARGUMENTS and not self._has_arguments:
+            emit = self._sink.arguments if self._name else self._early.append
             if first == '"':
-                yield from json_string(reader, argue)
+                yield from json_string(reader, emit)
             elif first == "'":
-                argue((yield from _python_string(reader)))
+                emit((yield from _python_string(reader)))
             elif first in ("n", "N"):
                 yield from reader.literal("null", "None")
             elif is_python:
-                yield from PYTHON.read(reader, argue)
+                yield from PYTHON.read(reader, emit)
             else:
-                yield from json_value(reader, argue)
-            self._argued = True
+                yield from json_value(reader, emit)
+            self._has_arguments = True
         elif key == "function" and first == "{" and not self._nested:  # OpenAI's own nesting
             self._nested = True
             yield from _members(reader, self)
@@ -127,7 +127,7 @@ class _Call:
 
     @property
     def is_whole(self) -> bool:
-        return bool(self._name) and self._argued
+        return bool(self._name) and self._has_arguments
 
     def _start(self, name: str) -> None:
         if NAME.fullmatch(name) is None:
@@ -141,7 +141,7 @@ class _Call:
     def end(self) -> None:
         if not self._name:
             # What was read may be long: to look at it again as text would make reading it cost its square.
-            raise MalformedCallError("no_name") if self._argued or self._skipped else NotACallError
+            raise MalformedCallError("no_name") if self._has_arguments or self._skipped else NotACallError
         self._sink.finish()
 
 
