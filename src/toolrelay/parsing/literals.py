@@ -48,7 +48,6 @@ class LiteralSyntax:
         decode_escape: DecodeEscape | None = None,
         brackets: str = "[{(",
     ) -> None:
-        self.quotes = quotes
         self.word = word
         self.key = key
         self.encode_word = encode_word
@@ -84,7 +83,7 @@ _TRANSITIONS: dict[tuple[str, _Expected, str], tuple[str, _Expected]] = {
 class _LiteralLexer:
     """`_closers` are the brackets that must still be closed, `_quote` encloses the string that is being read.
 
-    `_comma`: one was read, and is emitted with what follows. `_string_ended`: unless another string follows.
+    `_comma`: one was read, and is emitted with what follows. `_string_ended`: a string has ended, unless another one follows.
     """
 
     __slots__ = ("_closers", "_comma", "_expected", "_quote", "_reader", "_string_ended", "_syntax", "out")

@@ -29,11 +29,14 @@ from toolrelay.parsing.markdown import FenceState, LineState
 from toolrelay.parsing.triggers import ScanOptions, TriggerKind, TriggerSet, split_reasoning_tag, triggers_for
 
 _LINE_BREAK = re.compile("\n")
-_PIECE = 64 * 1024  # an answer in one chunk is scanned in pieces: no place in one is far from its end, which is copied often
+_PIECE = 64 * 1024  # long chunks are scanned in pieces, so that no trigger copies more than a piece
 
 
 class Scanner:
-    """`assumes_reasoning`: the answer was assumed to begin in reasoning, and no tag has confirmed that so far."""
+    """Turns text into events; while a call is parsed, it is the grammar's sink.
+
+    `assumes_reasoning`: the answer was assumed to begin in reasoning, and no tag has confirmed that so far.
+    """
 
     def __init__(self, syntax: CallSyntax, tools: Mapping[str, Tool], options: ScanOptions | None = None) -> None:
         self.tools = dict(tools)
