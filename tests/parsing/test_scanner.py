@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, events, folded, hear
+from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, events, folded, hear, tool
 from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, ReasoningDelta, TextDelta
 from toolrelay.core.messages import Call
 from toolrelay.dialects.base import Dialect
@@ -302,6 +302,14 @@ def test_held_text_is_limited_to_the_character(monkeypatch: pytest.MonkeyPatch) 
     for size in (1, 3, 50, 1000):
         found = folded(events(DIALECTS["hermes"], [text[at : at + size] for at in range(0, len(text), size)]))
         assert found == [broken, Text(text[len("<tool_call>") + 50 :])]
+
+
+def test_incomplete_word_at_the_limit_is_text_in_any_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_parser, "HELD_LIMIT", 10)
+    for size in (1, 3, 8, 1000):
+        text = "[f(n=12345678)] x"
+        found = folded(events(DIALECTS["pythonic"], [text[at : at + size] for at in range(0, len(text), size)], [tool("f")]))
+        assert found == [Broken("held_too_long", "[f(n="), Text("12345678)] x")]
 
 
 def test_emitted_call_may_be_longer_up_to_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
