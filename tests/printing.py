@@ -1,7 +1,7 @@
 """A text-only model server: it knows no tools, reads what it is told as text, and prints calls in one dialect.
 
-Each of its models is named after the dialect that it prints, and has the demo model's mind. It refuses a request that declares
-tools, as such servers do, so whatever a client gets of tools has gone through text, both ways.
+Each of its models is named after the dialect that it prints, and answers as the demo model does. It refuses a request that
+declares tools, as such servers do, so whatever a client gets of tools has gone through text, both ways.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from tests.gateway import Gateway
 from tests.oracles.tools import TIME, WEATHER
 from toolrelay.app import App, serve_app
-from toolrelay.backends._demo_mind import think
 from toolrelay.backends.base import Deliver, deliver_all
+from toolrelay.backends.demo import respond
 from toolrelay.core.assembly import Assembly
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.messages import Call, Item, Message, Result, plain_text
@@ -47,7 +47,7 @@ class PrintingModel:
             return
         dialect = self._tongue(_system(request))
         assembly = Assembly()
-        for event in think(_understood(request, dialect)):
+        for event in respond(_understood(request, dialect)):
             assembly.add(event)
         answer = assembly.answer()
         text = "".join(_text(answer.items))

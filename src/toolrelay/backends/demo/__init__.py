@@ -1,4 +1,4 @@
-"""The demo model: an embedded script that really calls tools, and, given scripts of its own, the house's test double."""
+"""The demo model: a script without a language model that calls tools. With answers of its own it is the test double."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TypeAlias
 
-from toolrelay.backends._demo_mind import think
-from toolrelay.backends.base import Backend, BackendKind, Deliver, deliver_all
+from toolrelay.backends.base import BackendKind, Deliver, deliver_all
+from toolrelay.backends.demo.responder import respond
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.request import Request
 from toolrelay.errors import ToolrelayError
-from toolrelay.settings import Environment, ModelSettings
+from toolrelay.settings import ModelSettings
 
-PACE = 0.015
-MOST_BATCHES = 400
+__all__ = ["BACKEND", "DemoBackend", "Step", "respond"]
+
+MAX_BATCHES = 400
 
 Step: TypeAlias = StreamEvent | Sequence[StreamEvent] | asyncio.Event | Exception
 Answer: TypeAlias = Sequence[Step] | Callable[[Request], Sequence[Step]]
 
 
 class DemoBackend:
-    """Answers by its own mind, a piece every `pace` seconds where the client streams; or by a script.
+    """Answers by `respond`, an event every `delay` seconds where the client streams; or by a script, an answer for each request.
 
-    A script holds answers: each request plays the next one, and the last one repeats. A step of an answer is an event, several
-    that arrive together, an asyncio.Event to wait for, a ToolrelayError with which the answer fails, or another exception,
-    which is raised as a backend never should. `requests` are those that the script was asked; `abandoned` is set once an answer
-    of it was let go before its end.
+    The script's last answer repeats. A step is an event, several events that arrive together, an asyncio.Event to wait for, a
+    ToolrelayError as the answer's failure, or another exception, which is raised. `requests` are those that the script
+    answered; `abandoned` is set when one of its answers is closed before its end.
     """
 
-    def __init__(self, *, pace: float = PACE, script: Sequence[Answer] = ()) -> None:
+    def __init__(self, *, delay: float = 0.015, script: Sequence[Answer] = ()) -> None:
         self.requests: list[Request] = []
         self.abandoned = asyncio.Event()
-        self._pace = pace
+        self._delay = delay
         self._script = script
 
     def stream(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
@@ -49,12 +49,11 @@ class DemoBackend:
         pass
 
     async def _answer(self, request: Request) -> AsyncGenerator[list[StreamEvent], None]:
-        events = think(request)
-        # A long answer comes in larger batches, so that it takes seconds, not minutes.
-        size = 1 + len(events) // MOST_BATCHES if request.stream else len(events)
+        events = respond(request)
+        size = 1 + len(events) // MAX_BATCHES if request.stream else len(events)
         for start in range(0, len(events), size):
             if start:
-                await asyncio.sleep(self._pace)
+                await asyncio.sleep(self._delay)
             yield events[start : start + size]
 
     async def _play(self, steps: Sequence[Step]) -> AsyncGenerator[list[StreamEvent], None]:
@@ -69,10 +68,8 @@ class DemoBackend:
                         batch = [AnswerFailed(step)]
                     case Exception():
                         raise step
-                    case Sequence():
-                        batch = list(step)
                     case _:
-                        batch = [step]
+                        batch = list(step) if isinstance(step, Sequence) else [step]
                 yield batch
         except (GeneratorExit, asyncio.CancelledError):
             if not batch or not isinstance(batch[-1], AnswerFinished | AnswerFailed):
@@ -80,8 +77,4 @@ class DemoBackend:
             raise
 
 
-def _open(_settings: ModelSettings, _environment: Environment) -> Backend:
-    return DemoBackend()
-
-
-BACKEND = BackendKind(settings=ModelSettings, open=_open)
+BACKEND = BackendKind(settings=ModelSettings, open=lambda *_: DemoBackend())

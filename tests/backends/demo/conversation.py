@@ -1,4 +1,4 @@
-"""What tests say to the demo model, the tools that they offer it, and what they read of its answers."""
+"""Requests to the demo model, the tools that they declare, and its answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from toolrelay.backends._demo_mind import think
+from toolrelay.backends.demo import respond
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import StreamEvent
 from toolrelay.core.json import JsonObject
@@ -52,12 +52,12 @@ def said(answer: Answer) -> str:
 
 
 def calls(asked: Request) -> list[tuple[str, Any]]:
-    answer = fold(think(asked))
+    answer = fold(respond(asked))
     assert answer.finish == ("calls" if answer.calls else "stop")
     return [(call.name, json.loads(call.arguments)) for call in answer.calls]
 
 
 def text_of(asked: Request) -> str:
-    answer = fold(think(asked))
+    answer = fold(respond(asked))
     assert not answer.calls
     return said(answer)

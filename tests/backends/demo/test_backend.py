@@ -1,4 +1,4 @@
-"""The demo model as a backend: how it streams, and how it plays scripts."""
+"""DemoBackend: streaming, and playing scripts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.demo_talk import request
-from toolrelay.backends._demo_mind import think
+from tests.backends.demo.conversation import request
 from toolrelay.backends.base import discover
-from toolrelay.backends.demo import BACKEND, DemoBackend, Step
+from toolrelay.backends.demo import BACKEND, DemoBackend, Step, respond
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError
@@ -21,35 +20,35 @@ async def collect(backend: DemoBackend, asked: Request) -> list[list[StreamEvent
     return [batch async for batch in backend.stream(asked)]
 
 
-def test_it_is_found_as_the_provider_demo() -> None:
+def test_discovery_finds_the_package_as_provider_demo() -> None:
     assert discover()["demo"] is BACKEND
     backend = BACKEND.open(ModelSettings(provider="demo"), Environment(data_dir=Path("nowhere")))
     assert isinstance(backend, DemoBackend)
     asyncio.run(backend.close())
 
 
-def test_a_stream_comes_piece_by_piece_and_spells_the_same_answer() -> None:  # bug 4
+def test_streamed_request_yields_one_event_per_batch() -> None:  # bug 4
     asked = request("Hello", stream=True)
-    batches = asyncio.run(collect(DemoBackend(pace=0), asked))
-    assert [event for batch in batches for event in batch] == think(asked)
+    batches = asyncio.run(collect(DemoBackend(delay=0), asked))
+    assert [event for batch in batches for event in batch] == respond(asked)
     assert {len(batch) for batch in batches} == {1}
 
 
-def test_a_long_stream_comes_in_larger_batches() -> None:
+def test_long_stream_is_sent_in_larger_batches() -> None:
     asked = request("count to 10000", stream=True)
-    batches = asyncio.run(collect(DemoBackend(pace=0), asked))
+    batches = asyncio.run(collect(DemoBackend(delay=0), asked))
     assert len(batches) <= 401
-    assert [event for batch in batches for event in batch] == think(asked)
+    assert [event for batch in batches for event in batch] == respond(asked)
 
 
-def test_an_answer_that_is_not_streamed_is_not_paced() -> None:
+def test_request_without_stream_is_answered_without_delay() -> None:
     asked = request("Hello")
-    assert asyncio.run(collect(DemoBackend(pace=3600), asked)) == [think(asked)]
+    assert asyncio.run(collect(DemoBackend(delay=3600), asked)) == [respond(asked)]
 
 
-def test_a_paced_stream_can_be_cancelled() -> None:
-    async def story() -> None:
-        stream = DemoBackend(pace=3600).stream(request("Hello", stream=True))
+def test_stream_can_be_cancelled_during_a_delay() -> None:
+    async def run() -> None:
+        stream = DemoBackend(delay=3600).stream(request("Hello", stream=True))
         assert await anext(stream) == [AnswerStarted(model="toolrelay-demo")]
         following = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
@@ -60,18 +59,18 @@ def test_a_paced_stream_can_be_cancelled() -> None:
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
 
-    asyncio.run(story())
+    asyncio.run(run())
 
 
 END = AnswerFinished(finish="stop")
 HELLO: list[Step] = [AnswerStarted(), [TextDelta("a"), TextDelta("b")], END]
 
 
-def test_a_script_plays_its_answers_in_order_and_the_last_one_again() -> None:
+def test_script_plays_answers_in_order_and_repeats_the_last() -> None:
     def echo(asked: Request) -> list[Step]:
         return [TextDelta(asked.model), AnswerFinished(finish="stop")]
 
-    async def story() -> None:
+    async def run() -> None:
         backend = DemoBackend(script=[HELLO, echo])
         asked = [request("one"), request("two"), request("three")]
         first = await collect(backend, asked[0])
@@ -81,19 +80,19 @@ def test_a_script_plays_its_answers_in_order_and_the_last_one_again() -> None:
         assert backend.requests == asked
         assert not backend.abandoned.is_set()
 
-    asyncio.run(story())
+    asyncio.run(run())
 
 
-def test_a_script_with_the_mind_in_it_records_what_it_is_asked() -> None:
-    backend = DemoBackend(script=[think])
+def test_scripted_respond_records_requests() -> None:
+    backend = DemoBackend(script=[respond])
     asked = request("Hello")
     batches = asyncio.run(collect(backend, asked))
-    assert [event for batch in batches for event in batch] == think(asked)
+    assert [event for batch in batches for event in batch] == respond(asked)
     assert backend.requests == [asked]
 
 
-def test_a_script_waits_where_it_is_told_to() -> None:
-    async def story() -> None:
+def test_script_waits_for_an_event_step() -> None:
+    async def run() -> None:
         gate = asyncio.Event()
         stream = DemoBackend(script=[[TextDelta("a"), gate, TextDelta("b")]]).stream(request("go"))
         assert await anext(stream) == [TextDelta("a")]
@@ -104,11 +103,11 @@ def test_a_script_waits_where_it_is_told_to() -> None:
         assert await following == [TextDelta("b")]
         await stream.aclose()
 
-    asyncio.run(story())
+    asyncio.run(run())
 
 
-def test_a_script_fails_where_it_is_told_to() -> None:
-    async def story() -> None:
+def test_script_fails_at_an_exception_step() -> None:
+    async def run() -> None:
         error = BackendError("gone")
         assert await collect(DemoBackend(script=[[TextDelta("a"), error]]), request("go")) == [
             [TextDelta("a")],
@@ -117,11 +116,11 @@ def test_a_script_fails_where_it_is_told_to() -> None:
         with pytest.raises(RuntimeError, match="a bug"):
             await collect(DemoBackend(script=[[RuntimeError("a bug")]]), request("go"))
 
-    asyncio.run(story())
+    asyncio.run(run())
 
 
-def test_a_script_knows_when_its_answer_was_let_go() -> None:  # bug 44
-    async def story() -> None:
+def test_closed_answer_sets_abandoned_unless_finished() -> None:  # bug 44
+    async def run() -> None:
         closed = DemoBackend(script=[HELLO])
         cancelled = DemoBackend(script=[[asyncio.Event()]])
         finished = DemoBackend(script=[[END]])
@@ -138,4 +137,4 @@ def test_a_script_knows_when_its_answer_was_let_go() -> None:  # bug 44
         await stream.aclose()
         assert not finished.abandoned.is_set()
 
-    asyncio.run(story())
+    asyncio.run(run())

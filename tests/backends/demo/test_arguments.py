@@ -1,4 +1,4 @@
-"""The demo model's arguments: made from the user's words, and valid."""
+"""Arguments of the demo model's calls: values from the message, valid for the schema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolrelay.backends._demo_mind import think
+from toolrelay.backends.demo import respond
 from toolrelay.core.events import ArgumentsDelta, TextDelta
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Message
@@ -25,17 +25,17 @@ def schema(required: Sequence[str] | None = None, /, **properties: Any) -> JsonO
 
 
 def arguments(text: str, parameters: JsonObject, name: str = "go") -> Any:
-    """What the tool is called with when the user says that."""
+    """Return the arguments of the call that answers the text."""
     tool = Tool(name=name, parameters=parameters)
     asked = Request(wire="chat", model="demo", items=(Message(role="user", content=text),), tools=(tool,))
-    return json.loads("".join(event.text for event in think(asked) if isinstance(event, ArgumentsDelta)))
+    return json.loads("".join(event.text for event in respond(asked) if isinstance(event, ArgumentsDelta)))
 
 
 def instance(text: str, form: JsonObject) -> Any:
-    """The JSON answer to that."""
+    """Return the JSON answer to the text."""
     output = OutputFormat(type="json_schema", schema=form)
     asked = Request(wire="chat", model="demo", items=(Message(role="user", content=text),), output=output)
-    return json.loads("".join(event.text for event in think(asked) if isinstance(event, TextDelta)))
+    return json.loads("".join(event.text for event in respond(asked) if isinstance(event, TextDelta)))
 
 
 @pytest.mark.parametrize(
@@ -46,29 +46,32 @@ def instance(text: str, form: JsonObject) -> Any:
         ({"a": {"type": "integer"}}, "go", {"a": 1}),
         ({"a": {"type": "boolean"}, "b": {"type": "boolean", "default": False}}, "go", {"a": True, "b": False}),
         ({"a": {"enum": ["x", "y"], "default": "y"}, "b": {"enum": [1, 2]}}, "go", {"a": "y", "b": 1}),
-        ({"level": {"enum": ["very_low", "high"]}}, "go very low", {"level": "very_low"}),
+        ({"level": {"enum": ["very_low", "high"]}}, "go High", {"level": "high"}),
         ({"a": {"const": 5}}, "go", {"a": 5}),
+        ({"fast": {"type": "boolean"}, "n": {"type": "integer", "minimum": 0}}, "go fast 1 0", {"fast": True, "n": 1}),
         ({"tags": {"type": "array", "items": STRING}}, "go: red, green and blue.", {"tags": ["red", "green", "blue"]}),
         ({"tags": {"type": "array", "items": STRING, "default": []}}, "go", {"tags": []}),
-        ({"pair": {"type": "array", "prefixItems": [COUNT, STRING]}}, "go 4 Ada", {"pair": [4, "Ada"]}),
+        ({"pair": {"type": "array", "prefixItems": [COUNT, STRING], "minItems": 2}}, "go", {"pair": [1, "go"]}),
         ({"n": {"type": "array", "items": {"type": "integer"}}}, "go 1 2 3", {"n": [1, 2, 3]}),
         ({"at": schema(city=STRING)}, "go in Oslo", {"at": {"city": "Oslo"}}),
         ({"name": {"type": ["string", "null"]}, "age": {"anyOf": [COUNT, {"type": "null"}]}}, "go", {"name": None, "age": None}),
         ({"name": {"type": ["string", "null"]}}, "go, for Ada", {"name": "Ada"}),
         ({"to": STRING, "subject": STRING}, "go to Bob about lunch", {"to": "Bob", "subject": "lunch"}),
-        ({"to": STRING, "text": STRING}, 'go to Bob: "hi"', {"to": "Bob", "text": "hi"}),
-        ({"email": STRING, "path": STRING}, "go ada@example.org with a/b.md", {"email": "ada@example.org", "path": "a/b.md"}),
+        ({"text": STRING, "to": STRING}, 'go to Bob: "hi"', {"text": "hi", "to": "Bob"}),
+        ({"sender": {"type": "string", "format": "email"}}, "go, from ada@example.org.", {"sender": "ada@example.org"}),
+        ({"code": {"type": "string", "pattern": "^[A-Z]{3}$"}}, "go with code ABC now", {"code": "ABC"}),
         ({"day": {"type": "string", "format": "date"}}, "go on 2024-02-29", {"day": "2024-02-29"}),
         ({"day": {"type": "string", "format": "date"}}, "go in Oslo", {"day": "2025-01-01"}),
         ({"text": STRING}, "go hello world", {"text": "hello world"}),
         ({"city": {"type": "string", "maxLength": 3}}, "go in Oslo", {"city": "Osl"}),
+        ({"city": {"type": "string", "minLength": 3}}, "go now in Oslo", {"city": "Oslo"}),
     ],
 )  # fmt: skip
-def test_arguments_come_from_the_words_and_the_schema(properties: JsonObject, text: str, expected: JsonObject) -> None:
+def test_arguments_come_from_the_message_and_the_schema(properties: JsonObject, text: str, expected: JsonObject) -> None:
     assert arguments(text, schema(**properties)) == expected
 
 
-def test_optional_members_are_left_out_unless_the_text_speaks_of_them() -> None:
+def test_optional_arguments_are_omitted_unless_the_message_names_them() -> None:
     optional = {
         "city": STRING,
         "unit": {"enum": ["c", "f"]},
@@ -81,28 +84,27 @@ def test_optional_members_are_left_out_unless_the_text_speaks_of_them() -> None:
     assert arguments("go for Ada, verbose, street: Elm", parameters) == {
         "query": "Ada, verbose, street: Elm",
         "verbose": True,
-        "at": {"street": "Elm"},
     }
 
 
-def test_a_tool_that_requires_nothing_still_hears_what_is_offered() -> None:
+def test_first_optional_string_is_filled_when_nothing_is_required() -> None:
     assert arguments("go to Rome", schema([], city=STRING, zip=STRING)) == {"city": "Rome"}
     assert arguments("go", schema([], city=STRING)) == {}
 
 
-def test_references_and_alternatives_are_followed() -> None:  # bug 23
+def test_references_and_unions_are_followed() -> None:  # bug 23
     shapes: JsonObject = {
-        "Circle": schema(kind={"const": "circle"}, radius={"type": "number"}),
+        "Circle": schema(kind={"const": "circle"}, radius={"$ref": "#/$defs/Length"}),
         "Square": schema(kind={"const": "square"}, side={"$ref": "#/$defs/Length"}),
         "Length": {"allOf": [{"type": "number"}, {"maximum": 10}]},
     }
-    ways: JsonObject = {"oneOf": [{"$ref": "#/$defs/Circle"}, {"$ref": "#/$defs/Square"}]}
-    parameters = {**schema(shape=ways), "$defs": shapes}
-    assert arguments("draw a square, 40 wide", parameters, "draw") == {"shape": {"kind": "square", "side": 10}}
-    assert arguments("draw", parameters, "draw") == {"shape": {"kind": "circle", "radius": 1}}
+    union: JsonObject = {"oneOf": [{"$ref": "#/$defs/Circle"}, {"$ref": "#/$defs/Square"}]}
+    parameters = {**schema(shape=union), "$defs": shapes}
+    assert arguments("draw, radius 7", parameters, "draw") == {"shape": {"kind": "circle", "radius": 7}}
+    assert arguments("draw 40", parameters, "draw") == {"shape": {"kind": "circle", "radius": 1}}
 
 
-def test_a_schema_that_refers_to_itself_comes_to_an_end() -> None:
+def test_recursive_schema_gives_finite_arguments() -> None:
     again: JsonObject = {"$ref": "#"}
     tree = schema(value=COUNT, children={"type": "array", "items": again}, next={"anyOf": [again, {"type": "null"}]})
     assert arguments("go", tree) == {"value": 1, "children": [], "next": None}
@@ -114,7 +116,7 @@ def test_a_schema_that_refers_to_itself_comes_to_an_end() -> None:
     assert arguments("go", {**schema(term={"$ref": "#/$defs/Term"}), "$defs": sums}) == {"term": 1}
 
 
-def test_a_schema_that_doubles_at_every_step_is_given_up() -> None:
+def test_exponential_schema_gives_empty_arguments() -> None:
     steps: JsonObject = {f"s{n}": schema(a={"$ref": f"#/$defs/s{n + 1}"}, b={"$ref": f"#/$defs/s{n + 1}"}) for n in range(50)}
     assert arguments("go", {"$ref": "#/$defs/s0", "$defs": {**steps, "s50": STRING}}) == {}
     lists: JsonObject = STRING
@@ -123,12 +125,22 @@ def test_a_schema_that_doubles_at_every_step_is_given_up() -> None:
     assert arguments("go", schema(lists=lists)) == {}
 
 
-def test_a_schema_nested_out_of_all_reason_is_given_up() -> None:
+def test_too_deep_schema_gives_empty_arguments() -> None:
     deep: JsonObject = STRING
     for _ in range(900):
         deep = schema(inner=deep)
     assert arguments("go", deep) == {}
     assert arguments("go", {"type": "object", "default": {}, "const": deep}) == {}
+
+
+def test_large_enumeration_gives_a_valid_option() -> None:
+    options = [f"option {number}" for number in range(20_000)]
+    assert arguments("go", schema(a={"enum": options})) == {"a": "option 0"}
+
+
+def test_remote_reference_is_not_fetched() -> None:
+    remote: JsonObject = {"$ref": "http://127.0.0.1:9/schema"}
+    assert arguments("go", schema(["a"], a=STRING, b={"not": remote}, c=remote)) == {"a": "go"}
 
 
 WORDS = "go the weather in Paris and Tokyo for 3 -12.5 'red wine' a, b: \"x y\" true city=Rome please 2024-02-29 alpha"
@@ -194,7 +206,7 @@ ORDINARY = st.recursive(LEAVES, compound, max_leaves=8)
 
 @settings(max_examples=150, deadline=None)
 @given(found=ORDINARY, shared=ORDINARY, text=TEXTS)
-def test_what_it_makes_is_valid_for_any_ordinary_schema(found: JsonObject, shared: JsonObject, text: str) -> None:
+def test_arguments_and_json_answers_are_valid_for_ordinary_schemas(found: JsonObject, shared: JsonObject, text: str) -> None:
     validator = pytest.importorskip("jsonschema").Draft202012Validator
     whole: JsonObject = {
         **schema(x=found, y={"$ref": "#/$defs/shared"}, z={"anyOf": [{"$ref": "#/$defs/shared"}, {"type": "null"}]})
@@ -221,6 +233,6 @@ JSON = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(parameters=st.dictionaries(st.sampled_from(["type", "properties", "anyOf", "$ref", "a"]), JSON, max_size=4), text=TEXTS)
-def test_no_schema_and_no_text_upsets_it(parameters: JsonObject, text: str) -> None:
+def test_malformed_schemas_raise_nothing(parameters: JsonObject, text: str) -> None:
     assert isinstance(arguments(f"go {text}", parameters), dict)
     instance(text, parameters)

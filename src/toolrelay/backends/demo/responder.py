@@ -1,0 +1,144 @@
+"""The demo model's answer to a request, decided by the rules in docs/demo-model.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from toolrelay.backends.demo.extraction import MessageValues, ToolMention, best_tool, find_tools, quoted_texts, split_names
+from toolrelay.backends.demo.schema import generate, to_json
+from toolrelay.core import events as ev
+from toolrelay.core.messages import Call, Message, Result, Text, plain_text
+from toolrelay.core.request import Request
+from toolrelay.errors import invalid
+
+_MAX_CHOICES = 128  # OpenAI's limit
+_MAX_PIECES = 200_000
+_MAX_COUNT = 10_000
+_PIECE = re.compile(r"\S{1,24}\s*|\s+")
+_REPEAT = re.compile(r"\s*repeat: ?(.*)", re.IGNORECASE | re.DOTALL)
+_SAY = re.compile(r"\s*(?:please\s)?say:?\s(.*)", re.IGNORECASE | re.DOTALL)
+_COUNT = re.compile(r"\bcount\s(?:up\s)?to\s([0-9]{1,9})\b", re.IGNORECASE)
+_ERROR_MEMBER = r"\{\s*\"(?:error|isError|is_error)\"\s*:\s*(?!\s|null|false|0|\"\")"
+_FAILURE = re.compile(
+    rf"\s*(?:(?:an )?(?:error|exception|traceback|fail(?:ed|ure))\b|the user denied\b|{_ERROR_MEMBER})", re.IGNORECASE
+)
+
+
+def respond(request: Request) -> list[ev.StreamEvent]:
+    """Return the whole answer. A token is a piece: a delta of text, reasoning or arguments."""
+    sampling = request.sampling
+    if sampling.max_output_tokens is not None and sampling.max_output_tokens < 1:
+        field = sampling.max_tokens_field or "max_output_tokens"
+        return [ev.AnswerFailed(invalid(f"{field!r} must be at least 1.", field, code="integer_below_min_value"))]
+    message, results, made = _read(request)
+    calls = _plan(request, message, made)
+    text = "" if calls else _text(request, message, results)
+    for stop in (sampling.stop,) if isinstance(sampling.stop, str) else sampling.stop or ():
+        text = text.split(stop, 1)[0] if stop else text
+    choices = min(max(sampling.n or 1, 1), _MAX_CHOICES)
+    limit = min(_MAX_PIECES // choices, sampling.max_output_tokens or _MAX_PIECES)
+    answer: list[ev.StreamEvent] = [ev.AnswerStarted(model="toolrelay-demo")]
+    finish: ev.Finish = "calls" if calls else "stop"
+    for choice in range(choices):
+        deltas = list(_deltas(request, message, text, calls, choice))
+        pieces = [place for place, event in enumerate(deltas) if not isinstance(event, ev.CallStarted | ev.CallFinished)]
+        if len(pieces) > limit:
+            end, finish = pieces[limit], "length"
+            deltas = deltas[: end - isinstance(deltas[end - 1], ev.CallStarted)]  # a call without any piece is not begun
+        answer += [*deltas, *([ev.ChoiceFinished(choice, finish)] if choice else [])]
+    return [*answer, ev.AnswerFinished(finish=finish, usage=_usage(request, answer))]
+
+
+def _read(request: Request) -> tuple[str, str, int]:
+    """Return the user's last message, and since then what results say and how many calls were made."""
+    message, made = "", 0
+    results: list[str] = []
+    names: dict[str, str] = {}
+    for item in request.items:
+        if isinstance(item, Message) and item.role == "user":
+            message, results, made = plain_text(item.content), [], 0
+        elif isinstance(item, Call):
+            made, names[item.id] = made + 1, item.name
+        elif isinstance(item, Result):
+            text = plain_text(item.output)
+            others = 0 if isinstance(item.output, str) else sum(not isinstance(part, Text) for part in item.output)
+            shown = " ".join(filter(None, [_shorten(text, 500), f"({others} attached)" if others else ""])) or "(nothing)"
+            name = names.get(item.call_id) or item.name or "The tool"
+            results.append(f"{name} {'failed' if _FAILURE.match(text) else 'says'}: {shown}")
+    return message, "\n".join(results), made
+
+
+def _plan(request: Request, message: str, made: int) -> list[Call]:
+    mode, names = (request.tool_choice.mode, request.tool_choice.names) if request.tool_choice else ("auto", ())
+    tools = [tool for tool in request.functions() if not names or (tool.kind, tool.name) in names]
+    if mode == "none" or not tools or (mode == "auto" and _REPEAT.match(message)):
+        return []
+    mentions = find_tools(message, tools) if mode != "named" else []
+    pending = [call for mention in mentions for call in _calls(mention, message)][made:]
+    if not pending and mode != "auto":
+        pending = _calls(best_tool(message, tools), message)
+    return pending[:1] if mode == "named" or request.parallel_tool_calls is False else pending
+
+
+def _calls(mention: ToolMention, message: str) -> list[Call]:
+    """Return one call, or one for each name in a list, unless the tool takes a list."""
+    tool, focus, arguments = mention.tool, mention.focus, mention.arguments
+    if tool.kind == "custom":
+        arguments = arguments or next(iter(quoted_texts(focus or message[:4000])), message.strip())
+    if arguments is not None:
+        return [Call(id="", name=tool.name, arguments=arguments, kind=tool.kind)]
+    parts = dict.fromkeys([focus, *split_names(focus)])
+    made = [generate(tool.parameters or {"type": "object"}, MessageValues(message, part, tool.name)) for part in parts]
+    objects = [value if isinstance(value, dict) else {} for value in made]
+    objects = objects[:1] if any(isinstance(value, list) for value in objects[0].values()) else objects[1:] or objects
+    return [Call(id="", name=tool.name, arguments=arguments) for arguments in dict.fromkeys(map(to_json, objects))]
+
+
+def _text(request: Request, message: str, results: str) -> str:
+    output, tools = request.output, request.functions()
+    if output and output.schema is not None:
+        return to_json(generate(output.schema, MessageValues(results or message, message)))
+    if results:
+        text = results
+    elif command := _REPEAT.match(message) or _SAY.match(message):
+        text = command[1]
+    elif count := _COUNT.search(message[:4000]):
+        to = int(count[1])
+        text = " ".join(map(str, range(min(to, 1), to + 1))) if to <= _MAX_COUNT else f"I count to {_MAX_COUNT} at most."
+    else:
+        offered = f"these tools: {_shorten(', '.join(tool.name for tool in tools), 200)}" if tools else "no tools"
+        text = (
+            f'I am the demo model of Toolrelay: a small script, not a language model. You said: "{_shorten(message)}". '
+            f"I was offered {offered}. Name a tool and I call it. Try also: count to 10, or repeat: TEXT."
+        )
+    return to_json({"answer": text}) if output and output.type != "text" else text
+
+
+def _shorten(text: str, length: int = 80) -> str:
+    return text if len(text) <= length else text[:length].rstrip() + "…"
+
+
+def _deltas(request: Request, message: str, text: str, calls: Sequence[Call], choice: int) -> Iterator[ev.StreamEvent]:
+    wish = request.reasoning
+    if wish and wish.effort not in (None, "none", "minimal"):
+        plan = f"call {' and '.join(call.name for call in calls)}" if calls else "answer"
+        for piece in _PIECE.findall(f'The user asks: "{_shorten(message)}". I will {plan}.'):
+            yield ev.ReasoningDelta(piece, "summary" if wish.summary else "text", 0, choice)
+    yield from (ev.TextDelta(piece, choice) for piece in _PIECE.findall(text))
+    for index, call in enumerate(calls):
+        yield ev.CallStarted(index, call.name, kind=call.kind, choice=choice)
+        for start in range(0, len(call.arguments), 8):
+            yield ev.ArgumentsDelta(index, call.arguments[start : start + 8], choice)
+        yield ev.CallFinished(index, choice)
+
+
+def _usage(request: Request, answer: Sequence[ev.StreamEvent]) -> ev.Usage:
+    texts = [request.instructions or "", *(f"{tool.name} {tool.description}" for tool in request.functions())]
+    texts += [plain_text(item.content) for item in request.items if isinstance(item, Message)]
+    texts += [plain_text(item.output) for item in request.items if isinstance(item, Result)]
+    texts += [f"{item.name} {item.arguments}" for item in request.items if isinstance(item, Call)]
+    read = sum(len(_PIECE.findall(text)) for text in texts)
+    thought = sum(isinstance(event, ev.ReasoningDelta) for event in answer)
+    said = thought + sum(isinstance(event, ev.TextDelta | ev.ArgumentsDelta) for event in answer)
+    return ev.Usage(input=read, output=said, total=read + said, reasoning=thought)
