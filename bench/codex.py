@@ -42,11 +42,11 @@ from bench.gateways import Gateway, Running
 from bench.run import choose_place, progress, show, upstream
 from bench.scenarios import Measurement, Metric
 from bench.script import MARK, Script
-from toolrelay.backends._codex_binary import find_binary, survey
-from toolrelay.backends._codex_home import Home, Place
-from toolrelay.backends._codex_pool import MOST_THREADS
-from toolrelay.backends._codex_process import HELLO
-from toolrelay.backends.codex import THREAD
+from toolrelay.backends.codex.backend import THREAD
+from toolrelay.backends.codex.binary import find_binary, survey
+from toolrelay.backends.codex.home import Home, Place
+from toolrelay.backends.codex.pool import MOST_THREADS
+from toolrelay.backends.codex.process import HELLO
 from toolrelay.errors import ConfigurationError
 
 _MODEL = "scripted"

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from toolrelay.backends._codex_history import CANNOT_SAY
+from toolrelay.backends.codex.request import CANNOT_SAY
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.messages import Call
-from toolrelay.core.profiles import HABITS
+from toolrelay.dialects.families import FAMILIES
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.wires.base import discover as discover_wires
 
@@ -33,7 +33,7 @@ def codex() -> str:
 def dialects() -> str:
     """`auto` picks by the model's name; the patterns are those of core/profiles."""
     patterns: dict[str, list[str]] = {}
-    for habits in HABITS:
+    for habits in FAMILIES:
         patterns.setdefault(habits.dialect, []).append(_code(habits.pattern))
     rows = "".join(
         f"| `{name}` | {_code(dialect.render_calls([EXAMPLE]))} | {', '.join(patterns.get(name, [])) or '–'} |\n"
@@ -58,7 +58,7 @@ CLIENTS = {
     "@langchain/openai (npm)": ("LangChain in JavaScript, as Obsidian Copilot uses it from 3.2", "tests/oracles/test_copilot.py"),
 }
 MODELS = {
-    "openai-codex-cli-bin": ("the Codex app-server, behind it a scripted provider", "tests/backends/test_codex.py"),
+    "openai-codex-cli-bin": ("the Codex app-server, behind it a scripted provider", "tests/backends/codex/test_backend.py"),
     "xllamacpp": ("llama.cpp's server with SmolLM2-135M-Instruct", "tests/oracles/test_real_model.py"),
 }
 

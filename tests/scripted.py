@@ -19,7 +19,7 @@ from toolrelay.config import load
 from toolrelay.core.profiles import Profile
 from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.settings import ModelSettings
-from toolrelay.web.server import Server
+from toolrelay.web.http.server import Server
 
 
 def scripted(backend: Backend, *, keepalive: float = 15) -> App:

@@ -219,7 +219,7 @@ def answers(
     return [started, *body, *others, end]
 
 
-# --- Chat requests, each member as a careful client writes it: `tests/wires/test_chat_request.py` has the careless ones.
+# --- Chat requests, each member as a careful client writes it: `tests/wires/chat/test_request.py` has the careless ones.
 
 _IDS = st.integers(0, 10**9).map("call_{}".format)
 _EXTRA: SearchStrategy[dict[str, Any]] = st.sampled_from(

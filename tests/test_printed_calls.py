@@ -241,7 +241,7 @@ def _rules(gateway: Gateway, since: int) -> set[str]:
         ('<tool_call>\n{"name": "now", "arguments": {"a": "', "cut"),
         ("<tool_call>\x00\x01\ufffd\x7f{{{{</tool_call>", ""),
     ],
-    ids=["malformed JSON", "an unknown tool", "a breach of the schema", "a call that does not end", "rubbish"],
+    ids=["malformed JSON", "an unknown tool", "a validate of the schema", "a call that does not end", "rubbish"],
 )
 def test_a_bad_call_is_answered_and_logged_with_its_dialect_and_rule(
     stage: Stage, gateway: Gateway, wire: str, printed: str, rule: str, *, stream: bool

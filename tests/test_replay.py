@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.dialects import copilot
+from tests.clients.xml import copilot
 from toolrelay.errors import ConfigurationError
 from toolrelay.replay import run
 

@@ -17,17 +17,17 @@ from toolrelay import log
 from toolrelay.backends.base import BackendKind
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.providers import PROVIDERS
+from toolrelay.clients.xml.watchdog import Guard, telling
 from toolrelay.errors import ConfigurationError
 from toolrelay.runtime.models import Model, tool_calling_mode
-from toolrelay.runtime.no_result import Guard, telling
 from toolrelay.runtime.secret import secret_in
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.settings import Environment, ModelSettings, ServerSettings, Settings, check_binding, file_prefix
 from toolrelay.web.auth import Gatekeeper
-from toolrelay.web.front_doors import FrontDoor, Gate
+from toolrelay.web.doors import FrontDoor, Gate
+from toolrelay.web.http.server import BACKLOG, Server
 from toolrelay.web.pages import pages
-from toolrelay.web.server import BACKLOG, Server
-from toolrelay.web.site import Page, Site
+from toolrelay.web.router import Page, Site
 from toolrelay.wires.base import discover as discover_wires
 
 DRAIN_SECONDS = 30

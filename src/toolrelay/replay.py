@@ -28,16 +28,16 @@ from msgspec.structs import replace
 
 from toolrelay.backends.base import Backend
 from toolrelay.backends.demo import DemoBackend
+from toolrelay.clients.xml.answer import Order
+from toolrelay.clients.xml.exchange import XmlExchange, XmlWish
 from toolrelay.core.assembly import Assembly
 from toolrelay.core.commands import Notice, Record
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.policy import Policy
 from toolrelay.core.turn import Turn
-from toolrelay.dialects._xml_answer import Order
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.errors import ConfigurationError, ToolrelayError
 from toolrelay.runtime.driver import Sink, drive
-from toolrelay.runtime.xml_client import XmlExchange, XmlWish
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.toolcalls.options import ModelMode, ToolCallOptions
 from toolrelay.wires.base import Envelope, Wire

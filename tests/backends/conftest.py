@@ -16,8 +16,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.backends.codex_play import Play
-from tests.backends.pools import Run
+from tests.backends.codex.play import Play
+from tests.backends.http.pools import Run
 
 T = TypeVar("T")
 

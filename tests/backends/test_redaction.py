@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolrelay.backends._redaction import REDACTED, redact, redact_failure
+from toolrelay.backends.redaction import REDACTED, redact, redact_failure
 from toolrelay.core.events import AnswerFailed, TextDelta
 from toolrelay.errors import BackendError
 

@@ -11,7 +11,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from tests.exchange import Gist, decoded, envelope, fold, gist, turned
 from tests.golden.transcripts import BACKS, EXCHANGES, FRONTS, Way, ways
-from tests.wires.responses_frames import judged
+from tests.wires.responses.frames import judged
 
 WAYS = list(ways())
 OPENAIS_OWN = sorted(

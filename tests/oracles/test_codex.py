@@ -10,8 +10,8 @@ import pytest
 from agents import Agent, RunConfig, Runner, function_tool
 from openai import AsyncOpenAI
 
-from tests.backends.codex_upstream import Call, says
-from tests.backends.test_codex_gateway import WAYS, Theatre, calling, opened
+from tests.backends.codex.test_gateway import WAYS, Theatre, calling, opened
+from tests.backends.codex.upstream import Call, says
 from tests.oracles.test_copilot import RAN, play
 from tests.oracles.test_openai_agents import model_over
 

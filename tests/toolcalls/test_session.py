@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from toolrelay.core.arguments import breach
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
     AnswerFailed,
@@ -24,6 +23,7 @@ from toolrelay.core.events import (
 )
 from toolrelay.core.messages import Call, Message, Result, plain_text
 from toolrelay.core.request import OutputFormat, Request, Tool, ToolChoice
+from toolrelay.core.validation import validate
 from toolrelay.dialects.hermes import DIALECTS as HERMES
 from toolrelay.dialects.sealed import DIALECTS as SEALED
 from toolrelay.errors import BackendError
@@ -372,7 +372,7 @@ def test_a_tools_output_cannot_end_its_sealed_frame() -> None:
 
 def test_arguments_in_breach_of_a_strict_schema_are_asked_for_again_with_the_reason() -> None:
     strict = replace(ASKED, tools=(replace(WEATHER, strict=True),))
-    conversation = talk(strict, validate=breach)
+    conversation = talk(strict, validate=validate)
     events = heard(conversation, printed("get_weather", '{"town":"Paris"}'))
     assert rules(events) == ["schema"]
     assert conversation.state in (State.REJECTED, State.RETRY)

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from tests.toolcalls.test_session import ASKED, STOP, WEATHER, calls, fold, heard, native, printed, retry, rules, talk
-from toolrelay.core.arguments import breach
 from toolrelay.core.events import AnswerFailed, ArgumentsDelta, TextDelta
 from toolrelay.core.messages import Call, Message, plain_text
 from toolrelay.core.request import Tool, ToolChoice
+from toolrelay.core.validation import validate
 from toolrelay.dialects.base import discover
 from toolrelay.errors import BackendError
 from toolrelay.parsing.triggers import ScanOptions
@@ -106,7 +106,7 @@ def test_definitions_of_two_tools_do_not_mix_in_the_schema_of_a_call() -> None:
 
 def test_a_custom_tools_grammar_is_told_and_another_member_is_a_bad_call() -> None:
     tool = Tool(name="sh", kind="custom", format={"type": "grammar", "syntax": "regex", "definition": "^ls$"})
-    conversation = talk(replace(ASKED, tools=(tool,)), validate=breach)
+    conversation = talk(replace(ASKED, tools=(tool,)), validate=validate)
     assert "^ls$" in str(conversation.request.items[0])
     assert rules(heard(conversation, printed("sh", '{"command": "ls"}'))) == ["schema"]
 
@@ -135,5 +135,5 @@ def test_a_long_call_that_need_not_be_checked_leaves_as_it_forms() -> None:
 def test_a_custom_tool_gets_what_was_written_where_it_cannot_be_read() -> None:
     tool = Tool(name="sh", kind="custom")
     for arguments in ('{"n": 1e999}', '{"input": 1}', '{"input": "\\ud800"}'):
-        events = heard(talk(replace(ASKED, tools=(tool,)), on_bad_call="pass", validate=breach), printed("sh", arguments))
+        events = heard(talk(replace(ASKED, tools=(tool,)), on_bad_call="pass", validate=validate), printed("sh", arguments))
         assert [call.name for call in fold(events).calls] == ["sh"]

@@ -26,7 +26,7 @@ _RENDERED = {
     "call": [WEATHER],
     "strict": [BOOKING],
     "two": [WEATHER, BOOKING],
-    "breach": [BREACH],
+    "validate": [BREACH],
     "unknown": [UNKNOWN],
     "custom": [NOTE],
 }

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolrelay.errors import BackendError, ClientError, ToolrelayError
-from toolrelay.wires._errors import decode_error, encode_error
+from toolrelay.wires.errors import decode_error, encode_error
 
 
 def test_an_error_is_written_with_all_its_members() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrelay.wires._extra import merged, rest
+from toolrelay.wires.extra import merged, rest
 
 _NAMES = st.sampled_from(["a", "b", "c", "d"])
 _FLAT = st.dictionaries(_NAMES, st.integers(0, 3))

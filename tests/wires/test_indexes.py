@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from tests.exchange import check_one_end, decoded, envelope, fold, gist, turned
 from tests.golden.transcripts import recorded
-from tests.wires import chat_chunks as chat
-from tests.wires import responses_frames, responses_provider
+from tests.wires.chat import chunks as chat
+from tests.wires.responses import frames as responses_frames
+from tests.wires.responses import provider as responses_provider
 from toolrelay.core.assembly import Answer
 from toolrelay.core.events import AnswerFailed, AnswerFinished, ReasoningDelta, StreamEvent, TextDelta
 from toolrelay.core.indexes import MAX_INDEXES

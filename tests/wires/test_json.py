@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from tests.strategies import json_objects
 from toolrelay.errors import ClientError
-from toolrelay.wires._json import MAX_DEPTH, convert, decode, decode_body, encode, mended_value
+from toolrelay.wires.json import MAX_DEPTH, convert, decode, decode_body, encode, mended_value
 
 
 class _Inner(Struct):

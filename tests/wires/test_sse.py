@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import cut_bytes
-from toolrelay.wires import _sse
-from toolrelay.wires._sse import FrameTooLargeError, Splitter
+from toolrelay.wires import sse
+from toolrelay.wires.sse import FrameTooLargeError, Splitter
 
 
 def split(*pieces: bytes) -> list[bytes]:
@@ -99,7 +99,7 @@ def test_what_comes_with_an_event_does_not_matter(events: list[bytes]) -> None:
 
 
 def test_an_event_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sse, "MAX_FRAME", 1000)
+    monkeypatch.setattr(sse, "MAX_FRAME", 1000)
     splitter = Splitter()
     for _ in range(10):
         splitter.feed(b"x" * 100)
@@ -108,7 +108,7 @@ def test_an_event_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_events_that_end_are_not_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sse, "MAX_FRAME", 1000)
+    monkeypatch.setattr(sse, "MAX_FRAME", 1000)
     splitter = Splitter()
     for _ in range(50):
         assert splitter.feed(b"data: " + b"x" * 100) == []

@@ -9,7 +9,7 @@ import pytest
 from toolrelay.core.json import JsonObject
 from toolrelay.core.request import OpaqueTool, Tool, ToolChoice
 from toolrelay.errors import ClientError
-from toolrelay.wires._tools import decode_tool_choice, decode_tools, nested_format
+from toolrelay.wires.tools import decode_tool_choice, decode_tools, nested_format
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
 NESTED: dict[str, Any] = {"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True}}

@@ -81,10 +81,8 @@ class BackendKind(Struct, Generic[S], frozen=True, kw_only=True):
 
 
 def discover() -> dict[str, BackendKind[Any]]:
-    """Find every backend kind in this package, by its module's name. Modules that begin with an underscore are private."""
+    """Find every backend kind by its package's name: each sub-package is one."""
     import toolrelay.backends as package  # noqa: PLC0415 -- this module is part of it
 
-    names = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
-    return {
-        name: importlib.import_module(f"{package.__name__}.{name}").BACKEND for name in names if name not in {"base", "providers"}
-    }
+    names = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
+    return {name: importlib.import_module(f"{package.__name__}.{name}").BACKEND for name in names}

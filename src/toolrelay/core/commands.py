@@ -53,12 +53,16 @@ class Record(Struct, frozen=True):
 
 
 class Notice(Struct, frozen=True, kw_only=True):
-    """For the log: something was dropped, cut or passed on although it is odd. Nothing is swallowed in silence."""
+    """For the log: something was dropped, cut or passed on although it is odd. Nothing is swallowed in silence.
+
+    `split_emitted` is for the blocks of XML clients: whether the block is one of several messages.
+    """
 
     event: str
     rule: str
     tool: str | None = None
     dialect: str | None = None
+    split_emitted: bool | None = None
 
 
 class End(Struct, frozen=True):

@@ -162,6 +162,7 @@ class Noticed(Struct, frozen=True, kw_only=True):
     rule: str
     tool: str | None = None
     dialect: str | None = None
+    split_emitted: bool | None = None
 
 
 class ChoiceFinished(Struct, frozen=True):

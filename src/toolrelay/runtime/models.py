@@ -8,9 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrelay.backends.base import Backend
-from toolrelay.core.arguments import breach
-from toolrelay.core.profiles import Habits, Profile, habits_of
+from toolrelay.core.profiles import Profile
+from toolrelay.core.validation import validate
 from toolrelay.dialects.base import discover
+from toolrelay.dialects.families import ModelFamily, family_of
 from toolrelay.parsing.triggers import ScanOptions
 from toolrelay.settings import ModelSettings
 from toolrelay.toolcalls.options import ModelMode, ToolCallOptions
@@ -26,7 +27,7 @@ def tool_calling_mode(settings: ModelSettings, profile: Profile, secret: Callabl
     """Combine what is known of the model's server and family with its configuration."""
     chosen = settings.tool_calling
     dialects = discover()
-    family = habits_of(settings.model or settings.name)
+    family = family_of(settings.model or settings.name)
     native = profile.tools if chosen == "auto" else chosen in ("native", "off")
     name = chosen if chosen in dialects else family.dialect if family is not None else "sealed"
     options = ToolCallOptions(
@@ -38,12 +39,11 @@ def tool_calling_mode(settings: ModelSettings, profile: Profile, secret: Callabl
         scan=_scan_options(family),
         cutoff=settings.cutoff,
         on_bad_call=settings.on_bad_call or ("pass" if native else "retry"),
-        single_text=profile.single_text,
         constrains=profile.constrains,
         whole_calls=native and profile.whole_calls,
         emulates_stop=not profile.stop_sequences,
         secret=secret,
-        validate=breach,
+        validate=validate,
     )
     if not (native and chosen == "auto"):
         return ModelMode(options)
@@ -51,7 +51,7 @@ def tool_calling_mode(settings: ModelSettings, profile: Profile, secret: Callabl
     return ModelMode(options, replace(options, native=False, scans_text=False, whole_calls=False, on_bad_call=on_bad_call))
 
 
-def _scan_options(family: Habits | None) -> ScanOptions:
+def _scan_options(family: ModelFamily | None) -> ScanOptions:
     if family is None:
         return ScanOptions()
     return ScanOptions(

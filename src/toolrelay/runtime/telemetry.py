@@ -13,7 +13,6 @@ from toolrelay import log
 from toolrelay.core.commands import Notice, Record
 from toolrelay.core.events import Usage
 from toolrelay.core.steps import CallPlanned
-from toolrelay.dialects._xml_answer import ALONE, SPLIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,8 +153,8 @@ class TurnLog:
 
     def notice(self, command: Notice) -> None:
         self._figures.blocks[command.rule] += 1
-        if command.rule in (SPLIT, ALONE):
-            log.info(command.event, tool=command.tool, split_emitted=command.rule == SPLIT, **self._fields)
+        if command.split_emitted is not None:
+            log.info(command.event, tool=command.tool, split_emitted=command.split_emitted, **self._fields)
             return
         say = log.info if command.event == "tool_cutoff" else log.warning
         say(command.event, rule=command.rule, tool=command.tool, dialect=command.dialect, **self._fields)

@@ -24,7 +24,6 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
     enforces_tool_choice  the server enforces tool_choice; otherwise a required call is asked for as text
     any_names             the server accepts any tool name
     scan                  where printed calls do not count, and how reasoning is marked
-    single_text           the model takes its whole input as one text
     constrains            the server can constrain output to a JSON schema
     whole_calls           native calls arrive whole, and the model runs on after them: each is checked, and the cut-off applies
     emulates_stop         the server knows no stop sequences
@@ -40,7 +39,6 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
     scan: ScanOptions = ScanOptions()
     cutoff: Cutoff = "burst"
     on_bad_call: OnBadCall = "retry"
-    single_text: bool = False
     constrains: bool = False
     whole_calls: bool = False
     emulates_stop: bool = False

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from toolrelay.core.identity import derived_call_id
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, Item, Message, Result
-from toolrelay.core.plan import without_tools
 from toolrelay.core.request import OutputFormat, Request, Tool, ToolChoice
+from toolrelay.core.request_checks import without_tools
 from toolrelay.dialects.base import Dialect
 from toolrelay.errors import invalid
 from toolrelay.parsing.scanner import Scanner
@@ -25,7 +25,6 @@ from toolrelay.toolcalls.names import Names
 from toolrelay.toolcalls.options import ToolCallOptions
 from toolrelay.toolcalls.prompt import offered, text_only
 from toolrelay.toolcalls.seal import tag_for
-from toolrelay.toolcalls.transcript import flattened
 
 _encode = msgspec.json.Encoder().encode
 
@@ -70,7 +69,7 @@ class PromptPlan:
     def _render(self) -> Request:
         if not self.as_text:
             return self._conversation
-        rendered = (flattened if self._options.single_text else text_only)(self._conversation, self.base_dialect, self.names)
+        rendered = text_only(self._conversation, self.base_dialect, self.names)
         if not self.is_constrained:
             return rendered
         schema = call_schema([replace(tool, name=name) for name, tool in self.model_tools().items()])

@@ -20,8 +20,7 @@ def can_relay(request: Request, options: ToolCallOptions) -> bool:
     if options.emulates_stop and request.sampling.stop:
         return False
     if not options.native:
-        plain = not options.single_text and options.scan.reasoning is None
-        return plain and not request.tools and not any(isinstance(item, Call) for item in request.items)
+        return options.scan.reasoning is None and not request.tools and not any(isinstance(item, Call) for item in request.items)
     if not request.tools:
         return True
     if (request.sampling.n or 1) > 1 or request.sampling.logprobs:

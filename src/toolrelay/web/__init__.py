@@ -1,1 +1,1 @@
-"""The front doors, over plain ASGI."""
+"""The web interface: API endpoints, authentication and the HTTP server under them."""

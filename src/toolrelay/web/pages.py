@@ -13,9 +13,9 @@ from toolrelay.errors import ClientError
 from toolrelay.runtime.models import Model
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.web.auth import Gatekeeper
-from toolrelay.web.exchange import JSON, Exchange
-from toolrelay.web.site import Page
-from toolrelay.wires._json import encode
+from toolrelay.web.http.exchange import JSON, Exchange
+from toolrelay.web.router import Page
+from toolrelay.wires.json import encode
 
 _PLAIN = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
 _HTML = b"content-type: text/html; charset=utf-8\r\n"

@@ -9,7 +9,7 @@ from typing import Protocol
 from toolrelay.core.assembly import Assembly
 from toolrelay.core.events import AnswerFailed, AnswerStarted, StreamEvent
 from toolrelay.errors import ToolrelayError
-from toolrelay.web.exchange import EVENT_STREAM, JSON
+from toolrelay.web.http.exchange import EVENT_STREAM, JSON
 from toolrelay.wires.base import KEEP_ALIVE, Encoder, Envelope, Wire
 
 

@@ -84,13 +84,9 @@ def bearer(api_key: str) -> list[tuple[str, str]]:
 
 
 def discover() -> dict[str, Wire]:
-    """Every wire in this package, by name. A module that begins with an underscore is not one."""
+    """Find every wire by its name: each sub-package is one."""
     import toolrelay.wires as package  # noqa: PLC0415 -- this module is part of it
 
-    found: dict[str, Wire] = {}
-    for module in pkgutil.iter_modules(package.__path__):
-        if module.name.startswith("_") or module.name == "base":
-            continue
-        wire: Wire = importlib.import_module(f"{package.__name__}.{module.name}").WIRE
-        found[wire.name] = wire
-    return found
+    packages = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
+    wires: list[Wire] = [importlib.import_module(f"{package.__name__}.{name}").WIRE for name in packages]
+    return {wire.name: wire for wire in wires}

@@ -1,0 +1,1 @@
+"""Clients that need more than their wire: one package for each kind."""

@@ -1,0 +1,1 @@
+"""Clients that know tool calls only as `<use_tool>` blocks in text."""

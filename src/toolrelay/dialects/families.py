@@ -1,0 +1,85 @@
+"""Model families: which dialect each prints, how it marks reasoning, and its quirks. Data, not code."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+
+class ModelFamily(Struct, frozen=True, kw_only=True):
+    """How a family of models prints: its dialect, how it marks its reasoning, and its quirks.
+
+    `pattern` is looked for in the model's name. Calls in reasoning or in a Markdown fence count only where a quirk says so.
+    """
+
+    pattern: str
+    dialect: str
+    reasoning: tuple[str, str] | None = None
+    begins_in_reasoning: bool = False
+    calls_in_reasoning: bool = False
+    calls_in_fences: bool = False
+
+
+_THINK = ("<think>", "</think>")
+
+# The first that fits counts, so the narrower stands above the wider, and what a model was made into above what it was made from.
+# Names are compared in lower case. Not here: models that were trained on no form of their own, or on one that no dialect reads.
+# Sources are those of the dialects; besides, vLLM's pages on tool calling and on reasoning outputs.
+FAMILIES = (
+    ModelFamily(pattern=r"hermes|groq.*tool[-_]use", dialect="hermes", reasoning=_THINK),
+    ModelFamily(pattern=r"xlam", dialect="xlam"),
+    ModelFamily(pattern=r"toolace", dialect="pythonic"),
+    ModelFamily(pattern=r"nemotron[-_]?3", dialect="qwen3_coder", reasoning=_THINK),
+    ModelFamily(pattern=r"nemotron[-_](nano|super|ultra)", dialect="nemotron", reasoning=_THINK),
+    ModelFamily(pattern=r"deepseek.*v4", dialect="deepseek_v4", reasoning=_THINK),
+    ModelFamily(pattern=r"deepseek.*v3\.2(?!.*exp)", dialect="deepseek_v32", reasoning=_THINK),
+    ModelFamily(pattern=r"deepseek.*v3\.[12]", dialect="deepseek_v31", reasoning=_THINK),
+    ModelFamily(pattern=r"deepseek.*(v3|r1)", dialect="deepseek_v3", reasoning=_THINK),
+    ModelFamily(pattern=r"qwen3?[-_.]?coder", dialect="qwen3_coder"),
+    ModelFamily(pattern=r"qwen[-_]?3[.p][5-9]|mimo[-_]?v2|step[-_]?3[.p][5-9]", dialect="qwen3_coder", reasoning=_THINK),
+    ModelFamily(pattern=r"step[-_]?3(?![.p\d])", dialect="step3", reasoning=_THINK),
+    ModelFamily(pattern=r"qwq|qwen[-_]?3.*thinking", dialect="hermes", reasoning=_THINK, begins_in_reasoning=True),
+    ModelFamily(pattern=r"qwen|granite[-_]?4|smollm3|ernie[-_]?4\.5|exaone[-_]?4", dialect="hermes", reasoning=_THINK),
+    ModelFamily(pattern=r"seed[-_]?oss", dialect="seed_oss", reasoning=("<seed:think>", "</seed:think>")),
+    ModelFamily(pattern=r"gpt[-_]?oss", dialect="harmony"),
+    ModelFamily(pattern=r"llama[-_]?v?4", dialect="pythonic"),
+    ModelFamily(pattern=r"llama[-_]?v?3[._p][1-3]", dialect="llama3_json"),
+    ModelFamily(pattern=r"olmo[-_]?3", dialect="olmo3", reasoning=_THINK),
+    ModelFamily(pattern=r"lfm[-_]?2", dialect="lfm2", reasoning=_THINK),
+    ModelFamily(pattern=r"magistral", dialect="mistral_v13", reasoning=("[THINK]", "[/THINK]")),
+    ModelFamily(pattern=r"mistral[-_]small[-_]?3[.p]2|mistral[-_]small.*2506", dialect="mistral_v11"),
+    ModelFamily(
+        pattern=r"(mini|mi|dev)stral.*251[0-2]|ministral[-_]3(?!b)|mistral[-_]large[-_]3|devstral[-_](small[-_])?2(?!\d)",
+        dialect="mistral_v13",
+    ),
+    ModelFamily(pattern=r"mi[sx]tral|devstral|ministral|codestral|pixtral", dialect="mistral"),
+    ModelFamily(pattern=r"glm[-_]?(4[.p]7|5)", dialect="glm47", reasoning=_THINK),
+    ModelFamily(pattern=r"glm[-_]?4[.p][56]", dialect="glm45", reasoning=_THINK),
+    ModelFamily(pattern=r"kimi[-_]?k3", dialect="kimi_k3", reasoning=("<|open|>think<|sep|>", "<|close|>think<|sep|>")),
+    # It often goes on to its calls without an end to its thoughts (vLLM's pull request 32216).
+    ModelFamily(pattern=r"kimi[-_]?(k2|linear)", dialect="kimi_k2", reasoning=_THINK, calls_in_reasoning=True),
+    ModelFamily(pattern=r"minimax[-_]?m1", dialect="minimax_m1", reasoning=_THINK),
+    ModelFamily(pattern=r"minimax[-_]?m2", dialect="minimax_m2", reasoning=_THINK),
+    ModelFamily(pattern=r"granite.*function", dialect="granite_20b_fc"),
+    ModelFamily(pattern=r"granite[-_]?3", dialect="granite", reasoning=_THINK),
+    ModelFamily(pattern=r"phi[-_]?4[-_]?mini|firefunction", dialect="phi4_mini"),
+    ModelFamily(pattern=r"command[-_]?(r7b|a)(?![a-z])", dialect="cohere", reasoning=("<|START_THINKING|>", "<|END_THINKING|>")),
+    ModelFamily(pattern=r"jamba", dialect="jamba"),
+    ModelFamily(pattern=r"hunyuan[-_]?(a13b|\d)", dialect="hunyuan", reasoning=_THINK),
+    ModelFamily(pattern=r"internlm", dialect="internlm"),
+    ModelFamily(pattern=r"functiongemma", dialect="functiongemma"),
+    ModelFamily(pattern=r"gemma[-_]?4", dialect="gemma4", reasoning=("<|channel>thought", "<channel|>")),
+    ModelFamily(pattern=r"gemma[-_]?3(?!\d)", dialect="gemma3"),
+    ModelFamily(pattern=r"gigachat[-_]?3(?!\.5)", dialect="gigachat3"),
+    ModelFamily(pattern=r"apertus", dialect="apertus", reasoning=("<|inner_prefix|>", "<|inner_suffix|>")),
+    ModelFamily(
+        pattern=r"longcat[-_]flash[-_](chat|thinking)", dialect="longcat", reasoning=("<longcat_think>", "</longcat_think>")
+    ),
+)
+
+
+def family_of(model: str) -> ModelFamily | None:
+    """What is known of the family that a model's name speaks of."""
+    name = model.lower()
+    return next((habits for habits in FAMILIES if re.search(habits.pattern, name)), None)

@@ -1,0 +1,26 @@
+"""OpenAI's Chat Completions, in both roles."""
+
+from __future__ import annotations
+
+from toolrelay.wires.base import Wire, bearer
+from toolrelay.wires.chat.answer import ChatEncoder, encode_answer
+from toolrelay.wires.chat.decoder import ChatDecoder, decode_answer
+from toolrelay.wires.chat.outgoing import CANNOT_SAY, encode_request
+from toolrelay.wires.chat.request import NAME, decode_request
+from toolrelay.wires.errors import decode_error, encode_error
+
+WIRE = Wire(
+    name=NAME,
+    word="chat",
+    path="/chat/completions",
+    decode_request=decode_request,
+    encoder=ChatEncoder,
+    encode_answer=encode_answer,
+    encode_error=encode_error,
+    cannot_say=CANNOT_SAY,
+    encode_request=encode_request,
+    credentials=bearer,
+    decoder=ChatDecoder,
+    decode_answer=decode_answer,
+    decode_error=decode_error,
+)

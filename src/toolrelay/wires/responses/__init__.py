@@ -1,0 +1,28 @@
+"""OpenAI's Responses, in both roles."""
+
+from __future__ import annotations
+
+from toolrelay.wires.base import Wire, bearer
+from toolrelay.wires.errors import decode_error, encode_error
+from toolrelay.wires.responses.decoder import ResponsesDecoder, decode_answer
+from toolrelay.wires.responses.encoder import ResponsesEncoder
+from toolrelay.wires.responses.items import NAME
+from toolrelay.wires.responses.outgoing import CANNOT_SAY, encode_request
+from toolrelay.wires.responses.request import decode_request
+from toolrelay.wires.responses.resource import encode_answer
+
+WIRE = Wire(
+    name=NAME,
+    word="responses",
+    path="/responses",
+    decode_request=decode_request,
+    encoder=ResponsesEncoder,
+    encode_answer=encode_answer,
+    encode_error=encode_error,
+    cannot_say=CANNOT_SAY,
+    encode_request=encode_request,
+    credentials=bearer,
+    decoder=ResponsesDecoder,
+    decode_answer=decode_answer,
+    decode_error=decode_error,
+)

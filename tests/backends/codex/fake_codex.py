@@ -1,0 +1,56 @@
+"""A program that looks like Codex and misbehaves as it is told: for what the real one does only once in thousands of calls."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+
+from toolrelay.backends.codex.home import Place
+
+PROGRAM = """#!{python}
+import json, os, signal, sys, time
+
+if sys.argv[1:] == ["--version"]:
+    print("codex-cli {version}")
+if sys.argv[1] != "app-server":
+    sys.exit()
+
+def say(value):
+    sys.stdout.write(json.dumps(value) + "\\n")
+    sys.stdout.flush()
+
+{before}
+count = 0
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id, params = message.get("method"), message.get("id"), message.get("params")
+    if method == "initialize":
+        say({{"id": id, "result": {{}}}})
+    elif id is not None:
+        count += 1
+{behaviour}
+{after}
+"""
+
+
+def fake_codex(folder: Path, behaviour: str = "pass", *, before: str = "", after: str = "", version: str = "0.166.0") -> str:
+    """`behaviour` is what it does with a request, with `say`, `id`, `method`, `params` and `count` at hand."""
+    path = folder / "codex"
+    path.write_text(
+        PROGRAM.format(
+            python=sys.executable,
+            version=version,
+            before=before,
+            behaviour=textwrap.indent(textwrap.dedent(behaviour), " " * 8),
+            after=after,
+        )
+    )
+    path.chmod(0o755)
+    return str(path)
+
+
+def faked(folder: Path, behaviour: str = "pass", *, before: str = "", after: str = "", version: str = "0.166.0") -> Place:
+    folder.mkdir(exist_ok=True)
+    binary = fake_codex(folder, behaviour, before=before, after=after, version=version)
+    return Place(folder=str(folder / "homes"), binary=binary, model="m", base_url="http://127.0.0.1:9/v1")

@@ -1,0 +1,198 @@
+"""Codex as a backend: the real binary against a scripted upstream."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tests.backends.codex.play import (
+    DONE,
+    SETTINGS,
+    STARTED,
+    WEATHER,
+    Play,
+    ending,
+    error_of,
+    fold,
+    request,
+    seen_by_the_client,
+    text,
+)
+from tests.backends.codex.stage import binary_path
+from tests.backends.codex.upstream import begun, completed, head, message, reasoning, says
+from tests.upstream import CUT, Gate
+from toolrelay.backends.base import discover as discover_backends
+from toolrelay.backends.codex import BACKEND, CodexBackend
+from toolrelay.backends.codex.home import place_for
+from toolrelay.backends.providers import PROVIDERS
+from toolrelay.core.events import TextDelta, Usage
+from toolrelay.core.json import JsonObject
+from toolrelay.core.messages import Call as PastCall
+from toolrelay.core.messages import Image, Item, Message, Reasoning, Result, Text
+from toolrelay.core.request import OutputFormat, ReasoningWish, Sampling
+from toolrelay.errors import ConfigurationError, ToolrelayError
+from toolrelay.settings import Environment
+
+PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+# A turn
+
+
+def test_a_text_turn(play: Play) -> None:
+    events = play.ask(request(instructions="Be brief."), says("Hel", "lo"))
+    assert seen_by_the_client(events) == [STARTED, TextDelta("Hello"), DONE]
+    assert TextDelta("Hel") in events
+    (sent,) = play.requests
+    said = [(item["role"], item["content"][0]["text"]) for item in sent["input"]]
+    assert said == [("developer", "Be brief."), ("user", "hi")]
+    assert (sent["tools"], sent["model"], sent["store"]) == ([], "scripted", False)
+    assert "instructions" not in sent
+
+
+def test_a_whole_history_reaches_the_model_as_it_is(play: Play) -> None:  # bugs 30, 31, 34
+    items: list[Item] = [
+        Message(role="system", content="One."),
+        Message(role="user", content=(Text(text="See:"), Image(url=PIXEL, detail="low"))),
+        Reasoning(id="rs_9", summary=("Hm",), encrypted="sealed"),
+        Message(role="assistant", content="A moment.", phase="commentary"),
+        PastCall(id="call_a", name="get_weather", arguments='{"city":\n"Rome"}'),
+        PastCall(id="call_b", name="get_weather", arguments="{}"),
+        Result(call_id="call_b", output="rain"),
+        Result(call_id="call_a", output=(Text(text="sun"), Image(url=PIXEL))),
+        Message(role="system", content="Two."),
+    ]
+    play.ask(request(*items, tools=(WEATHER,)), says("ok"))
+    sent = [
+        {key: value for key, value in item.items() if key != "id" and value is not None} for item in play.requests[0]["input"]
+    ]
+    image = {"type": "input_image", "image_url": PIXEL}
+    assert sent == [
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "One."}]},
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "See:"}, {**image, "detail": "auto"}],
+        },
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}], "encrypted_content": "sealed"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "A moment."}],
+            "phase": "commentary",
+        },
+        {"type": "function_call", "name": "get_weather", "arguments": '{"city":\n"Rome"}', "call_id": "call_a"},
+        {"type": "function_call", "name": "get_weather", "arguments": "{}", "call_id": "call_b"},
+        {"type": "function_call_output", "call_id": "call_b", "output": "rain"},
+        {"type": "function_call_output", "call_id": "call_a", "output": [{"type": "input_text", "text": "sun"}, image]},
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Two."}]},
+    ]
+
+
+def test_reasoning_comes_with_its_summary_and_its_seal_and_usage_with_its_parts(play: Play) -> None:  # bugs 31, 40
+    script = (head() + reasoning("Let me ", "think") + message("Hi") + completed(11, 7, cached=3, reasoned=2),)
+    events = play.ask(request(reasoning=ReasoningWish(effort="high", summary="auto")), script)
+    thought, said = fold(events).items
+    assert isinstance(thought, Reasoning)
+    assert (thought.summary, thought.encrypted) == (("Let me think",), "sealed")
+    assert isinstance(said, Message)
+    assert ending(events).usage == Usage(input=11, output=7, total=18, cached=3, reasoning=2)
+    assert play.requests[0]["reasoning"] == {"effort": "high", "summary": "auto"}
+
+
+def test_no_summary_is_asked_for_unless_the_client_does(play: Play) -> None:
+    play.ask(request(), says("x"))
+    assert "summary" not in play.requests[0]["reasoning"]
+
+
+def test_verbosity_and_the_flex_tier_reach_the_provider(play: Play) -> None:
+    play.ask(request(sampling=Sampling(verbosity="low"), service_tier="flex"), says("x"))
+    assert (play.requests[0]["text"], play.requests[0]["service_tier"]) == ({"verbosity": "low"}, "flex")
+
+
+def test_a_strict_schema_is_held_to_by_the_provider(play: Play) -> None:
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    form = OutputFormat(type="json_schema", name="it", schema=schema, strict=True)
+    assert text(play.ask(request(output=form), says('{"a":', "1}"))) == '{"a":1}'
+    sent = play.requests[0]["text"]["format"]
+    assert (sent["type"], sent["strict"], sent["schema"]) == ("json_schema", True, schema)
+
+
+def test_an_answer_of_five_megabytes_comes_whole(play: Play) -> None:
+    long = "0123456789" * 500_000
+    assert text(play.ask(request(), (head() + message(long) + completed(),))) == long
+
+
+def test_a_message_longer_than_a_turn_may_hold_goes_all_the_same(play: Play) -> None:
+    long = "x" * 1_200_000
+    play.ask(request(Message(role="user", content=long)), says("ok"))
+    assert play.requests[0]["input"][0]["content"][0]["text"] == long
+
+
+def test_a_tool_result_of_the_largest_size_is_not_cut(play: Play) -> None:
+    largest = "é" * (play.settings.max_tool_result_bytes // 2)
+    past = (PastCall(id="a", name="get_weather", arguments="{}"), Result(call_id="a", output=largest))
+    play.ask(request(Message(role="user", content="hi"), *past, tools=(WEATHER,)), says("ok"))
+    assert play.requests[0]["input"][-1]["output"] == largest
+
+
+def test_odd_text_goes_there_and_back(play: Play) -> None:  # bug 24
+    odd = "ü 👩‍👩‍👧 \u2028\x00\x7f \ud800 $skill @file /init <tool_call>"
+    events = play.ask(request(Message(role="user", content=odd)), says("ü 👩‍👩‍👧 ", "\u2028\x7f"))
+    assert text(events) == "ü 👩‍👩‍👧 \u2028\x7f"
+    assert play.requests[0]["input"][0]["content"][0]["text"] == odd.replace("\ud800", "\ufffd")
+
+
+def test_a_stop_sequence_ends_the_answer(play: Play) -> None:
+    gate = Gate()
+    script = (head() + begun("one tw", "o th", "ree"), gate, CUT)
+    events = play.ask(request(sampling=Sampling(stop="two")), script, backend=play.layered())
+    assert text(events) == "one "
+    assert ending(events).finish == "stop"
+
+
+# Requests that Codex cannot take
+
+
+def test_what_codex_cannot_say_is_refused_before_it_is_asked(play: Play) -> None:
+    error: ToolrelayError = error_of(play.ask(request(sampling=Sampling(n=2)), says("never")))
+    assert (error.status, error.param) == (400, "n")
+    assert play.requests == []
+
+
+# The kind
+
+
+def test_provider_codex_is_found_and_opened(tmp_path: Path) -> None:
+    assert discover_backends()["codex"] is BACKEND
+    backend = BACKEND.open(SETTINGS, Environment(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()}))
+    assert isinstance(backend, CodexBackend)
+    asyncio.run(backend.close())
+    profile = PROVIDERS["codex"].profile
+    assert (profile.tools, profile.heeds_choice, profile.constrains) == (True, False, True)
+
+
+def test_missing_binary_is_refused_before_the_start(tmp_path: Path) -> None:
+    environment = Environment(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": str(tmp_path / "codex")})
+    with pytest.raises(ConfigurationError, match="TOOLRELAY_CODEX"):
+        BACKEND.open(SETTINGS, environment)
+
+
+def test_rail_without_its_directory_is_refused_before_the_start(tmp_path: Path) -> None:
+    environment = Environment(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()})
+    with pytest.raises(ConfigurationError, match=r"models\.mine\.rails"):
+        BACKEND.open(replace(SETTINGS, rails=("apply_patch",)), environment)
+
+
+def test_only_a_model_on_that_rail_is_offered_patches(tmp_path: Path) -> None:
+    environment = Environment(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()})
+    assert not place_for(SETTINGS, environment).patches
+    assert place_for(replace(SETTINGS, rails=("apply_patch",)), environment).patches

@@ -1,0 +1,225 @@
+"""An exchange that comes to no good end: cut, garbled, silent, or cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from tests.backends.http.pools import ASK, ENDLESS, MEBIBYTE, Run, begun, pool_for, whole
+from tests.upstream import CUT, LAST_CHUNK, RESET, Gate, Script, Upstream, chunk, reply, seen, stream_head
+from toolrelay.backends.http.connection import CutError, GarbledError, SilentError
+from toolrelay.backends.http.pool import Origin, Pool
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [stream_head(), chunk(b"hello"), CUT],
+        [stream_head(), chunk(b"hello"), RESET],
+        [stream_head() + b"a\r\nhello", CUT],
+        [b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello", CUT],
+    ],
+    ids=["between chunks", "reset", "in a chunk", "length"],
+)
+def test_a_body_that_is_cut_gives_what_came_and_then_an_error(run: Run, script: Script) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            response = await pool.send(ASK)
+            if script[-1] is CUT:  # a reset may overtake what came before it
+                assert await response.read() == b"hello"
+            for _ in range(2):
+                with pytest.raises(CutError, match="in the middle of its answer"):
+                    await response.read_all(10)
+            response.release()
+
+    with Upstream(script) as upstream:
+        run(main(upstream))
+
+
+def test_an_upstream_that_ends_while_the_request_is_still_being_sent_is_noticed(run: Run) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.setblocking(False)
+            pool = Pool(Origin(secure=False, host="127.0.0.1", port=server.getsockname()[1]), silence=0)
+            sending = asyncio.create_task(pool.send(b"POST / HTTP/1.1\r\n\r\n" + bytes(64 * MEBIBYTE)))
+            peer, _ = await loop.sock_accept(server)
+            with peer:
+                await loop.sock_recv(peer, 1)
+                peer.shutdown(socket.SHUT_WR)
+                with pytest.raises(CutError):
+                    await sending
+            await pool.close()
+
+    run(main())
+
+
+def test_a_body_without_a_length_that_breaks_off_is_an_error(run: Run) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            with pytest.raises(CutError):
+                await whole(pool)
+
+    with Upstream([ENDLESS, RESET]) as upstream:
+        run(main(upstream))
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"\x15\x03\x01\x00\x02\x02\x50",
+        b"HTTP/1.1 999999 what\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n\x00",
+        b"HTTP/1.1 200 OK\r\n" + b"x-more: and more\r\n" * 8000,
+        b"HTTP/1.1 200 OK\r\nx-long: " + b"x" * 200_000,
+        stream_head() + chunk(b"x") + b"0\r\n" + b"x-trailer: and more\r\n" * 80000,
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 8000,
+    ],
+    ids=["ssh", "tls", "status", "length", "chunk", "upgrade", "headers", "header", "trailers", "interim"],
+)
+def test_what_is_not_http_is_said_to_be_none(run: Run, garbage: bytes) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            with pytest.raises(GarbledError, match=r"did not answer in HTTP/1\.1"):
+                await whole(pool)
+            await seen(upstream.links[0].left)
+
+    with Upstream([garbage, Gate()]) as upstream:
+        run(main(upstream))
+
+
+def test_a_long_stream_may_have_more_framing_than_a_head(run: Run) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            connection, response = await begun(pool)
+            for _ in range(100):
+                connection.data_received(b"1;" + b"e" * 1000 + b"\r\n")
+                connection.data_received(b"x\r\n")
+                assert await response.read() == b"x"
+            response.release()
+
+    with Upstream(Gate()) as upstream:
+        run(main(upstream))
+
+
+@pytest.mark.parametrize("before", [[], [b"HTTP/1.1 200 "], [stream_head()], [stream_head(), chunk(b"x")]])
+def test_silence_beyond_the_limit_is_an_error_and_closes_the_connection(run: Run, before: list[bytes]) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream, silence=0.05) as pool:
+            with pytest.raises(SilentError, match=r"sent nothing for 0\.05 seconds"):
+                await whole(pool)
+            await seen(upstream.links[0].left)
+
+    with Upstream([*before, Gate()]) as upstream:
+        run(main(upstream))
+
+
+def test_no_limit_means_no_timer(run: Run) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream, silence=0) as pool:
+            assert await whole(pool) == b"x"
+            assert next(iter(pool._idle))._watch is None
+
+    with Upstream(reply(b"x")) as upstream:
+        run(main(upstream))
+
+
+def test_silence_is_counted_from_the_last_byte_not_from_the_first(run: Run) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream, silence=1000) as pool:
+            connection, response = await begun(pool)
+            reading = asyncio.create_task(response.read_all(10))
+            for packet in (b"1\r\n", b"x\r\n", b"1\r", b"\ny\r\n"):  # bytes that are no body are a sign of life too
+                await asyncio.sleep(0)
+                connection._waiting_since -= 900
+                connection._check_silence()
+                assert connection.error is None
+                connection.data_received(packet)
+            await asyncio.sleep(0)
+            connection._waiting_since -= 1001
+            connection._check_silence()
+            with pytest.raises(SilentError):
+                await reading
+            response.release()
+
+    with Upstream(Gate()) as upstream:
+        run(main(upstream))
+
+
+def test_a_slow_reader_is_not_taken_for_a_silent_upstream(run: Run) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream, silence=1000) as pool:
+            connection, response = await begun(pool)
+            connection._waiting_since -= 5000
+            connection._check_silence()
+            connection.data_received(chunk(b"x") + LAST_CHUNK)
+            assert await response.read_all(10) == b"x"
+            response.release()
+
+    with Upstream(Gate()) as upstream:
+        run(main(upstream))
+
+
+# Cancellation
+
+
+@pytest.mark.parametrize("before", [[], [b"HTTP/1.1 200 OK\r\n"], [stream_head()], [stream_head(), chunk(b"x")]])
+def test_cancelling_closes_the_connection_wherever_it_was(run: Run, before: list[bytes]) -> None:  # bug 44
+    gate = Gate()
+
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            task = asyncio.create_task(whole(pool))
+            await seen(gate.reached)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await seen(upstream.links[0].left)
+            assert not pool._all
+
+    with Upstream([*before, gate]) as upstream:
+        run(main(upstream))
+
+
+def test_cancelling_on_a_kept_connection_closes_it_too(run: Run) -> None:  # bug 44
+    gate = Gate()
+
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            await whole(pool)
+            task = asyncio.create_task(whole(pool))
+            await seen(gate.reached)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await seen(upstream.links[0].left)
+
+    with Upstream(reply(b"x"), gate) as upstream:
+        run(main(upstream))
+        assert len(upstream.links) == 1
+
+
+def test_cancelling_closes_a_tls_connection_at_once(
+    run: Run, certificate: Path, server_context: ssl.SSLContext
+) -> None:  # bug 44
+    gate = Gate()
+
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream, context=ssl.create_default_context(cafile=certificate)) as pool:
+            task = asyncio.create_task(whole(pool))
+            await seen(gate.reached)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await seen(upstream.links[0].left)
+
+    with Upstream([stream_head(), gate], context=server_context) as upstream:
+        run(main(upstream))

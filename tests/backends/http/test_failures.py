@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from email.utils import formatdate
+
+import pytest
+
+from tests.backends.http.plain_wire import (
+    DONE,
+    KEY,
+    REQUEST,
+    SECRET_WORD,
+    STREAMED,
+    WIRE,
+    Pauses,
+    ask,
+    backend_for,
+    failure,
+    settings_for,
+    told,
+)
+from tests.upstream import CUT, RESET, Gate, Script, Step, Upstream, chunk, reply, stream, stream_head
+from toolrelay import log
+from toolrelay.backends import http
+from toolrelay.backends.http import BACKOFF, HttpBackend
+from toolrelay.core.events import TextDelta
+from toolrelay.core.profiles import Profile
+from toolrelay.core.request import Request
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [stream_head(), chunk(b"a\n"), CUT],
+        [stream_head(), b"f\r\na\n", CUT],
+        [b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 50\r\n\r\na\n", CUT],
+    ],
+    ids=["between chunks", "in a chunk", "length"],
+)
+def test_an_upstream_that_dies_in_mid_stream_is_never_hidden_nor_asked_again(script: Script) -> None:
+    with Upstream(script, stream(b"a\n[DONE]\n")) as upstream:
+        (first, last), pauses = ask(upstream)
+        assert first == TextDelta("a")
+        error = failure([last])
+        assert (error.status, error.code) == (502, "upstream_cut")
+        assert (
+            error.message == f"The model's server at 127.0.0.1:{upstream.port} closed the connection in the middle of its answer."
+        )
+        assert len(upstream.requests) == 1
+        assert not pauses
+
+
+def test_a_whole_answer_that_is_cut_is_an_error() -> None:
+    with Upstream([reply(b"hello")[:-1], CUT]) as upstream:
+        assert failure(ask(upstream, REQUEST)[0]).code == "upstream_cut"
+        assert len(upstream.requests) == 1
+
+
+@pytest.mark.parametrize("ending", [CUT, RESET])
+def test_a_new_connection_that_dies_before_the_first_byte_is_tried_again_twice(ending: Step) -> None:
+    with Upstream(ending, ending, stream(b"[DONE]\n")) as upstream:
+        assert ask(upstream) == ([DONE], [0.2, 0.6])
+    with Upstream(ending) as upstream:
+        events, pauses = ask(upstream)
+        error = failure(events)
+        assert (error.status, error.code) == (502, "upstream_cut")
+        assert error.message == f"The model's server at 127.0.0.1:{upstream.port} closed the connection without an answer."
+        assert pauses == list(BACKOFF) == [0.2, 0.6]
+        assert len(upstream.requests) == 3
+
+
+def test_a_kept_connection_that_died_is_replaced_at_once_and_does_not_count_as_a_try() -> None:
+    async def main(upstream: Upstream) -> None:
+        async with backend_for(upstream) as (backend, pauses):
+            assert await told(backend) == [DONE]
+            assert await told(backend) == [DONE]
+            assert pauses == [0.2, 0.6]
+
+    done = stream(b"[DONE]\n")
+    with Upstream(done, CUT, CUT, CUT, done) as upstream:
+        asyncio.run(main(upstream))
+        assert [request.link for request in upstream.requests] == [0, 0, 1, 2, 3]
+
+
+def test_an_unreachable_upstream_is_named_with_the_systems_reason() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    pauses = Pauses()
+    backend = HttpBackend(settings_for(f"http://127.0.0.1:{port}/v1"), WIRE, Profile(), pause=pauses)
+    error = failure(asyncio.run(told(backend)))
+    assert (error.status, error.code) == (502, "upstream_unreachable")
+    assert error.message == f"The model's server at 127.0.0.1:{port} cannot be reached: Connection refused."
+    assert pauses == [0.2, 0.6]
+
+
+@pytest.mark.parametrize("request_", [REQUEST, STREAMED], ids=["plain", "streamed"])
+@pytest.mark.parametrize("before", [[], [stream_head()], [stream_head(), chunk(b"a")]])
+def test_a_silent_upstream_is_given_up_with_a_504(before: list[bytes], request_: Request) -> None:
+    with Upstream([*before, Gate()]) as upstream:
+        events, pauses = ask(upstream, request_, silence=0.05)
+        error = failure(events)
+        assert (error.status, error.code) == (504, "upstream_timeout")
+        assert error.message == f"The model's server at 127.0.0.1:{upstream.port} sent nothing for 0.05 seconds."
+        assert not pauses
+        upstream.links[0].left.result(30)
+        assert len(upstream.requests) == 1
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_refusal_that_may_pass_is_tried_again_twice(status: int) -> None:
+    with Upstream(reply(b"busy", status), reply(b"busy", status), stream(b"[DONE]\n")) as upstream:
+        assert ask(upstream) == ([DONE], [0.2, 0.6])
+    with Upstream(reply(b"busy", status)) as upstream:
+        events, pauses = ask(upstream)
+        error = failure(events)
+        assert (error.status, error.code, error.message) == (status, "refused", "refused with 4 bytes: busy")
+        assert pauses == [0.2, 0.6]
+        assert len(upstream.requests) == 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 500, 529])
+def test_a_refusal_that_will_not_pass_is_not_tried_again(status: int) -> None:
+    with Upstream(reply(b"no", status)) as upstream:
+        events, pauses = ask(upstream)
+        assert failure(events).status == status
+        assert not pauses
+        assert len(upstream.requests) == 1
+
+
+def test_a_short_retry_after_is_waited_for() -> None:
+    with Upstream(reply(b"busy", 429, headers="Retry-After: 1\r\n"), stream(b"[DONE]\n")) as upstream:
+        assert ask(upstream) == ([DONE], [1.0])
+
+
+def test_a_retry_after_in_the_past_means_now() -> None:
+    busy = reply(b"busy", 503, headers=f"retry-after: {formatdate(0, usegmt=True)}\r\n")
+    with Upstream(busy, stream(b"[DONE]\n")) as upstream:
+        assert ask(upstream) == ([DONE], [0.0])
+
+
+def test_a_long_retry_after_is_the_clients_to_wait_for() -> None:
+    with Upstream(reply(b"busy", 429, headers="retry-after: 3600\r\n")) as upstream:
+        events, pauses = ask(upstream)
+        assert (failure(events).status, failure(events).retry_after) == (429, 3600.0)
+        assert not pauses
+        assert len(upstream.requests) == 1
+
+
+def test_a_retry_after_may_be_a_date() -> None:
+    date = formatdate(time.time() + 3600, usegmt=True)
+    with Upstream(reply(b"busy", 503, headers=f"retry-after: {date}\r\n")) as upstream:
+        after = failure(ask(upstream)[0]).retry_after
+        assert after is not None
+        assert 3000 < after <= 3600
+
+
+@pytest.mark.parametrize("value", ["soon", "inf", "nan", ""])
+def test_a_retry_after_that_says_nothing_is_not_heard(value: str) -> None:
+    with Upstream(reply(b"busy", 429, headers=f"retry-after: {value}\r\n"), stream(b"[DONE]\n")) as upstream:
+        assert ask(upstream) == ([DONE], [0.2])
+
+
+def test_the_body_of_an_error_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_ERROR", 1000)
+    with Upstream([stream_head().replace(b"200", b"400"), chunk(b"x" * 5000), Gate()]) as upstream:
+        assert failure(ask(upstream)[0]).message.startswith("refused with 1000 bytes")
+
+
+def test_an_error_whose_body_is_cut_is_still_that_error() -> None:
+    with Upstream([reply(b"no such model", 404)[:-5], CUT]) as upstream:
+        error = failure(ask(upstream)[0])
+        assert (error.status, error.message) == (404, "refused with 8 bytes: no such ")
+
+
+@pytest.mark.parametrize("status", [301, 302, 304, 307, 308])
+def test_a_redirect_is_an_error_that_says_what_to_set(status: int) -> None:
+    with Upstream(reply(b"", status, headers="location: http://127.0.0.1:1/v2\r\n")) as upstream, log.captured() as logs:
+        error = failure(ask(upstream)[0])
+        assert error.status == 502
+        assert f"a redirect ({status}), which is not followed: models.mine.base_url" in error.message
+        assert len(upstream.requests) == 1
+    assert [(line["event"], line["location"]) for line in logs] == [("redirect_refused", "http://127.0.0.1:1/v2")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "did not answer in HTTP/1.1"),
+        (
+            reply(b"<html>", content_type="text/html; charset=utf-8"),
+            "a web page: models.mine.base_url may be wrong",
+        ),
+        (reply(b"\x1f\x8b", headers="content-encoding: gzip\r\n"), "answered in the encoding 'gzip'"),
+    ],
+    ids=["another protocol", "web page", "encoding"],
+)
+@pytest.mark.parametrize("request_", [REQUEST, STREAMED], ids=["plain", "streamed"])
+def test_an_answer_that_is_none_is_explained(answer: bytes, said: str, request_: Request) -> None:
+    with Upstream([answer, Gate()]) as upstream:
+        error = failure(ask(upstream, request_)[0])
+        assert error.status == 502
+        assert said in error.message
+
+
+def test_an_answer_without_bounds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_ANSWER", 1000)
+    with Upstream([b"HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n" + b"x" * 2000, Gate()]) as upstream:
+        assert "more than 1000 bytes" in failure(ask(upstream, REQUEST)[0]).message
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [CUT],
+        [b"garbage"],
+        [stream_head(), CUT],
+        [reply(b"no", 401)],
+        [reply(b"no", 307, headers="location: /\r\n")],
+        [reply(b"no", content_type="text/html")],
+        [Gate()],
+    ],
+)
+def test_no_error_repeats_the_key_or_what_the_client_said(script: Script) -> None:
+    with Upstream(script) as upstream, log.captured() as logs:
+        error = failure(ask(upstream, silence=0.05)[0])
+    written = f"{error.message} {error!r} {error.__cause__!r} {logs}"
+    assert KEY not in written
+    assert SECRET_WORD not in written
+
+
+def test_a_key_that_an_error_quotes_is_redacted_where_the_error_is_truncated() -> None:
+    with Upstream(reply(b"no such " + KEY.encode(), 400)) as upstream:
+        message = failure(ask(upstream)[0]).message
+    assert KEY[:8] not in message
+    assert "no such " in message
+
+
+def test_a_key_in_the_location_of_a_redirect_is_redacted_in_the_log() -> None:
+    head = f"location: http://127.0.0.1:1/v2?key={KEY}&a=b\r\n"
+    with Upstream(reply(b"", 307, headers=head)) as upstream, log.captured() as logs:
+        failure(ask(upstream)[0])
+    [line] = logs
+    assert line["location"] == "http://127.0.0.1:1/v2?key=[the gateway's key]&a=b"

@@ -1,0 +1,382 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import os
+import socket
+import ssl
+import weakref
+from pathlib import Path
+
+import pytest
+
+from tests.backends.http.pools import ASK, MEBIBYTE, Run, pool_for, whole
+from tests.upstream import CUT, RESET, Gate, Script, Step, Upstream, chunk, reply, seen, stream, stream_head
+from toolrelay.backends.http import pool as http_pool
+from toolrelay.backends.http.connection import Connection, CutError, ExchangeError
+from toolrelay.backends.http.pool import Origin, Pool, UnreachableError, _unreachable
+
+# Keeping connections
+
+
+def test_one_connection_serves_one_request_after_another(run: Run) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            assert [await whole(pool) for _ in range(5)] == [b"1", b"2", b"34", b"5", b"5"]
+
+    with Upstream(reply(b"1"), reply(b"2"), stream(b"3", b"4"), reply(b"5")) as upstream:
+        run(main(upstream))
+        assert [request.link for request in upstream.requests] == [0, 0, 0, 0, 0]
+        assert upstream.requests[0].body == b"{}"
+
+
+def test_requests_at_the_same_time_have_a_connection_each_and_the_latest_is_used_again(run: Run) -> None:
+    gate = Gate()
+
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            tasks = [asyncio.create_task(whole(pool)) for _ in range(3)]
+            await seen(upstream.request(2))
+            gate.open()
+            await asyncio.gather(*tasks)
+            assert len(upstream.links) == 3
+            latest = list(pool._idle)[-1]
+            await whole(pool)
+            assert list(pool._idle)[-1] is latest
+            assert len(upstream.links) == 3
+
+    with Upstream([gate, reply(b"x")]) as upstream:
+        run(main(upstream))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [reply(b"x", headers="connection: close\r\n")],
+        [b"HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\nx"],
+        [reply(b"x") + reply(b"nobody asked for this")],
+        [reply(b"x") + b"garbage"],
+        [b"HTTP/1.1 200 OK\r\n\r\nx", CUT],
+    ],
+    ids=["close", "HTTP/1.0", "a second response", "garbage after it", "no length"],
+)
+def test_a_connection_that_cannot_be_trusted_is_not_used_again(run: Run, script: Script) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            assert await whole(pool) == b"x"
+            assert await whole(pool) == b"x"
+
+    with Upstream(script) as upstream:
+        run(main(upstream))
+        assert [request.link for request in upstream.requests] == [0, 1]
+
+
+@pytest.mark.parametrize("ending", [CUT, RESET, b"HTTP/1.1 408 Request Timeout\r\n\r\n"])
+def test_an_idle_connection_that_the_upstream_ends_leaves_the_pool_at_once(run: Run, ending: Step) -> None:
+    gate = Gate()
+
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            await whole(pool)
+            assert len(pool._idle) == 1
+            pool.lost = asyncio.get_running_loop().create_future()
+            gate.open()
+            await pool.lost
+            assert not pool._idle
+            assert await whole(pool) == b"x"
+
+    with Upstream([reply(b"x"), gate, ending], reply(b"x")) as upstream:
+        run(main(upstream))
+        assert [request.link for request in upstream.requests] == [0, 1]
+
+
+@pytest.mark.parametrize("ending", [CUT, RESET])
+def test_a_kept_connection_that_dies_before_the_first_byte_is_replaced(run: Run, ending: Step) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            assert await whole(pool) == b"1"
+            assert await whole(pool) == b"2"
+
+    with Upstream(reply(b"1"), ending, reply(b"2")) as upstream:
+        run(main(upstream))
+        assert [request.link for request in upstream.requests] == [0, 0, 1]
+
+
+def test_a_dead_connection_is_replaced_by_a_new_one_not_by_another_kept_one(run: Run) -> None:
+    gate = Gate()
+
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            tasks = [asyncio.create_task(whole(pool)) for _ in range(2)]
+            await seen(upstream.request(1))
+            gate.open()
+            await asyncio.gather(*tasks)
+            assert len(pool._idle) == 2
+            assert await whole(pool) == b"x"
+
+    with Upstream([gate, reply(b"x")], [gate, reply(b"x")], CUT, reply(b"x")) as upstream:
+        run(main(upstream))
+        assert upstream.requests[-1].link == 2
+
+
+def test_a_kept_connection_that_dies_after_the_first_byte_is_not_replaced(run: Run) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            assert await whole(pool) == b"1"
+            with pytest.raises(CutError, match="in the middle") as error:
+                await whole(pool)
+            assert not error.value.retryable
+
+    with Upstream(reply(b"1"), [b"HTTP/1.1 2", CUT]) as upstream:
+        run(main(upstream))
+        assert len(upstream.requests) == 2
+
+
+def test_a_new_connection_that_dies_before_the_first_byte_is_reported(run: Run) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            with pytest.raises(CutError, match="without an answer") as error:
+                await whole(pool)
+            assert error.value.retryable
+
+    with Upstream(CUT) as upstream:
+        run(main(upstream))
+        assert len(upstream.requests) == 1
+
+
+def test_an_answer_that_came_before_the_request_was_read_ends_the_connection(run: Run) -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.setblocking(False)
+            pool = Pool(Origin(secure=False, host="127.0.0.1", port=server.getsockname()[1]), silence=30)
+            sending = asyncio.create_task(pool.send(b"POST / HTTP/1.1\r\n\r\n" + bytes(64 * MEBIBYTE)))
+            peer, _ = await asyncio.get_running_loop().sock_accept(server)
+            with peer:
+                await asyncio.get_running_loop().sock_recv(peer, 1)
+                await asyncio.get_running_loop().sock_sendall(peer, reply(b"too much", 413))
+                response = await sending
+                assert await response.read_all(100) == b"too much"
+                response.release()
+                assert not pool._idle
+                assert not pool._all
+            await pool.close()
+
+    run(main())
+
+
+def test_idle_connections_are_dropped_after_a_while_and_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate()
+
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            monkeypatch.setattr(http_pool, "MAX_IDLE", 2)
+            tasks = [asyncio.create_task(whole(pool)) for _ in range(3)]
+            await seen(upstream.request(2))
+            gate.open()
+            await asyncio.gather(*tasks)
+            older, newer = pool._idle
+            newer.idle_since += 1000
+            older.idle_since -= 1000
+            pool._drop_idle()
+            assert list(pool._idle) == [newer]
+            newer.idle_since -= 2000
+            pool._drop_idle()
+            assert not pool._idle
+            for link in upstream.links:
+                await seen(link.left)
+
+    with Upstream([gate, reply(b"x")]) as upstream:
+        run(main(upstream))
+
+
+def test_nothing_of_a_connection_stays_behind_without_the_garbage_collector(run: Run) -> None:
+    async def main(upstream: Upstream) -> weakref.ref[Connection]:
+        async with pool_for(upstream) as pool:
+            await whole(pool)
+            (connection,) = pool._idle
+            return weakref.ref(connection)
+
+    with Upstream(reply(b"x")) as upstream:
+        gc.collect()
+        gc.disable()
+        try:
+            reference = run(main(upstream))
+            assert reference() is None
+        finally:
+            gc.enable()
+
+
+# Opening and closing
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_a_refused_connection_is_reported_in_the_systems_words(run: Run) -> None:
+    async def main() -> None:
+        pool = Pool(Origin(secure=False, host="127.0.0.1", port=free_port()), silence=30)
+        with pytest.raises(UnreachableError, match="cannot be reached: Connection refused") as error:
+            await pool.send(ASK)
+        assert error.value.retryable
+        assert not pool._all
+        await pool.close()
+
+    run(main())
+
+
+def test_a_connection_that_takes_too_long_is_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_pool, "CONNECT_SECONDS", 0.05)
+
+    async def main() -> None:
+        # A listener that never answers the TLS handshake.
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            pool = Pool(Origin(secure=True, host="127.0.0.1", port=server.getsockname()[1]), silence=30)
+            with pytest.raises(UnreachableError, match=r"no connection within 0\.05 seconds") as error:
+                await pool.send(ASK)
+            assert error.value.retryable
+            assert not pool._all
+            await pool.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "retryable"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "Connection refused", True),
+        (OSError(errno.EHOSTUNREACH, "x"), os.strerror(errno.EHOSTUNREACH), True),
+        (OSError("Multiple exceptions: a, b"), "Multiple exceptions: a, b", True),
+        (TimeoutError(errno.ETIMEDOUT, "x"), os.strerror(errno.ETIMEDOUT), True),
+        (TimeoutError(), "no connection within 10 seconds", True),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not known", False),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), "Temporary failure", True),
+    ],
+)
+def test_why_an_upstream_cannot_be_reached_and_whether_another_try_may_help(error: OSError, reason: str, retryable: bool) -> None:  # noqa: FBT001 -- a column of the table
+    found = _unreachable(error)
+    assert str(found) == f"cannot be reached: {reason}"
+    assert found.retryable is retryable
+
+
+def test_cancelling_at_any_step_of_connecting_leaks_nothing(run: Run) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            for steps in range(12):
+                task = asyncio.create_task(whole(pool))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                assert not pool._all
+
+    with Upstream(Gate()) as upstream:
+        run(main(upstream))
+
+
+def test_a_connection_that_is_made_after_it_was_given_up_is_closed(run: Run) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            connection = Connection(pool)
+            connection.abort()
+            transport, _ = await asyncio.get_running_loop().create_connection(lambda: connection, "127.0.0.1", upstream.port)
+            assert transport.is_closing()
+            assert not connection.usable
+
+    with Upstream(Gate()) as upstream:
+        run(main(upstream))
+
+
+def test_closing_the_pool_ends_what_is_still_open(run: Run) -> None:
+    gate = Gate()
+
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            task = asyncio.create_task(whole(pool))
+            await seen(gate.reached)
+            await pool.close()
+            with pytest.raises(CutError):
+                await task
+            with pytest.raises(UnreachableError, match="closing"):
+                await pool.send(ASK)
+
+    with Upstream([stream_head(), gate]) as upstream:
+        run(main(upstream))
+
+
+# Addresses and TLS
+
+
+@pytest.mark.parametrize(
+    ("origin", "authority", "address"),
+    [
+        (Origin(secure=True, host="example.com", port=443), "example.com", "example.com:443"),
+        (Origin(secure=False, host="example.com", port=80), "example.com", "example.com:80"),
+        (Origin(secure=True, host="example.com", port=80), "example.com:80", "example.com:80"),
+        (Origin(secure=False, host="::1", port=8000), "[::1]:8000", "[::1]:8000"),
+        (Origin(secure=False, host="fe80::1%eth0", port=80), "[fe80::1]", "[fe80::1]:80"),
+    ],
+)
+def test_the_host_header_leaves_out_the_port_that_everyone_assumes(origin: Origin, authority: str, address: str) -> None:
+    assert origin.authority == authority
+    assert origin.address == address
+
+
+def test_packets_are_not_held_back(run: Run) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream) as pool:
+            await whole(pool)
+            (connection,) = pool._idle
+            sock = connection._transport.get_extra_info("socket")
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    with Upstream(reply(b"x")) as upstream:
+        run(main(upstream))
+
+
+def test_tls_carries_streams_and_keeps_its_connections(run: Run, certificate: Path, server_context: ssl.SSLContext) -> None:
+    async def main(upstream: Upstream) -> None:
+        async with pool_for(upstream, context=ssl.create_default_context(cafile=certificate)) as pool:
+            assert await whole(pool) == b"ab"
+            assert len(await whole(pool)) == 3 * MEBIBYTE
+            with pytest.raises(CutError):
+                await whole(pool)
+
+    scripts: list[Script] = [[stream(b"a", b"b")], [reply(bytes(3 * MEBIBYTE))], [stream_head(), chunk(b"x"), CUT]]
+    with Upstream(*scripts, context=server_context) as upstream:
+        run(main(upstream))
+        assert {request.link for request in upstream.requests} == {0}
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(run: Run, certificate: Path, server_context: ssl.SSLContext) -> None:
+    async def main(upstream: Upstream) -> None:
+        pool = Pool(Origin(secure=True, host="127.0.0.1", port=upstream.port), silence=30)
+        with pytest.raises(UnreachableError, match=r"certificate is not valid: self.signed") as error:
+            await pool.send(ASK)
+        assert not error.value.retryable
+        assert not pool._all
+        await pool.close()
+
+    with Upstream(reply(b"x"), context=server_context) as upstream:
+        run(main(upstream))
+
+
+def test_tls_to_a_plain_port_is_explained(run: Run) -> None:
+    async def main() -> ExchangeError:
+        async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")
+            await reader.read(1)
+            writer.close()
+
+        async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+            pool = Pool(Origin(secure=True, host="127.0.0.1", port=server.sockets[0].getsockname()[1]), silence=30)
+            with pytest.raises(UnreachableError) as error:
+                await pool.send(ASK)
+            await pool.close()
+            return error.value
+
+    assert "TLS failed: WRONG_VERSION_NUMBER" in str(run(main()))

@@ -1,0 +1,418 @@
+"""Calls as an XML client is to see them, with the client's own reading as the judge."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.clients.xml import copilot
+from tests.strategies import json_values, texts
+from toolrelay.clients.xml import answer as xml_answer
+from toolrelay.clients.xml.answer import Cutter, Order, Untellable, XmlAnswer, block_of
+from toolrelay.core.assembly import Answer, Assembly
+from toolrelay.core.events import (
+    AnswerFailed,
+    AnswerFinished,
+    AnswerStarted,
+    ArgumentsDelta,
+    CallFinished,
+    CallStarted,
+    ChoiceFinished,
+    Finish,
+    MessageStarted,
+    Noticed,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEvent,
+    TextDelta,
+    Usage,
+)
+from toolrelay.core.messages import Call, Message, plain_text
+from toolrelay.core.request import Request, Tool
+from toolrelay.dialects.use_tool import DIALECTS
+from toolrelay.errors import BackendError
+from toolrelay.toolcalls.options import ToolCallOptions
+from toolrelay.toolcalls.session import ToolCallSession
+
+ORDERS: tuple[Order, ...] = ("tools_first", "as_is")
+QUERIES = [f"obsidian plugin {word}" for word in ("api", "vault", "search", "sync", "themes", "mobile", "release")]
+BLOCKS = [
+    f"<use_tool>\n<name>webSearch</name>\n<query>{query}</query>\n<chatHistory>[]</chatHistory>\n</use_tool>" for query in QUERIES
+]
+PLAN = "I will look this up from several angles, then write the note.\n\n"
+SEVEN = PLAN + "\n".join(BLOCKS)
+
+
+def call(index: int, name: str, arguments: Any, choice: int = 0) -> list[StreamEvent]:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    half = len(text) // 2
+    return [
+        CallStarted(index, name, f"call_{index}", choice=choice),
+        ArgumentsDelta(index, text[:half], choice),
+        ArgumentsDelta(index, text[half:], choice),
+        CallFinished(index, choice),
+    ]
+
+
+def end(finish: Finish = "calls") -> AnswerFinished:
+    return AnswerFinished(finish=finish, usage=Usage(input=3, output=4))
+
+
+def written(events: Sequence[StreamEvent], order: Order = "tools_first", *, holds: bool = True) -> list[StreamEvent]:
+    """The events one by one; all at once gives the same."""
+    answer = XmlAnswer(order=order, holds=holds)
+    out = [made for event in events for made in answer.put([event])]
+    assert out == XmlAnswer(order=order, holds=holds).put(events)
+    assert not any(isinstance(event, CallStarted | ArgumentsDelta | CallFinished) for event in out)
+    return out
+
+
+def chunks(events: Sequence[StreamEvent], choice: int = 0) -> list[str]:
+    return [event.text for event in events if isinstance(event, TextDelta) and event.choice == choice]
+
+
+def rules(events: Sequence[StreamEvent]) -> list[str]:
+    return [event.rule for event in events if isinstance(event, Noticed)]
+
+
+def fold(events: Sequence[StreamEvent]) -> Answer:
+    assembly = Assembly()
+    for event in events:
+        assembly.add(event)
+    return assembly.answer()
+
+
+# The seed's failing message
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 100_000])
+def test_seven_blocks_after_a_plan_come_out_one_a_chunk_in_order_and_the_plan_last(size: int) -> None:
+    printed: list[StreamEvent] = [TextDelta(SEVEN[at : at + size]) for at in range(0, len(SEVEN), size)]
+    out = written([AnswerStarted(), *printed, end("stop")])
+    assert chunks(out)[:7] == BLOCKS
+    assert "".join(chunks(out)[7:]) == PLAN
+    assert [arguments["query"] for _, arguments in copilot.calls("".join(chunks(out)))] == QUERIES
+    assert rules(out) == ["split_emitted"] * 7
+    assert out[-1] == end("stop")
+
+
+def test_as_is_keeps_the_order_and_sends_text_at_once() -> None:
+    answer = XmlAnswer(order="as_is")
+    assert chunks(answer.put([TextDelta("I will ")])) == ["I will "]
+    assert chunks(answer.put([TextDelta("look. <use_tool><name>f</na")])) == ["look. "]
+    assert chunks(answer.put([TextDelta("me></use_tool> Then")])) == ["<use_tool><name>f</name></use_tool>", " Then"]
+
+
+def test_blocks_leave_when_they_are_whole_and_text_when_the_answer_is() -> None:
+    answer = XmlAnswer()
+    assert answer.put([TextDelta("Plan. ")]) == []
+    assert chunks(answer.put([TextDelta(BLOCKS[0] + " and")])) == [BLOCKS[0]]
+    assert answer.put([TextDelta(" more")]) == []
+    assert chunks(answer.put([end("stop")])) == ["Plan. ", " and", " more"]
+
+
+def test_text_flows_where_no_blocks_can_come() -> None:
+    assert chunks(XmlAnswer(holds=False).put([TextDelta("Hello")])) == ["Hello"]
+
+
+def test_reasoning_is_not_held() -> None:
+    answer = XmlAnswer()
+    assert answer.put([AnswerStarted(), ReasoningDelta("hm")]) == [AnswerStarted(), ReasoningDelta("hm")]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_answer_without_blocks_says_what_it_said(order: Order) -> None:
+    said: list[StreamEvent] = [
+        MessageStarted(phase="final"),
+        TextDelta(" a < b\n"),
+        TextDelta("<use_tool"),
+        TextDelta(" \n"),
+        end("stop"),
+    ]
+    out = written(said, order)
+    assert "".join(chunks(out)) == " a < b\n<use_tool \n"
+    assert [event for event in out if not isinstance(event, TextDelta)] == [said[0], said[-1]]
+
+
+# Calls
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_calls_are_blocks_and_the_finish_is_stop(order: Order) -> None:
+    out = written(
+        [AnswerStarted(), *call(0, "getTime", {}), *call(1, "readNote", {"path": "a & b.md", "limit": 5, "all": True}), end()],
+        order,
+    )
+    assert chunks(out) == [
+        "<use_tool>\n<name>getTime</name>\n</use_tool>",
+        "<use_tool>\n<name>readNote</name>\n<path>a & b.md</path>\n<limit>5</limit>\n<all>true</all>\n</use_tool>",
+    ]
+    assert out[-1] == end("stop")
+    assert rules(out) == ["split_emitted"] * 2
+
+
+def test_a_block_that_is_the_whole_answer_was_not_split_from_anything() -> None:
+    assert rules(written([*call(0, "getTime", {}), end()])) == ["emitted"]
+    assert rules(written([TextDelta("Wait."), *call(0, "getTime", {}), end()])) == ["split_emitted"]
+    assert rules(written([TextDelta("Wait."), *call(0, "getTime", {}), end()], "as_is")) == ["split_emitted"]
+
+
+def test_calls_that_grow_side_by_side_come_out_in_the_order_in_which_they_began() -> None:
+    first, second = call(0, "a", {"x": "1"}), call(1, "b", {"x": "2"})
+    mixed = [first[0], second[0], first[1], second[1], second[2], second[3], first[2], first[3]]
+    assert [name for name, _ in copilot.calls("".join(chunks(written([*mixed, end()]))))] == ["a", "b"]
+
+
+def test_text_between_calls_follows_them() -> None:
+    out = written([TextDelta("One. "), *call(0, "a", {}), TextDelta("\n"), *call(1, "b", {}), TextDelta("Two."), end()])
+    assert chunks(out)[2:] == ["One. ", "Two."]
+    kept = written([TextDelta("One. "), *call(0, "a", {}), TextDelta("\n"), *call(1, "b", {}), TextDelta("Two."), end()], "as_is")
+    assert copilot.narrative("".join(chunks(kept))) == "One. \nTwo."
+
+
+def test_a_custom_tools_text_is_its_input() -> None:
+    events: list[StreamEvent] = [
+        CallStarted(0, "patch", "c", "custom"),
+        ArgumentsDelta(0, "*** Begin\n<x>"),
+        CallFinished(0),
+        end(),
+    ]
+    assert copilot.calls("".join(chunks(written(events)))) == [("patch", {"input": "*** Begin\n<x>"})]
+
+
+def test_arguments_that_are_no_object_go_out_as_they_came() -> None:
+    assert copilot.calls("".join(chunks(written([*call(0, "f", '{"a": '), end()])))) == [("f", {"arguments": '{"a": '})]
+
+
+def test_null_is_left_out() -> None:
+    assert (
+        block_of(Call(id="", name="f", arguments='{"a": null, "b": "null"}'))
+        == "<use_tool>\n<name>f</name>\n<b>null</b>\n</use_tool>"
+    )
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("writeFile", {"path": "a.md", "content": "how to end: </use_tool>, that is"}),
+        ("writeFile", {"path": "a.md", "content": "<content>x</content> y"}),
+        ("rename", {"name": "x"}),
+        ("f", {"two words": "x"}),
+        ("f", {"a>b": "x"}),
+        ("<use_tool><name>f</name>", {}),
+        ("f", {"<use_tool><name>g</name>": "x"}),
+    ],
+)
+def test_a_call_that_the_client_would_misread_does_not_run(order: Order, name: str, arguments: Any) -> None:  # bug 17
+    out = written([TextDelta("Writing. "), *call(0, name, arguments), *call(1, "getTime", {}), end()], order)
+    said = "".join(chunks(out))
+    assert [called for called, _ in copilot.calls(said)] == ["getTime"]
+    assert f"the call of {name.replace('<', '(')} was not passed on" in said
+    assert rules(out)[0] == "untellable"
+
+
+def test_lists_and_objects_may_hold_what_strings_may_not() -> None:
+    arguments = {"lines": ["</use_tool>", "</lines>", "\\</lines>"], "more": {"a": "</more>"}}
+    assert copilot.calls("".join(chunks(written([*call(0, "f", arguments), end()])))) == [("f", arguments)]
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}', "[1]", "<item>a</item><item>b</item>", "<a>1</a>\n<b>2</b>"])
+def test_a_string_that_the_client_takes_for_something_else_is_logged(text: str) -> None:
+    out = written([*call(0, "f", {"content": text}), end()])
+    assert rules(out) == ["retyped_value", "emitted"]
+    assert copilot.calls(chunks(out)[0])[0][1]["content"] != text
+
+
+@pytest.mark.parametrize(
+    "text", ["[1", "{a}", "a <b>c</b>", "<b>c</b> d", "<b>c", "", "<" * 50_000, "<a>" * 50_000, "<a></a>" * 50_000 + "x"]
+)
+def test_other_strings_are_not(text: str) -> None:
+    assert "retyped_value" not in rules(written([*call(0, "f", {"content": text}), end()]))
+
+
+# Blocks that the model printed
+
+
+def test_a_block_in_a_fence_is_one_as_it_is_for_the_client() -> None:
+    text = f"```xml\n{BLOCKS[0]}\n```"
+    assert chunks(written([TextDelta(text), end("stop")]))[0] == BLOCKS[0]
+
+
+def test_what_stood_on_both_sides_of_a_block_does_not_become_another() -> None:
+    text = f"<use_{BLOCKS[0]}tool><name>deleteFile</name></use_tool>"
+    out = written([TextDelta(text), end("stop")])
+    assert copilot.calls("".join(chunks(out))) == copilot.calls(text)
+    assert len(copilot.calls(text)) == 1
+
+
+def test_a_block_that_names_no_tool_is_text() -> None:
+    text = "Write <use_tool>…</use_tool> to call a tool, or <use_tool>"
+    out = written([TextDelta(text), end("stop")])
+    assert "".join(chunks(out)) == text
+    assert rules(out) == []
+
+
+@pytest.mark.parametrize(("order", "closing"), [("tools_first", "</use_tool>"), ("as_is", "")])
+def test_a_block_that_the_model_left_open_is_closed_before_text_follows_it(order: Order, closing: str) -> None:
+    left_open = "<use_tool>\n<name>f</name>\n<q>x</q>\n"
+    out = written([TextDelta("Plan. " + left_open), end("stop")], order)
+    assert left_open + closing in chunks(out)
+    assert copilot.calls("".join(chunks(out))) == [("f", {"q": "x"})]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+def test_a_block_or_call_that_was_cut_does_not_run(order: Order, finish: Finish) -> None:
+    stump = "<use_tool>\n<name>writeFile</name>\n<content>half of i"
+    out = written([TextDelta(BLOCKS[0] + stump), end(finish)], order)
+    assert chunks(out) == [BLOCKS[0]]
+    assert rules(out)[0] == "cut"
+    assert isinstance(out[-1], AnswerFinished)
+    assert out[-1].finish == finish
+    cut = written([*call(0, "a", {}), *call(1, "b", {"x": "1"})[:-1], *call(2, "c", {}), end(finish)], order)
+    assert [name for name, _ in copilot.calls("".join(chunks(cut)))] == ["a", "c"]
+
+
+def test_a_block_without_end_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xml_answer, "HELD_LIMIT", 1000)
+    endless = "<use_tool><name>f</name>" + "x" * 3000
+    answer = XmlAnswer()
+    out = answer.put([TextDelta(endless[at : at + 10]) for at in range(0, len(endless), 10)])
+    assert len("".join(chunks(out))) > 2000
+    assert "".join(chunks(out + answer.put([end("stop")]))) == endless
+
+
+# The rest of an answer
+
+
+def test_a_failure_before_anything_left_is_a_failure_alone() -> None:
+    failed = AnswerFailed(BackendError("cut"))
+    assert written([TextDelta("Plan."), failed]) == [failed]
+    assert chunks(written([TextDelta("Plan."), TextDelta(BLOCKS[0]), failed])) == [BLOCKS[0], "Plan."]
+
+
+def test_a_refusal_and_choices_keep_their_place() -> None:
+    out = written(
+        [
+            TextDelta("zero"),
+            TextDelta("one " + BLOCKS[0], 1),
+            *call(0, "f", {}, choice=1),
+            RefusalDelta("no", 1),
+            ChoiceFinished(1, "calls"),
+            end("stop"),
+        ]
+    )
+    assert chunks(out, 1)[0] == BLOCKS[0]
+    assert chunks(out, 1)[-1] == "one "
+    assert ChoiceFinished(1, "stop") in out
+    assert RefusalDelta("no", 1) in out
+    assert chunks(out) == ["zero"]
+
+
+# Whatever is said
+
+_TEXT = texts(min_size=0).filter(lambda text: "<" not in text) | st.sampled_from(
+    ["&lt;", "a && b > c", "\n\n# T\n", "<b>x</b> y"]
+)
+_VALUES = (
+    _TEXT.filter(lambda text: text.strip()[:1] not in ("[", "{"))
+    | st.lists(json_values(leaves=2), max_size=3)
+    | st.dictionaries(texts(), json_values(leaves=2), max_size=2)
+    | st.integers(-1000, 1000)
+    | st.booleans()
+)
+_ARGUMENTS = st.dictionaries(
+    st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=True).filter(lambda name: name != "name"), _VALUES, max_size=3
+)
+_CALLS = st.lists(st.tuples(st.from_regex(r"[a-zA-Z][\w-]{0,8}", fullmatch=True), _ARGUMENTS), max_size=4)
+
+
+def as_client(value: Any) -> Any:
+    return value if isinstance(value, str | list | dict) else json.dumps(value)
+
+
+@given(calls=_CALLS, said=st.lists(_TEXT, min_size=5, max_size=5), order=st.sampled_from(ORDERS))
+def test_the_client_reads_the_calls_that_were_made(calls: list[tuple[str, Any]], said: list[str], order: Order) -> None:
+    events: list[StreamEvent] = [TextDelta(said[4])]
+    for place, (name, arguments) in enumerate(calls):
+        events += [*call(place, name, arguments), TextDelta(said[place])]
+    out = written([*events, end()], order)
+    expected = [(name, {key: as_client(value) for key, value in arguments.items()}) for name, arguments in calls]
+    assert copilot.calls("".join(chunks(out))) == expected
+    folded = "".join(plain_text(item.content) for item in fold(out).items if isinstance(item, Message))
+    assert folded == "".join(chunks(out))
+    texts_out = [text for text in chunks(out) if text.strip()]
+    if order == "tools_first":
+        is_block = [text.startswith("<use_tool>") for text in texts_out]
+        assert is_block == sorted(is_block, reverse=True)
+
+
+_PIECES = st.lists(
+    st.sampled_from(["<use_tool>", "</use_tool>", "<name>f</name>", "<name>", "<q>a</q>", "<", "use_tool>", "text ", "\n", "</"]),
+    max_size=14,
+)
+
+
+@given(pieces=_PIECES, cuts=st.lists(st.integers(1, 12), min_size=1), order=st.sampled_from(ORDERS))
+def test_any_chunking_gives_the_same_blocks_and_loses_no_text(pieces: list[str], cuts: list[int], order: Order) -> None:
+    text = "".join(pieces)
+    events: list[StreamEvent] = []
+    at, turn = 0, 0
+    while at < len(text):
+        events.append(TextDelta(text[at : at + cuts[turn % len(cuts)]]))
+        at += cuts[turn % len(cuts)]
+        turn += 1
+    whole = chunks(written([TextDelta(text), end("stop")], order))
+    cut = chunks(written([*events, end("stop")], order))
+    assert "".join(cut) == "".join(whole)
+    if order == "as_is":
+        assert "".join(cut) == text
+        return
+    closed = text + "</use_tool>" if "".join(cut).count("</use_tool>") > text.count("</use_tool>") else text
+    assert Counter("".join("".join(cut).split())) == Counter("".join(closed.split()))
+    assert copilot.calls("".join(cut)) == copilot.calls(text)
+
+
+@given(pieces=_PIECES, size=st.integers(1, 5))
+def test_the_cutter_finds_what_the_client_finds(pieces: list[str], size: int) -> None:
+    text = "".join(pieces)
+    cutter = Cutter()
+    found = [piece for at in range(0, len(text), size) for piece in cutter.feed(text[at : at + size])]
+    found.append(cutter.flush())
+    assert "".join(piece for _, piece in found) == text
+    assert [copilot.calls(piece)[0] for is_block, piece in found if is_block] == copilot.calls(text)
+
+
+# Models that print blocks, for clients that want calls
+
+
+def test_a_model_that_prints_blocks_makes_real_calls_for_other_clients() -> None:
+    search = Tool(
+        name="webSearch",
+        parameters={"type": "object", "properties": {"query": {"type": "string"}, "chatHistory": {"type": "array"}}},
+    )
+    request = Request(
+        wire="openai_chat", model="m", items=(Message(role="user", content="Search."),), tools=(search,), stream=True
+    )
+    conversation = ToolCallSession(request, ToolCallOptions(dialect=DIALECTS[0]))
+    out: list[StreamEvent] = []
+    for character in SEVEN:
+        out += conversation.feed([TextDelta(character)])
+    out += conversation.feed([end("stop")])
+    answer = fold(out)
+    assert [(made.name, json.loads(made.arguments)) for made in answer.calls] == [
+        ("webSearch", {"query": query, "chatHistory": []}) for query in QUERIES
+    ]
+    assert answer.finish == "calls"
+    assert chunks(out) == [PLAN] or "".join(chunks(out)).strip() == PLAN.strip()
+
+
+def test_a_name_that_cannot_be_told_says_why() -> None:
+    assert isinstance(block_of(Call(id="", name="a b", arguments="{}")), Untellable)

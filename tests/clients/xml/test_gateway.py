@@ -1,0 +1,126 @@
+"""XML clients at the door: by the model's setting or by a header, on both wires, streamed and not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.clients.xml import copilot
+from tests.gateway import Gateway, running
+from tests.stage import FRONTS, frames
+
+CONFIG = """
+[models.demo]
+provider = "demo"
+[models.xml]
+provider = "demo"
+client_style = "use_tool"
+[models.watched]
+provider = "demo"
+client_style = "use_tool"
+no_result_seconds = 600
+[models.kept]
+provider = "demo"
+client_style = "use_tool"
+use_tool_order = "as_is"
+no_result_seconds = 0.01
+"""
+XML = {"x-toolrelay-client": "use_tool"}
+PRINTED = "<use_tool>\n<name>webSearch</name>\n<query>a & b</query>\n</use_tool>"
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    with running(CONFIG) as started:
+        yield started
+
+
+@pytest.fixture(params=sorted(FRONTS))
+def wire(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def ask(gateway: Gateway, wire: str, text: str, headers: dict[str, str], **members: Any) -> Any:
+    front = FRONTS[wire]
+    answer = gateway.post(front.path, front.ask(text, **members), **headers)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def streamed(wire: str, answer: Any) -> list[str]:
+    told = frames(answer.content)
+    if wire == "openai_chat":
+        deltas = [choice["delta"].get("content") for frame in told for choice in frame["choices"]]
+    else:
+        deltas = [frame["delta"] for frame in told if frame["type"] == "response.output_text.delta"]
+    return [delta for delta in deltas if delta]
+
+
+@pytest.mark.parametrize(("model", "headers"), [("xml", {}), ("demo", XML)], ids=["setting", "header"])
+def test_a_call_is_a_block_streamed_and_not(gateway: Gateway, wire: str, model: str, headers: dict[str, str]) -> None:
+    tools = [FRONTS[wire].tool("get_weather")]
+    whole = ask(gateway, wire, "get_weather", headers, model=model, tools=tools).json()
+    block = "<use_tool>\n<name>get_weather</name>\n</use_tool>"
+    assert FRONTS[wire].text(whole) == block
+    assert streamed(wire, ask(gateway, wire, "get_weather", headers, model=model, tools=tools, stream=True)) == [block]
+    if wire == "openai_chat":
+        assert whole["choices"][0]["finish_reason"] == "stop"
+        assert "tool_calls" not in whole["choices"][0]["message"]
+    else:
+        assert [item["type"] for item in whole["output"]] == ["message"]
+
+
+def test_the_header_takes_the_models_style_away(gateway: Gateway) -> None:
+    front = FRONTS["openai_chat"]
+    asked = front.ask("get_weather", model="xml", tools=[front.tool("get_weather")])
+    [choice] = gateway.post(front.path, asked, **{"x-toolrelay-client": "openai"}).json()["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+
+
+def test_a_header_that_says_something_else_is_refused(gateway: Gateway, wire: str) -> None:
+    answer = gateway.post(FRONTS[wire].path, FRONTS[wire].ask(model="demo"), **{"x-toolrelay-client": "klingon"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "x-toolrelay-client"
+
+
+def test_results_in_the_users_words_reach_the_model_as_results(gateway: Gateway, wire: str) -> None:
+    front = FRONTS[wire]
+    history = [
+        {"role": "user", "content": "get_weather"},
+        {"role": "assistant", "content": "<use_tool>\n<name>get_weather</name>\n</use_tool>"},
+        {"role": "user", "content": copilot.results(("get_weather", "18 degrees"))},
+    ]
+    asked = {"model": "xml", front.items: history, "tools": [front.tool("get_weather")]}
+    assert front.text(gateway.post(front.path, asked).json()) == "get_weather says: 18 degrees"
+
+
+def test_blocks_that_the_model_printed_come_first_each_alone(gateway: Gateway, wire: str) -> None:
+    said = f"repeat: I will look in <use_tool> blocks. {PRINTED}\n{PRINTED}"
+    seen = streamed(wire, ask(gateway, wire, said, {}, model="xml", stream=True))
+    assert copilot.calls("".join(seen)) == copilot.calls(said)
+    as_is = streamed(wire, ask(gateway, wire, f"repeat: Look: {PRINTED}{PRINTED}", {}, model="kept", stream=True))
+    assert as_is[-2:] == [PRINTED, PRINTED]
+    assert "".join(as_is) == f"Look: {PRINTED}{PRINTED}"
+
+
+def test_blocks_and_what_came_of_them_are_told(gateway: Gateway) -> None:
+    front = FRONTS["openai_chat"]
+    first = {"role": "user", "content": f"repeat: {PRINTED}"}
+    said = front.text(gateway.post(front.path, {"model": "watched", "messages": [first]}).json())
+    assert said == PRINTED
+    later = [first, {"role": "assistant", "content": said}, {"role": "user", "content": copilot.results(("webSearch", "x"))}]
+    gateway.post(front.path, {"model": "watched", "messages": later})
+    told = [line for line in map(json.loads, gateway.log().splitlines()) if line.get("model") == "watched"]
+    assert [(line["tool"], line["split_emitted"]) for line in told if line["event"] == "tool_block"] == [("webSearch", False)]
+    assert [line["tools"] for line in told if line["event"] == "tool_result"] == [["webSearch"]]
+    assert 'toolrelay_result_wait_seconds_count{model="watched"} 1.0' in gateway.get("/metrics").text
+
+
+def test_a_stream_that_is_kept_open_says_the_block_once_more(gateway: Gateway, wire: str) -> None:
+    asked = ask(gateway, wire, f"repeat: {PRINTED}", {"x-toolrelay-reemit": "1"}, model="kept", stream=True)
+    assert streamed(wire, asked) == [PRINTED, PRINTED]
+    assert "no_result" in gateway.log()

@@ -1,0 +1,218 @@
+"""Clients that stop reading: they are cut off, and free what they hold. Clients that read slowly are not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, TypeAlias, TypeVar
+
+import psutil
+import pytest
+import uvloop
+
+from tests.gateway import Gateway, running
+from tests.stage import BEGUN, FRONTS, STREAMED, Front, Stage, configuration, delta, whole
+from tests.upstream import chunk
+from tests.visitor import Visitor, request
+from toolrelay import log
+from toolrelay.web.http.connection import HIGH_WATER, LONGEST_HEAD, Connection
+from toolrelay.web.http.exchange import Exchange
+from toolrelay.web.http.server import Server
+
+SOON = 0.2
+CHAT = FRONTS["openai_chat"]
+MUCH = 16 * 1024 * 1024  # more than the kernel takes on both sides
+ENDLESS = (BEGUN, *[chunk(delta("x" * 1000) * 1000)] * 200)
+TURNS = 8
+
+
+@pytest.fixture(scope="module")
+def impatient(stage: Stage) -> Iterator[Gateway]:
+    limits = f"[server]\nsend_timeout_seconds = {SOON}\n[limits]\nconcurrent_turns = {TURNS}\n"
+    with running(configuration(stage, before=limits)) as gateway:
+        yield gateway
+
+
+def lines(gateway: Gateway, event: str) -> list[dict[str, object]]:
+    return [line for line in map(json.loads, gateway.log().splitlines()) if line["event"] == event]
+
+
+def await_lines(gateway: Gateway, event: str, number: int) -> list[dict[str, object]]:
+    """The log's lines of that event, once there are so many."""
+    while len(found := lines(gateway, event)) < number:
+        assert gateway.get("/healthz").status_code == 200
+    return found
+
+
+def is_cut_off(visitor: Visitor, least: int) -> bool:
+    """Whether the connection ends before so many bytes have come."""
+    try:
+        return len(visitor.read_rest()) < least
+    except ConnectionResetError:
+        return True
+
+
+# The whole gateway
+
+
+def test_stalled_streams_free_their_turns_and_their_upstreams(impatient: Gateway, stage: Stage, front: Front) -> None:
+    turns, drops = len(lines(impatient, "turn")), len(lines(impatient, "client_stalled"))
+    asked = stage.play(*[ENDLESS] * TURNS, STREAMED)
+    with contextlib.ExitStack() as stack:
+        for _ in range(TURNS):
+            stack.enter_context(Visitor(impatient.port, window=4096)).post(front.path, front.ask(stream=True)).frame()
+        for number in range(asked, asked + TURNS):
+            stage.left(number).result(30)
+        assert impatient.post(front.path, front.ask(stream=True)).status_code == 200
+        ended = await_lines(impatient, "turn", turns + TURNS + 1)[turns:]
+        assert [(line["status"], line["code"]) for line in ended[:TURNS]] == [(499, "client_stalled")] * TURNS
+        assert ended[TURNS]["status"] == 200
+        assert len(lines(impatient, "client_stalled")) == drops + TURNS
+
+
+def test_unread_whole_answer_is_dropped(impatient: Gateway, stage: Stage, front: Front) -> None:
+    assert impatient.get("/healthz").status_code == 200
+    process = psutil.Process(impatient.process.pid)
+    drops = len(lines(impatient, "client_stalled"))
+    stage.play(whole("x" * MUCH))
+    with Visitor(impatient.port, window=4096) as visitor:
+        visitor.post(front.path, front.ask())
+        [line] = await_lines(impatient, "client_stalled", drops + 1)[drops:]
+        assert isinstance(line["unsent"], int)
+        assert line["unsent"] > HIGH_WATER
+        open_sockets = [link for link in process.net_connections() if link.laddr.port == impatient.port]
+        assert [link.status for link in open_sockets] == ["LISTEN"]
+        assert is_cut_off(visitor, MUCH)
+
+
+def test_unread_answer_does_not_hold_up_the_shutdown(stage: Stage, front: Front) -> None:
+    stage.play(whole("x" * MUCH))
+    with running(configuration(stage, before="[server]\nsend_timeout_seconds = 1\n")) as gateway:
+        with Visitor(gateway.port, window=4096) as visitor:
+            visitor.post(front.path, front.ask())
+            await_lines(gateway, "turn", 1)
+            gateway.process.send_signal(signal.SIGTERM)
+            assert gateway.process.wait(30) == 0
+        assert len(lines(gateway, "client_stalled")) == 1
+
+
+# One connection, with buffers of a known size in the kernel
+
+
+class Observed(Server):
+    """A server that tells when a connection is gone."""
+
+    gone: asyncio.Event
+
+    def forget(self, connection: Connection) -> None:
+        super().forget(connection)
+        self.gone.set()
+
+
+@contextlib.asynccontextmanager
+async def _connected(server: Observed, *, sends: int = 4096, receives: int = 4096) -> AsyncIterator[socket.socket]:
+    server.gone = asyncio.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+    client = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, sends)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receives)
+    await server.start(listener)
+    client.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(client, listener.getsockname())
+    try:
+        yield client
+    finally:
+        client.close()
+        await server.stop(30, asyncio.Event())
+
+
+T = TypeVar("T")
+Run: TypeAlias = Callable[[Coroutine[Any, Any, T]], T]
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Iterator[Run[Any]]:
+    with asyncio.Runner(loop_factory=request.param) as runner:
+        yield runner.run
+
+
+def answering(size: int, *, idle: float = 75, send_timeout: float = SOON) -> Observed:
+    async def answer(exchange: Exchange) -> None:
+        exchange.respond(200, b"", b"x" * size)
+
+    return Observed(answer, idle=idle, send_timeout=send_timeout)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        request("GET", "/") * 2,
+        request("GET", "/", b"", "connection: close"),
+        request("GET", "/") + b"nonsense\r\n\r\n",
+        request("GET", "/") + b"GET /" + b"x" * 2 * LONGEST_HEAD,
+    ],
+    ids=["pipelined", "closing", "refused", "refused head"],
+)
+@pytest.mark.parametrize("size", [HIGH_WATER // 2, 4 * HIGH_WATER], ids=["little", "much"])
+def test_connection_whose_client_stopped_reading_is_dropped(run: Run[None], size: int, sent: bytes) -> None:
+    async def main() -> None:
+        server = answering(size, idle=SOON)
+        async with _connected(server) as client:
+            await asyncio.get_running_loop().sock_sendall(client, sent)
+            await asyncio.wait_for(server.gone.wait(), 30)
+
+    with log.captured() as logged:
+        run(main())
+    assert [line["event"] for line in logged if line["event"] != "refused"] == ["client_stalled"]
+
+
+def test_idle_connection_with_unread_bytes_is_dropped(run: Run[None]) -> None:
+    async def main() -> None:
+        server = answering(HIGH_WATER // 2, idle=SOON)
+        async with _connected(server) as client:
+            await asyncio.get_running_loop().sock_sendall(client, request("GET", "/"))
+            await asyncio.wait_for(server.gone.wait(), 30)
+
+    with log.captured() as logged:
+        run(main())
+    assert [line["event"] for line in logged] == ["client_stalled"]
+
+
+def test_half_closed_connection_with_unread_bytes_is_dropped(run: Run[None]) -> None:
+    async def main() -> None:
+        server = answering(HIGH_WATER // 2)
+        async with _connected(server) as client:
+            await asyncio.get_running_loop().sock_sendall(client, request("GET", "/"))
+            client.shutdown(socket.SHUT_WR)
+            await asyncio.wait_for(server.gone.wait(), 30)
+
+    with log.captured() as logged:
+        run(main())
+    assert [line["event"] for line in logged] == ["client_stalled"]
+
+
+@pytest.mark.parametrize(("sends", "receives"), [(4096, 4096), (1024 * 1024, 65536)], ids=["small buffers", "large buffers"])
+def test_slow_but_steady_reader_gets_everything(run: Run[int], sends: int, receives: int) -> None:
+    """A kernel with large buffers asks for more only after a third of them is sent."""
+    size = 4 * sends + 4 * HIGH_WATER
+
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        server = answering(size, send_timeout=2 * SOON)
+        received = 0
+        async with _connected(server, sends=sends, receives=receives) as client:
+            await loop.sock_sendall(client, request("GET", "/", b"", "connection: close"))
+            for _ in range(40):  # in all many times longer than a client may read nothing
+                received += len(await loop.sock_recv(client, receives // 2))
+                await asyncio.sleep(SOON / 5)
+            while piece := await loop.sock_recv(client, receives):
+                received += len(piece)
+        return received
+
+    with log.captured() as logged:
+        assert run(main()) > size
+    assert not logged

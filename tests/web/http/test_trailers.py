@@ -1,0 +1,199 @@
+"""Trailers of a chunked request: they are dropped, they count against the limit of a head, and they touch no other request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+
+import psutil
+import pytest
+
+from tests.gateway import Gateway, running
+from tests.scripted import listening
+from tests.stage import FRONTS, Front
+from tests.visitor import Visitor, request
+from toolrelay import log
+from toolrelay.web.http.connection import LONGEST_HEAD
+from toolrelay.web.http.exchange import Exchange
+from toolrelay.web.http.server import Server
+
+MEBIBYTE = 1024 * 1024
+CHAT = FRONTS["openai_chat"]
+KEYS = {"alice": "sk-alice", "bob": "sk-bob"}
+CONFIG = '[models.fast]\nprovider = "demo"\n' + "".join(
+    f'[[keys]]\nname = "{name}"\nsha256 = "{sha256(key.encode()).hexdigest()}"\n' for name, key in KEYS.items()
+)
+TRAILERS = (
+    b"Authorization: Bearer sk-alice\r\nx-toolrelay-client: use_tool\r\nhost: elsewhere\r\nx-name: trailer\r\n"
+    b"content-type: text/plain\r\nx-empty:\r\n"
+)
+UPGRADE = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c")
+
+
+def chunked(path: str, body: bytes, *lines: str, trailers: bytes = b"") -> bytes:
+    head = "\r\n".join([f"POST {path} HTTP/1.1", "host: 127.0.0.1", "transfer-encoding: chunked", *lines, "", ""]).encode()
+    return head + b"%x\r\n%b\r\n0\r\n%b\r\n" % (len(body), body, trailers)
+
+
+def asked(front: Front, *lines: str, trailers: bytes = TRAILERS) -> bytes:
+    """A request with trailers, and with the key that they name."""
+    body = json.dumps(front.ask()).encode()
+    return chunked(front.path, body, f"authorization: Bearer {KEYS['alice']}", *lines, trailers=trailers)
+
+
+@pytest.mark.parametrize("offer", [(), UPGRADE], ids=["plain", "upgrade"])
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_request_after_trailers_with_a_key_is_refused_without_its_own(*, pipelined: bool, offer: tuple[str, ...]) -> None:
+    first, second = asked(CHAT, *offer), request("GET", "/v1/models")
+    with running(CONFIG) as gateway, Visitor(gateway.port) as visitor:
+        visitor.say(first + second if pipelined else first)
+        assert visitor.reply().status == 200
+        if not pipelined:
+            visitor.say(second)
+        reply = visitor.reply()
+    assert reply.status == 401
+    assert reply.json()["error"]["code"] == "missing_api_key"
+
+
+def test_turn_after_trailers_is_logged_under_its_own_key(front: Front) -> None:
+    own = request("POST", front.path, json.dumps(front.ask()).encode(), f"authorization: Bearer {KEYS['bob']}")
+    with running(CONFIG) as gateway:
+        with Visitor(gateway.port) as visitor:
+            visitor.say(asked(front) + own)
+            assert [visitor.reply().status, visitor.reply().status] == [200, 200]
+        assert gateway.get("/healthz").status_code == 200  # by now the last turn is in the log
+        assert [json.loads(line)["key"] for line in gateway.log().splitlines()] == ["alice", "bob"]
+
+
+# Split anywhere
+
+
+async def echo(exchange: Exchange) -> None:
+    body = await exchange.body(1000)
+    headers = sorted((name.decode(), value.decode()) for name, value in exchange.headers.items())
+    exchange.respond(200, b"", json.dumps([exchange.method, exchange.path, headers, body.decode()]).encode())
+
+
+async def _answers(port: int, pieces: list[bytes]) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for piece in pieces:
+        writer.write(piece)
+        for _ in range(3):  # the server reads this piece before the next one is sent
+            await asyncio.sleep(0)
+    answers = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    return re.sub(rb"req_\w+", b"", answers)
+
+
+@pytest.mark.parametrize("offer", [(), UPGRADE], ids=["plain", "upgrade"])
+def test_request_after_trailers_has_its_own_headers_however_it_is_split(offer: tuple[str, ...]) -> None:
+    first = chunked("/a", b"hello", *offer, trailers=TRAILERS)
+    second = request("POST", "/b", b"there", "x-name: own", "connection: close")
+    whole = first + second
+    alone = chunked("/a", b"hello", *offer)
+
+    async def main() -> None:
+        async with listening(Server(echo)) as port:
+            expected = await _answers(port, [alone + second])
+            assert expected.count(b'"/a"') == expected.count(b'"/b"') == expected.count(b'["x-name", "own"]') == 1
+            assert await _answers(port, [whole[place : place + 1] for place in range(len(whole))]) == expected
+            for place in range(1, len(whole)):
+                assert await _answers(port, [whole[:place], whole[place:]]) == expected, whole[:place]
+
+    asyncio.run(main())
+
+
+# Too many
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Gateway]:
+    with running('[models.fast]\nprovider = "demo"\n') as gateway:
+        yield gateway
+
+
+ENDLESS = {
+    "lines": (b"0\r\n", b"x-trailer: 1\r\n"),
+    "a name": (b"0\r\n", b"x"),
+    "a value": (b"0\r\nx-trailer: ", b"x"),
+    "a chunk extension": (b"1;x=", b"x"),
+}
+endless = pytest.mark.parametrize(("start", "piece"), ENDLESS.values(), ids=ENDLESS)
+paths = pytest.mark.parametrize("path", [CHAT.path, "/nowhere"])
+
+
+def begun(path: str, start: bytes, *lines: str) -> bytes:
+    """A chunked request up to where its trailers, or an extension, begin."""
+    return chunked(path, b"hello", *lines).removesuffix(b"0\r\n\r\n") + start
+
+
+@endless
+def test_trailers_above_the_limit_are_refused(demo: Gateway, start: bytes, piece: bytes) -> None:
+    with Visitor(demo.port) as visitor:
+        visitor.say(begun(CHAT.path, start) + piece * (2 * LONGEST_HEAD // len(piece)))
+        reply = visitor.reply()
+        assert visitor.read_rest() == b""
+    assert reply.status == 431
+    assert reply.json()["error"]["code"] == "head_too_large"
+    assert reply.headers["connection"] == "close"
+
+
+@endless
+@paths
+@pytest.mark.parametrize("offer", [(), UPGRADE], ids=["plain", "upgrade"])
+def test_endless_trailers_are_cut_off_and_not_kept(
+    demo: Gateway, path: str, start: bytes, piece: bytes, offer: tuple[str, ...]
+) -> None:
+    process = psutil.Process(demo.process.pid)
+    before = process.memory_info().rss
+    much = piece * (MEBIBYTE // len(piece))
+    most = before
+    sent = 0
+    with Visitor(demo.port) as visitor, contextlib.suppress(ConnectionError):
+        visitor.say(begun(path, start, *offer))
+        while sent < 100:
+            visitor.say(much)
+            sent += 1
+            most = max(most, process.memory_info().rss)
+    assert sent < 100
+    assert most - before < 16 * MEBIBYTE
+    assert demo.get("/healthz").status_code == 200
+    assert "internal_error" not in demo.log()
+
+
+def test_trailers_below_the_limit_are_dropped(demo: Gateway, front: Front) -> None:
+    trailers = b"x-trailer: 1\r\n" * (LONGEST_HEAD // 2 // 14)
+    with Visitor(demo.port) as visitor:
+        for _ in range(3):
+            visitor.say(chunked(front.path, json.dumps(front.ask()).encode(), trailers=trailers))
+            assert visitor.reply().status == 200
+
+
+def test_pipelined_endless_trailers_do_not_spoil_the_answer_before_them() -> None:
+    reached, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(exchange: Exchange) -> None:
+        reached.set()
+        await goes_on.wait()
+        await echo(exchange)
+
+    async def main() -> bytes:
+        async with listening(Server(answer)) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request("GET", "/a") + begun("/b", b"0\r\n"))
+            await reached.wait()
+            for _ in range(4):
+                writer.write(b"x" * LONGEST_HEAD)
+                await writer.drain()
+                await asyncio.sleep(0)
+            goes_on.set()
+            answered = await asyncio.wait_for(reader.readuntil(b'""]'), 30)
+            writer.close()
+        return answered
+
+    with log.captured():
+        assert b'["GET", "/a"' in asyncio.run(main())

@@ -1,0 +1,365 @@
+"""Requests to a provider over Chat: what goes out for what came in, and how a provider's profile changes it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from msgspec.structs import replace
+
+from tests.strategies import chat_bodies
+from toolrelay.core.identity import nine
+from toolrelay.core.messages import (
+    Call,
+    Content,
+    File,
+    Image,
+    Item,
+    Message,
+    OpaqueItem,
+    OpaquePart,
+    Reasoning,
+    Refusal,
+    Result,
+    Text,
+)
+from toolrelay.core.profiles import Profile
+from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningWish, Request, Sampling, Tool, ToolChoice
+from toolrelay.errors import ClientError
+from toolrelay.wires.base import Outgoing
+from toolrelay.wires.chat import WIRE
+from toolrelay.wires.chat.outgoing import CANNOT_SAY
+
+FULL = Profile(developer_role=True)
+USER = Message(role="user", content="hi")
+
+
+def outgoing(*items: Item, profile: Profile = FULL, wire: str = "openai_chat", **members: Any) -> Outgoing:
+    return WIRE.encode_request(Request(wire=wire, model="m", items=items or (USER,), **members), profile)
+
+
+def body(*items: Item, **members: Any) -> Any:
+    return json.loads(outgoing(*items, **members).body)
+
+
+def messages(*items: Item, **members: Any) -> Any:
+    return body(*items, **members)["messages"]
+
+
+def relayed(raw: dict[str, Any], profile: Profile = FULL) -> Any:
+    return json.loads(WIRE.encode_request(WIRE.decode_request(json.dumps(raw).encode()), profile).body)
+
+
+# The same wire on both sides
+
+
+@given(chat_bodies())
+def test_a_chat_request_leaves_as_it_came(raw: dict[str, Any]) -> None:
+    assert relayed(raw) == raw
+
+
+@given(chat_bodies())
+def test_reading_what_was_written_gives_the_same_request_and_that_the_same_bytes(raw: dict[str, Any]) -> None:
+    request = WIRE.decode_request(json.dumps(raw).encode())
+    written = WIRE.encode_request(request, FULL)
+    assert written.dropped == ()
+    assert WIRE.decode_request(written.body) == request
+    assert WIRE.encode_request(WIRE.decode_request(written.body), FULL) == written
+
+
+def test_numbers_keep_their_form() -> None:
+    written = outgoing(sampling=Sampling(temperature=1, top_p=1.0, logit_bias={"5": -100})).body
+    assert b'"temperature":1,' in written
+    assert b'"top_p":1.0,' in written
+    assert b'"logit_bias":{"5":-100}' in written
+
+
+def test_legacy_functions_go_out_as_tools() -> None:
+    out = relayed(
+        {
+            "model": "m",
+            "messages": [
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+                {"role": "function", "name": "f", "content": "ok"},
+            ],
+            "functions": [{"name": "f", "parameters": {}}],
+            "function_call": {"name": "f"},
+        }
+    )
+    assert out["tools"] == [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    assert out["tool_choice"] == {"type": "function", "function": {"name": "f"}}
+    assert "functions" not in out
+    _, assistant, result = out["messages"]
+    assert assistant["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
+    assert result["tool_call_id"] == assistant["tool_calls"][0]["id"]
+    assert result["role"] == "tool"
+
+
+def test_strict_null_is_not_passed_on() -> None:
+    tool = {"type": "function", "function": {"name": "f", "strict": None, "parameters": {}}}
+    out = relayed({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [tool]})
+    assert out["tools"] == [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+
+
+def test_flat_tools_are_nested() -> None:
+    tool = {"type": "function", "name": "f", "parameters": {}, "x": 1}
+    out = relayed({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [tool]})
+    assert out["tools"] == [{"type": "function", "function": {"name": "f", "parameters": {}}, "x": 1}]
+
+
+@pytest.mark.parametrize("without", [{}, {"tools": []}])
+def test_a_choice_without_tools_is_not_sent(without: dict[str, Any]) -> None:
+    raw = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "x"}],
+        "tool_choice": "none",
+        "parallel_tool_calls": True,
+        **without,
+    }
+    assert set(relayed(raw)) == {"model", "messages"}
+
+
+def test_options_for_a_stream_are_not_sent_without_one() -> None:
+    raw = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream_options": {"include_obfuscation": False}}
+    assert "stream_options" not in relayed(raw)
+
+
+# ToolCallSession
+
+
+def test_an_assistants_thoughts_words_and_calls_are_one_message() -> None:
+    assert messages(
+        Reasoning(text=("hm", "so")),
+        Message(role="assistant", content="let me see"),
+        Call(id="a", name="f", arguments="{}"),
+        Call(id="b", name="c", arguments="x", kind="custom"),
+        Result(call_id="a", output="1"),
+        Result(call_id="b", output="2", kind="custom"),
+    ) == [
+        {
+            "role": "assistant",
+            "content": "let me see",
+            "reasoning_content": "hm\n\nso",
+            "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+                {"id": "b", "type": "custom", "custom": {"name": "c", "input": "x"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "a", "content": "1"},
+        {"role": "tool", "tool_call_id": "b", "content": "2"},
+    ]
+
+
+def test_calls_without_words_have_null_content() -> None:
+    (message,) = messages(Call(id="a", name="f", arguments="{}"))
+    assert message["content"] is None
+
+
+def test_messages_that_follow_each_other_stay_apart() -> None:
+    contents: list[Content] = ["a", "b", (Refusal(text="c"),), "d"]
+    said = messages(*(Message(role="assistant", content=content) for content in contents))
+    assert [message["content"] for message in said] == ["a", "b", None, "d"]
+
+
+def test_results_stand_right_behind_their_calls() -> None:  # bug 30
+    """Responses lets words stand between a call and its result. Chat does not."""
+    said = messages(
+        Call(id="a", name="f", arguments="{}"),
+        Call(id="b", name="f", arguments="{}"),
+        Message(role="assistant", content="one moment"),
+        Result(call_id="b", output="2"),
+        USER,
+        Result(call_id="a", output="1"),
+    )
+    assert [(message["role"], message.get("tool_call_id")) for message in said] == [
+        ("assistant", None),
+        ("tool", "b"),
+        ("tool", "a"),
+        ("assistant", None),
+        ("user", None),
+    ]
+
+
+def test_a_result_belongs_to_the_latest_call_with_its_id() -> None:  # bug 29
+    said = messages(
+        Call(id="a", name="f", arguments="{}"),
+        Result(call_id="a", output="1"),
+        USER,
+        Call(id="a", name="f", arguments="{}"),
+        USER,
+        Result(call_id="a", output="2"),
+    )
+    assert [message["content"] for message in said] == [None, "1", "hi", None, "2", "hi"]
+
+
+def test_sealed_thoughts_are_dropped_and_said_so() -> None:  # bug 31
+    out = outgoing(Reasoning(encrypted="xyz"), USER, Reasoning(summary=("s",)), Call(id="a", name="f", arguments="{}"))
+    assert [message["role"] for message in json.loads(out.body)["messages"]] == ["user", "assistant"]
+    assert out.dropped == ("reasoning items that are summarised or sealed",)
+
+
+def test_instructions_come_first() -> None:
+    assert messages(USER, instructions="be brief")[0] == {"role": "developer", "content": "be brief"}
+
+
+def test_empty_arguments_are_an_empty_object() -> None:  # bug 22
+    (message,) = messages(Call(id="a", name="f", arguments=""))
+    assert message["tool_calls"][0]["function"]["arguments"] == "{}"
+    (message,) = messages(Call(id="a", name="c", arguments="", kind="custom"))
+    assert message["tool_calls"][0]["custom"]["input"] == ""
+
+
+def test_arguments_go_out_as_they_are() -> None:  # bug 21
+    (message,) = messages(Call(id="a", name="f", arguments='{ "a" : 1.0 }'))
+    assert message["tool_calls"][0]["function"]["arguments"] == '{ "a" : 1.0 }'
+
+
+def test_arrays_and_images_in_results_stay_arrays() -> None:  # bug 34
+    *_, result = messages(
+        Call(id="a", name="f", arguments="{}"), Result(call_id="a", output=(Text(text="x"), Image(url="u", detail="low")))
+    )
+    assert result["content"] == [
+        {"type": "text", "text": "x"},
+        {"type": "image_url", "image_url": {"url": "u", "detail": "low"}},
+    ]
+
+
+def test_a_refusal_with_members_of_its_own_stays_a_part() -> None:
+    (message,) = messages(Message(role="assistant", content=(Refusal(text="no", extra={"x": 1}),)))
+    assert message["content"] == [{"type": "refusal", "refusal": "no", "x": 1}]
+
+
+# What a provider insists on
+
+
+def test_the_role_developer_is_system_where_it_is_not_known() -> None:
+    said = messages(Message(role="developer", content="d"), USER, instructions="i", profile=Profile(developer_role=False))
+    assert [message["role"] for message in said] == ["system", "system", "user"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "said", "written"),
+    [
+        (None, "max_tokens", "max_tokens"),
+        (None, "max_completion_tokens", "max_completion_tokens"),
+        (None, None, "max_tokens"),
+        ("max_tokens", "max_completion_tokens", "max_tokens"),
+        ("max_completion_tokens", "max_tokens", "max_completion_tokens"),
+        ("max_completion_tokens", None, "max_completion_tokens"),
+    ],
+)
+def test_the_limit_is_spelt_as_the_provider_or_the_client_wants(profile: Any, said: Any, written: str) -> None:
+    out = body(sampling=Sampling(max_output_tokens=5, max_tokens_field=said), profile=Profile(max_tokens_field=profile))
+    assert {key: value for key, value in out.items() if key.startswith("max_")} == {written: 5}
+
+
+def test_ids_of_nine_characters_are_the_same_for_call_and_result() -> None:
+    history = (Call(id="call_123456789", name="f", arguments="{}"), Result(call_id="call_123456789", output="x"))
+    call, result = messages(*history, profile=Profile(call_ids="nine"))
+    identifier = call["tool_calls"][0]["id"]
+    assert identifier == result["tool_call_id"] == nine("call_123456789")
+    assert len(identifier) == 9
+    assert identifier.isalnum()
+    assert messages(*history, profile=Profile(call_ids="nine")) == [call, result]
+
+
+def test_ids_that_already_fit_stay() -> None:
+    (call,) = messages(Call(id="abcDEF123", name="f", arguments="{}"), profile=Profile(call_ids="nine"))
+    assert call["tool_calls"][0]["id"] == "abcDEF123"
+
+
+def test_usage_is_asked_for_only_where_it_may_be() -> None:
+    assert body(stream=True)["stream_options"] == {"include_usage": True}
+    assert "stream_options" not in body(stream=True, profile=Profile(stream_usage=False))
+    assert not {"stream", "stream_options"} & set(body(stream=False))
+
+
+# From another wire
+
+
+def other(*items: Item, **members: Any) -> Outgoing:
+    return outgoing(*items, wire="another_wire", **members)
+
+
+def test_what_chat_cannot_say_and_does_no_harm_is_dropped_by_name() -> None:
+    out = other(
+        Message(role="assistant", content="x", phase="commentary"),
+        include=("reasoning.encrypted_content", "message.output_text.logprobs"),
+        max_tool_calls=3,
+        truncation="auto",
+        reasoning=ReasoningWish(effort="low", summary="auto"),
+        extra={"background": True},
+        store=True,
+    )
+    assert set(out.dropped) == {
+        "message phase",
+        "include",
+        "max_tool_calls",
+        "truncation: auto",
+        "reasoning.summary",
+        "background",
+    }
+    assert set(json.loads(out.body)) == {"model", "messages", "reasoning_effort"}
+
+
+def test_members_of_another_wire_stay_behind() -> None:
+    out = other(
+        Message(role="user", content=(Text(text="x", extra={"a": 1}),), extra={"b": 2}, id="msg_1"),
+        Call(id="a", name="f", arguments="{}", extra={"c": 3}, item_id="fc_1"),
+        Result(call_id="a", output="x", extra={"d": 4}),
+        tools=(Tool(name="f", extra={"e": 5}),),
+    )
+    assert json.loads(out.body) == {
+        "model": "m",
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "x"}]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            },
+            {"role": "tool", "tool_call_id": "a", "content": "x"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+    }
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request(wire="o", model="m", items=(OpaqueItem(wire="o", raw={"type": "web_search_call"}),)),
+        Request(wire="o", model="m", items=(Message(role="user", content=(Image(file_id="file-1"),)),)),
+        Request(wire="o", model="m", items=(Message(role="user", content=(File(url="u"),)),)),
+        Request(wire="o", model="m", items=(Message(role="user", content=(OpaquePart(wire="o", raw={"type": "x"}),)),)),
+        Request(wire="o", model="m", items=(USER,), tools=(OpaqueTool(wire="o", raw={"type": "web_search"}),)),
+        Request(wire="o", model="m", items=(USER,), tools=(Tool(name="f"),), tool_choice=ToolChoice(raw={"type": "web_search"})),
+    ],
+)
+def test_what_would_change_the_meaning_is_refused(request_: Request) -> None:
+    with pytest.raises(ClientError) as caught:
+        WIRE.encode_request(request_, FULL)
+    assert (caught.value.status, caught.value.code) == (400, "unsupported_by_upstream")
+    assert caught.value.param
+
+
+def test_a_schema_goes_out_as_response_format() -> None:
+    wanted = OutputFormat(type="json_schema", name="n", schema={"type": "object"}, strict=True)
+    assert body(output=wanted)["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": True},
+    }
+
+
+def test_the_table_of_what_chat_cannot_say_says_what_becomes_of_it() -> None:
+    assert set(CANNOT_SAY.values()) == {"dropped", "refused"}
+
+
+def test_nothing_of_a_request_is_changed_by_writing_it() -> None:
+    request = Request(wire="openai_chat", model="m", items=(USER,), stream=True, extra={"stream_options": {"a": 1}})
+    before = replace(request)
+    WIRE.encode_request(request, FULL)
+    assert request == before
+    assert request.extra == {"stream_options": {"a": 1}}
