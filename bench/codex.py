@@ -44,7 +44,7 @@ from bench.scenarios import Measurement, Metric
 from bench.script import MARK, Script
 from toolrelay.backends.codex.backend import THREAD
 from toolrelay.backends.codex.binary import find_binary, survey
-from toolrelay.backends.codex.home import Home, Place
+from toolrelay.backends.codex.home import CodexLocation, Home
 from toolrelay.backends.codex.pool import MOST_THREADS
 from toolrelay.backends.codex.process import HELLO
 from toolrelay.errors import ConfigurationError
@@ -85,7 +85,7 @@ class WrongAnswerError(Exception):
 class Bare:
     """An app-server and the least that a client of it can be."""
 
-    def __init__(self, place: Place, home: Home) -> None:
+    def __init__(self, place: CodexLocation, home: Home) -> None:
         self._place = place
         self._home = home
         self._ids = itertools.count(1)
@@ -187,7 +187,7 @@ class Stage:
 
     def __init__(self, place: gateways.Place, binary: str) -> None:
         self._place = place
-        self._codex = Place(
+        self._codex = CodexLocation(
             folder=str(place.directory / "bare"),
             binary=binary,
             model=_MODEL,

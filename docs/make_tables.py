@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from toolrelay.backends.codex.request import CANNOT_SAY
+from toolrelay.backends.codex.request import UNSUPPORTED
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.messages import Call
-from toolrelay.dialects.families import FAMILIES
 from toolrelay.dialects.base import discover as discover_dialects
+from toolrelay.dialects.families import FAMILIES
 from toolrelay.wires.base import discover as discover_wires
 
 BEGIN, END = "<!-- tables -->\n", "<!-- /tables -->"
@@ -20,13 +20,13 @@ EXAMPLE = Call(id="call_1", name="get_weather", arguments='{"city": "Paris"}')
 def wires() -> str:
     out = ""
     for name, wire in sorted(discover_wires().items()):
-        rows = "".join(f"| {what} | {fate} |\n" for what, fate in wire.cannot_say.items())
+        rows = "".join(f"| {what} | {fate} |\n" for what, fate in wire.unsupported.items())
         out += f"\n## A model reached over `{name}` cannot be told\n\n| what | what happens |\n|---|---|\n{rows}"
     return f"{out}\n"
 
 
 def codex() -> str:
-    rows = "".join(f"| {what} | {fate} |\n" for what, fate in CANNOT_SAY.items())
+    rows = "".join(f"| {what} | {fate} |\n" for what, fate in UNSUPPORTED.items())
     return f"\n| what Codex cannot be told | what happens |\n|---|---|\n{rows}\n"
 
 

@@ -17,17 +17,18 @@ from toolrelay import log
 from toolrelay.backends.base import BackendKind
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.providers import PROVIDERS
-from toolrelay.clients.xml.watchdog import Guard, telling
+from toolrelay.clients.xml.watchdog import ResultWatchdog, report_to
 from toolrelay.errors import ConfigurationError
+from toolrelay.runtime.limits import ConcurrencyLimit
 from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.runtime.secret import secret_in
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.settings import Environment, ModelSettings, ServerSettings, Settings, check_binding, file_prefix
-from toolrelay.web.auth import Gatekeeper
-from toolrelay.web.doors import FrontDoor, Gate
+from toolrelay.web.auth import Authenticator
+from toolrelay.web.endpoints import Endpoint
 from toolrelay.web.http.server import BACKLOG, Server
 from toolrelay.web.pages import pages
-from toolrelay.web.router import Page, Site
+from toolrelay.web.router import Page, Router
 from toolrelay.wires.base import discover as discover_wires
 
 DRAIN_SECONDS = 30
@@ -39,20 +40,20 @@ class App:
 
     def __init__(self, settings: Settings) -> None:
         self.metrics = Metrics()
-        self.guard = Guard(telling(self.metrics))
+        self.guard = ResultWatchdog(report_to(self.metrics))
         self.models = open_models(settings)
         self.ready = True
-        gate = Gate(settings.limits.concurrent_turns)
+        gate = ConcurrencyLimit(settings.limits.concurrent_turns)
         server = settings.server
-        gatekeeper = Gatekeeper(settings.keys, server.cors_origins)
+        gatekeeper = Authenticator(settings.keys, server.cors_origins)
         found: dict[tuple[str, str], Page] = pages(
             self.models, self.metrics, gatekeeper, started=int(time.time()), is_ready=lambda: self.ready
         )
         for wire in discover_wires().values():
-            found["POST", wire.path] = FrontDoor(
+            found["POST", wire.path] = Endpoint(
                 wire, self.models, self.metrics, gate=gate, gatekeeper=gatekeeper, guard=self.guard, settings=server
             )
-        self.answer = Site(found, gatekeeper)
+        self.answer = Router(found, gatekeeper)
 
     async def close(self) -> None:
         self.guard.close()

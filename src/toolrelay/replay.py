@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from toolrelay.backends.base import Backend
 from toolrelay.backends.demo import DemoBackend
 from toolrelay.clients.xml.answer import Order
-from toolrelay.clients.xml.exchange import XmlExchange, XmlWish
+from toolrelay.clients.xml.exchange import XmlClientOptions, XmlExchange
 from toolrelay.core.assembly import Assembly
 from toolrelay.core.commands import Notice, Record
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
@@ -148,7 +148,7 @@ async def _play(recording: Recording, chunk: int, screen: _Screen) -> None:
         return
     exchange = None
     if recording.client == "use_tool":
-        exchange = XmlExchange(request, XmlWish(order=recording.order))
+        exchange = XmlExchange(request, XmlClientOptions(order=recording.order))
         request = exchange.request
     envelope = Envelope(token=_TOKEN, created=0, model=request.model, request=request)
     screen.begin(front, envelope)

@@ -26,7 +26,7 @@ from toolrelay.core.messages import (
 from toolrelay.core.request import (
     OpaqueTool,
     OutputFormat,
-    ReasoningWish,
+    ReasoningOptions,
     Request,
     Sampling,
     Tool,
@@ -111,7 +111,7 @@ def test_a_request_can_be_kept_beside_its_steps() -> None:
         tool_choice=ToolChoice(mode="required", names=(("function", "f"), ("custom", "s"))),
         sampling=Sampling(temperature=0.5, stop=("a", "b"), logit_bias={"1": -1.0}),
         output=OutputFormat(type="json_schema", schema={"type": "object"}),
-        reasoning=ReasoningWish(effort="low", encrypted=True),
+        reasoning=ReasoningOptions(effort="low", encrypted=True),
         metadata={"k": "v"},
         extra={"x": [1, {"y": None}]},
     )

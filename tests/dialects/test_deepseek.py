@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, hear
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 
 BEGIN, END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 CALL, SEPARATOR, CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
@@ -46,11 +46,11 @@ def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> 
     assert DIALECTS["deepseek_v31"].render_calls(made) == (
         f'{BEGIN}{CALL}f{SEPARATOR}{{"a": 1}}{CALL_END}{CALL}g{SEPARATOR}{{}}{CALL_END}{END}'
     )
-    outcomes = [Outcome(call=made[0], text="1"), Outcome(call=made[1], text="2")]
-    assert DIALECTS["deepseek_v3"].render_outcomes(outcomes) == (
+    outcomes = [ToolResult(call=made[0], text="1"), ToolResult(call=made[1], text="2")]
+    assert DIALECTS["deepseek_v3"].render_results(outcomes) == (
         "<｜tool▁outputs▁begin｜><｜tool▁output▁begin｜>1<｜tool▁output▁end｜>\n"
         "<｜tool▁output▁begin｜>2<｜tool▁output▁end｜><｜tool▁outputs▁end｜>"
     )
-    assert DIALECTS["deepseek_v31"].render_outcomes(outcomes) == (
+    assert DIALECTS["deepseek_v31"].render_results(outcomes) == (
         "<｜tool▁output▁begin｜>1<｜tool▁output▁end｜><｜tool▁output▁begin｜>2<｜tool▁output▁end｜>"
     )

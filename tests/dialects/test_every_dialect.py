@@ -19,7 +19,7 @@ from tests.strategies import json_values
 from toolrelay.core.events import ArgumentsDelta, TextDelta
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.scanner import Scanner
 from toolrelay.parsing.triggers import ScanOptions
 
@@ -392,7 +392,7 @@ def test_what_cannot_be_read_is_written_all_the_same(name: str) -> None:
     for arguments in ("", "  ", "not json", '"text"', "[1]", '{"a": 1', deep, '{"a": ' + deep + "}"):
         made = Call(id="call_1", name="search", arguments=arguments)
         assert "search" in dialect.render_calls([made])
-        assert "42" in dialect.render_outcomes([Outcome(call=made, text="42")])
+        assert "42" in dialect.render_results([ToolResult(call=made, text="42")])
 
 
 @every_dialect

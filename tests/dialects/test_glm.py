@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, calls_of, hear, tool
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 
 WEATHER = tool("get_weather", {"city": {"type": "string"}, "days": {"type": "integer"}})
 LINES = """<tool_call>get_weather
@@ -48,4 +48,4 @@ def test_a_closing_tag_in_a_value_does_not_end_it() -> None:  # bug 17
 def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:
     assert DIALECTS["glm45"].render_calls([MADE]) == LINES
     assert DIALECTS["glm47"].render_calls([MADE]) == LINES.replace("\n", "")
-    assert DIALECTS["glm45"].render_outcomes([Outcome(call=MADE, text="x")]) == "<tool_response>\nx\n</tool_response>"
+    assert DIALECTS["glm45"].render_results([ToolResult(call=MADE, text="x")]) == "<tool_response>\nx\n</tool_response>"

@@ -7,7 +7,7 @@ import pytest
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, call, hear, tool
 from toolrelay.core.events import ReasoningDelta, TextDelta
 from toolrelay.core.request import Tool
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.scanner import Scanner
 
 PARIS = Heard("get_weather", '{"city":"Paris"}')
@@ -92,7 +92,7 @@ def test_calls_and_results_stand_in_the_history_as_the_guide_has_them() -> None:
         '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'
         "<|start|>assistant<|channel|>commentary to=functions.g <|constrain|>json<|message|>{}<|call|>"
     )
-    assert DIALECTS["harmony"].render_outcomes([Outcome(call=made[0], text="x")]) == (
+    assert DIALECTS["harmony"].render_results([ToolResult(call=made[0], text="x")]) == (
         '<|start|>functions.f to=assistant<|channel|>commentary<|message|>"x"<|end|>'
     )
 

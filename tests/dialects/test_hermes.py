@@ -6,7 +6,7 @@ import pytest
 
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, call, events, folded, hear, tool
 from toolrelay.core.events import ArgumentsDelta, CallStarted
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.events import CallBroken
 from toolrelay.parsing.scanner import Scanner
 from toolrelay.parsing.triggers import ScanOptions
@@ -259,8 +259,8 @@ def test_calls_and_results_stand_in_the_history_as_qwens_template_has_them() -> 
     assert dialect.render_calls([made, made]) == "\n".join(
         ['<tool_call>\n{"name": "get_weather", "arguments": {"city":"Paris"}}\n</tool_call>'] * 2
     )
-    outcome = Outcome(call=made, text="Sunny")
-    assert dialect.render_outcomes([outcome, outcome]) == "\n".join(["<tool_response>\nSunny\n</tool_response>"] * 2)
+    outcome = ToolResult(call=made, text="Sunny")
+    assert dialect.render_results([outcome, outcome]) == "\n".join(["<tool_response>\nSunny\n</tool_response>"] * 2)
 
 
 def test_tools_are_offered_as_qwens_template_does() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, calls_of, hear, tool
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 
 WEATHER = tool("get_weather", {"city": {"type": "string"}, "days": {"type": "integer"}, "tags": {"type": "array"}})
 CLAUDE = """<function_calls>
@@ -87,7 +87,7 @@ def test_html_that_looks_like_it_is_text() -> None:  # bug 15
 
 
 def test_results_stand_in_the_history_as_the_templates_have_them() -> None:
-    outcome = Outcome(call=MADE, text="Fog")
-    assert DIALECTS["minimax_m2"].render_outcomes([outcome]) == "<response>Fog</response>"
-    assert DIALECTS["deepseek_v32"].render_outcomes([outcome]) == "<function_results>\n<result>Fog</result>\n</function_results>"
-    assert "<tool_name>get_weather</tool_name>\n<stdout>Fog</stdout>" in DIALECTS["invoke_xml"].render_outcomes([outcome])
+    outcome = ToolResult(call=MADE, text="Fog")
+    assert DIALECTS["minimax_m2"].render_results([outcome]) == "<response>Fog</response>"
+    assert DIALECTS["deepseek_v32"].render_results([outcome]) == "<function_results>\n<result>Fog</result>\n</function_results>"
+    assert "<tool_name>get_weather</tool_name>\n<stdout>Fog</stdout>" in DIALECTS["invoke_xml"].render_results([outcome])

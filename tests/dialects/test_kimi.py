@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.hearing import DIALECTS, Heard, Text, Thought, call, calls_of, hear
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.triggers import ScanOptions
 
 BEGIN, END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
@@ -79,5 +79,5 @@ def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> 
     assert DIALECTS["kimi_k2"].render_calls(made) == (
         f'{BEGIN}{CALL}functions.f:0{ARGUMENTS}{{"a": 1}}{CALL_END}{CALL}functions.g:1{ARGUMENTS}{{}}{CALL_END}{END}'
     )
-    assert DIALECTS["kimi_k2"].render_outcomes([Outcome(call=made[0], text="x")]) == "## Return of functions.f:0\nx"
+    assert DIALECTS["kimi_k2"].render_results([ToolResult(call=made[0], text="x")]) == "## Return of functions.f:0\nx"
     assert DIALECTS["kimi_k3"].render_calls([call("get_weather", K3_ARGUMENTS)]) == K3

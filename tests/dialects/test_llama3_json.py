@@ -6,7 +6,7 @@ import pytest
 
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, hear, tool
 from toolrelay.core.events import TextDelta
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.scanner import Scanner
 
 WEATHER = tool("get_weather", {"city": {"type": "string"}})
@@ -83,5 +83,5 @@ def test_xlam_prints_a_list() -> None:
 def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:
     made = call("get_weather", {"city": "Paris"})
     assert DIALECTS["llama3_json"].render_calls([made]) == PARIS
-    assert DIALECTS["llama3_json"].render_outcomes([Outcome(call=made, text='"sunny"')]) == '{"output": "\\"sunny\\""}'
+    assert DIALECTS["llama3_json"].render_results([ToolResult(call=made, text='"sunny"')]) == '{"output": "\\"sunny\\""}'
     assert DIALECTS["xlam"].render_calls([made]) == '[{"name": "get_weather", "arguments": {"city": "Paris"}}]'

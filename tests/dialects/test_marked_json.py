@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, hear
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 
 ARGUMENTS = '{"city": "Paris"}'
 OBJECT = f'{{"name": "get_weather", "arguments": {ARGUMENTS}}}'
@@ -87,14 +87,14 @@ def test_command_r_puts_its_text_between_marks_that_go_away() -> None:
 
 
 def test_results_stand_in_the_history_as_the_templates_have_them() -> None:
-    outcomes = [Outcome(call=MADE[0], text='"sun"'), Outcome(call=MADE[1], text="noon")]
-    assert DIALECTS["cohere"].render_outcomes(outcomes[:1]) == (
+    outcomes = [ToolResult(call=MADE[0], text='"sun"'), ToolResult(call=MADE[1], text="noon")]
+    assert DIALECTS["cohere"].render_results(outcomes[:1]) == (
         '<|START_TOOL_RESULT|>[\n    {\n        "tool_call_id": "0",\n        "results": {\n            "0": "\\"sun\\""\n'
         '        },\n        "is_error": null\n    }\n]<|END_TOOL_RESULT|>'
     )
     assert (
-        DIALECTS["hunyuan"].render_outcomes(outcomes)
+        DIALECTS["hunyuan"].render_results(outcomes)
         == '<tool_response>"sun"</tool_response>\n<tool_response>noon</tool_response>'
     )
-    assert DIALECTS["apertus"].render_outcomes(outcomes) == '["\\"sun\\"", "noon"]'
-    assert DIALECTS["granite_20b_fc"].render_outcomes(outcomes[1:]) == "<function_response> noon"
+    assert DIALECTS["apertus"].render_results(outcomes) == '["\\"sun\\"", "noon"]'
+    assert DIALECTS["granite_20b_fc"].render_results(outcomes[1:]) == "<function_response> noon"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.dialects.hearing import DIALECTS, Heard, Text, call, hear
 from toolrelay.core.identity import nine
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 
 ADD = Heard("add", '{"a": 3.5, "b": 4}')
 
@@ -36,14 +36,14 @@ def test_every_form_is_read(name: str, text: str, expected: list[object]) -> Non
 
 def test_calls_and_results_stand_in_the_history_as_each_version_has_them() -> None:
     made = call("add", '{"a": 1}', identifier="call_abcdefghijklmnopqrstuvwx")
-    outcome = Outcome(call=made, text="2")
+    outcome = ToolResult(call=made, text="2")
     short = nine(made.id)
     assert (
         DIALECTS["mistral"].render_calls([made]) == f'[TOOL_CALLS][{{"name": "add", "arguments": {{"a": 1}}, "id": "{short}"}}]'
     )
     assert (
-        DIALECTS["mistral"].render_outcomes([outcome]) == f'[TOOL_RESULTS]{{"content": "2", "call_id": "{short}"}}[/TOOL_RESULTS]'
+        DIALECTS["mistral"].render_results([outcome]) == f'[TOOL_RESULTS]{{"content": "2", "call_id": "{short}"}}[/TOOL_RESULTS]'
     )
     assert DIALECTS["mistral_v11"].render_calls([made]) == f'[TOOL_CALLS]add[CALL_ID]{short}[ARGS]{{"a": 1}}'
-    assert DIALECTS["mistral_v11"].render_outcomes([outcome]) == f"[TOOL_RESULTS]{short}[TOOL_CONTENT]2[/TOOL_RESULTS]"
+    assert DIALECTS["mistral_v11"].render_results([outcome]) == f"[TOOL_RESULTS]{short}[TOOL_CONTENT]2[/TOOL_RESULTS]"
     assert DIALECTS["mistral_v13"].render_calls([made]) == '[TOOL_CALLS]add[ARGS]{"a": 1}'

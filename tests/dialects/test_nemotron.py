@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.hearing import DIALECTS, Heard, Text, call, hear
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 
 PARIS = Heard("get_weather", '{"city": "Paris"}')
 OBJECT = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
@@ -30,4 +30,4 @@ def test_real_outputs(text: str, expected: list[object]) -> None:
 def test_calls_and_results_stand_in_the_history_as_the_template_has_them() -> None:
     made = call("get_weather", {"city": "Paris"})
     assert DIALECTS["nemotron"].render_calls([made, made]) == f"<TOOLCALL>[{OBJECT}, {OBJECT}]</TOOLCALL>"
-    assert DIALECTS["nemotron"].render_outcomes([Outcome(call=made, text="sun")]) == "<TOOL_RESPONSE>[sun]</TOOL_RESPONSE>"
+    assert DIALECTS["nemotron"].render_results([ToolResult(call=made, text="sun")]) == "<TOOL_RESPONSE>[sun]</TOOL_RESPONSE>"

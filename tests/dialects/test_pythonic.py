@@ -6,7 +6,7 @@ import pytest
 
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, calls_of, hear, tool
 from toolrelay.core.events import TextDelta
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.scanner import Scanner
 
 WEATHER = tool("get_weather", {"city": {"type": "string"}, "days": {"type": "integer"}})
@@ -76,7 +76,7 @@ def test_a_call_cut_short_is_not_a_call() -> None:  # bug 5
 
 def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:
     made = [call("get_weather", {"city": "New York", "on": True, "x": None}), call("now")]
-    outcomes = [Outcome(call=made[1], text="noon")]
+    outcomes = [ToolResult(call=made[1], text="noon")]
     assert DIALECTS["pythonic"].render_calls(made) == '[get_weather(city="New York", on=True, x=None), now()]'
     assert DIALECTS["olmo3"].render_calls(made) == (
         "<function_calls>\nget_weather(city='New York', on=true, x=null)\nnow()\n</function_calls>"
@@ -84,6 +84,6 @@ def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> 
     assert DIALECTS["lfm2"].render_calls(made) == (
         "<|tool_call_start|>[get_weather(city='New York', on=True, x=None), now()]<|tool_call_end|>"
     )
-    assert DIALECTS["pythonic"].render_outcomes(outcomes) == '"noon"'
-    assert DIALECTS["olmo3"].render_outcomes(outcomes) == "Function now returned:\nnoon"
-    assert DIALECTS["lfm2"].render_outcomes(outcomes) == "<|tool_response_start|>noon<|tool_response_end|>"
+    assert DIALECTS["pythonic"].render_results(outcomes) == '"noon"'
+    assert DIALECTS["olmo3"].render_results(outcomes) == "Function now returned:\nnoon"
+    assert DIALECTS["lfm2"].render_results(outcomes) == "<|tool_response_start|>noon<|tool_response_end|>"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, hear, tool
 from toolrelay.core.events import TextDelta
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.scanner import Scanner
 
 WEATHER = tool("get_weather", {"city": {"type": "string"}})
@@ -83,4 +83,4 @@ def test_the_model_is_stopped_before_it_makes_up_a_result() -> None:
 def test_calls_and_results_stand_in_the_history_as_the_prompt_has_them() -> None:
     made = call("get_weather", {"city": "Paris"})
     assert DIALECTS["react"].render_calls([made]) == 'Action: get_weather\nAction Input: {"city": "Paris"}'
-    assert DIALECTS["react"].render_outcomes([Outcome(call=made, text="sun")]) == "Observation: sun"
+    assert DIALECTS["react"].render_results([ToolResult(call=made, text="sun")]) == "Observation: sun"

@@ -25,7 +25,7 @@ DIALECT = Dialect(
     end_markers=("</call>",),
     grammar=grammar,
     render_calls=lambda calls: "".join(f"<call>{render_parameters(call, FORM)}</call>" for call in calls),
-    render_outcomes=lambda _outcomes: "",
+    render_results=lambda _outcomes: "",
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.hearing import DIALECTS, Heard, Text, call, calls_of, hear, tool
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 
 SEARCH = tool(
     "localSearch",
@@ -61,4 +61,4 @@ def test_calls_and_results_stand_in_the_history_as_the_client_writes_them() -> N
     assert DIALECTS["use_tool"].render_calls([made]) == (
         '<use_tool>\n<name>localSearch</name>\n<query>a < b</query>\n<salientTerms>["x"]</salientTerms>\n</use_tool>'
     )
-    assert DIALECTS["use_tool"].render_outcomes([Outcome(call=made, text="3 notes")]) == "Tool 'localSearch' result: 3 notes"
+    assert DIALECTS["use_tool"].render_results([ToolResult(call=made, text="3 notes")]) == "Tool 'localSearch' result: 3 notes"

@@ -226,7 +226,7 @@ def _marked(position: MarkerPosition) -> Dialect:
         start_markers=(StartMarker("CALL ", position),),
         grammar=grammar,
         render_calls=lambda calls: "".join(f"CALL {call.name};" for call in calls),
-        render_outcomes=lambda outcomes: "".join(outcome.text for outcome in outcomes),
+        render_results=lambda outcomes: "".join(outcome.text for outcome in outcomes),
     )
 
 
@@ -261,7 +261,7 @@ def test_grammar_may_emit_text_and_reasoning() -> None:
         start_markers=(StartMarker("@"),),
         grammar=grammar,
         render_calls=lambda _calls: "",
-        render_outcomes=lambda _outcomes: "",
+        render_results=lambda _outcomes: "",
     )
     assert hear(dialect, "a@b.c") == [Text("a"), Thought("b"), Text("saidc")]
     assert hear(dialect, "a@b") == [Text("a"), Thought("b"), Broken("cut", "")]

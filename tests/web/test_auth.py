@@ -159,7 +159,7 @@ def test_every_key_is_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch, s
     monkeypatch.setattr(hmac, "compare_digest", compare)
     known = [KeySettings(name=each, sha256=sha256(each.encode()).hexdigest()) for each in (PLAIN, NARROW, WIDE_CHARACTERS)]
     with contextlib.suppress(ClientError):
-        auth.Gatekeeper(known, ()).identify({b"x-api-key": secret.encode()})
+        auth.Authenticator(known, ()).identify({b"x-api-key": secret.encode()})
     assert len(compared) == 3
 
 
@@ -224,7 +224,7 @@ def test_a_key_that_nobody_asked_for_does_no_harm(gateway: Gateway, front: Front
 
 
 def test_more_ports_than_are_remembered_are_answered_all_the_same() -> None:
-    keeper = auth.Gatekeeper((), ())
+    keeper = auth.Authenticator((), ())
     for port in range(200):
         assert keeper.identify({b"host": f"localhost:{port}".encode()}) is auth.ANYONE
     assert len(keeper._own_hosts) <= 64

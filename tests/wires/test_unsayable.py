@@ -8,7 +8,7 @@ import pytest
 
 from toolrelay.core.messages import Call, File, Image, Item, Message, OpaqueItem, OpaquePart, Reasoning, Refusal, Result, Text
 from toolrelay.core.profiles import Profile
-from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningWish, Request, Sampling, Tool, ToolChoice
+from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningOptions, Request, Sampling, Tool, ToolChoice
 from toolrelay.errors import ClientError
 from toolrelay.wires.base import Wire, discover
 
@@ -32,7 +32,7 @@ _FUNCTION = Tool(name="f", parameters={})
 WISHES: dict[str, list[Request]] = {
     "include": [elsewhere(include=("file_search_call.results",))],
     "max_tool_calls": [elsewhere(max_tool_calls=3)],
-    "reasoning.summary": [elsewhere(reasoning=ReasoningWish(summary="auto"))],
+    "reasoning.summary": [elsewhere(reasoning=ReasoningOptions(summary="auto"))],
     "reasoning items that are summarised or sealed": [
         elsewhere(Reasoning(summary=("Hm.",))),
         elsewhere(Reasoning(encrypted="seal", id="rs_1")),
@@ -63,14 +63,14 @@ WISHES: dict[str, list[Request]] = {
     "name": [elsewhere(Message(role="user", content="Hi", name="someone"))],
     "n": [elsewhere(sampling=Sampling(n=2))],
 }
-UNSAYABLE = [(wire, what) for wire in WIRES.values() for what in wire.cannot_say]
+UNSAYABLE = [(wire, what) for wire in WIRES.values() for what in wire.unsupported]
 
 
 @pytest.mark.parametrize(("wire", "what"), UNSAYABLE, ids=[f"{wire.name}-{what}" for wire, what in UNSAYABLE])
 def test_what_a_wire_cannot_say_is_dropped_by_name_or_refused(wire: Wire, what: str) -> None:
     assert what in WISHES, f"{wire.name} cannot say {what!r}: write here how a request asks for it"
     for request in WISHES[what]:
-        if wire.cannot_say[what] == "dropped":
+        if wire.unsupported[what] == "dropped":
             outgoing = wire.encode_request(request, Profile())
             assert what in outgoing.dropped
             assert len(set(outgoing.dropped)) == len(outgoing.dropped)
@@ -122,9 +122,9 @@ _PLACES: dict[str, Request] = {
     "the instructions": elsewhere(instructions=SECRET),
     "the output's schema": elsewhere(output=OutputFormat(type="json_schema", name="n", schema={"x": SECRET})),
     "the output's description": elsewhere(output=OutputFormat(type="json_schema", name="n", schema={}, description=SECRET)),
-    "the effort": elsewhere(reasoning=ReasoningWish(effort=SECRET)),
-    "the wish for a summary": elsewhere(reasoning=ReasoningWish(summary=SECRET)),
-    "a wish about reasoning": elsewhere(reasoning=ReasoningWish(extra={"x": SECRET})),
+    "the effort": elsewhere(reasoning=ReasoningOptions(effort=SECRET)),
+    "the wish for a summary": elsewhere(reasoning=ReasoningOptions(summary=SECRET)),
+    "a wish about reasoning": elsewhere(reasoning=ReasoningOptions(extra={"x": SECRET})),
     "the verbosity": elsewhere(sampling=Sampling(verbosity=SECRET)),
     "a stop": elsewhere(sampling=Sampling(stop=SECRET)),
     "what to include": elsewhere(include=(SECRET,)),

@@ -27,7 +27,7 @@ class Preset(Struct, frozen=True, kw_only=True):
 
 _LOCAL_SERVER = Profile(max_tokens_field="max_tokens", constrains=True)
 # llama.cpp may answer `tool_choice: required` with text, Ollama does not know tool_choice.
-_IGNORES_TOOL_CHOICE = replace(_LOCAL_SERVER, heeds_choice=False)
+_IGNORES_TOOL_CHOICE = replace(_LOCAL_SERVER, enforces_tool_choice=False)
 
 PROVIDERS = {
     "openai": Preset(
@@ -51,7 +51,12 @@ PROVIDERS = {
     "codex": Preset(
         backend="codex",
         profile=Profile(
-            developer_role=True, constrains=True, heeds_choice=False, tool_names="plain", whole_calls=True, stop_sequences=False
+            developer_role=True,
+            constrains=True,
+            enforces_tool_choice=False,
+            tool_names="plain",
+            whole_calls=True,
+            stop_sequences=False,
         ),
     ),
     "local": Preset(backend="local", available=False),

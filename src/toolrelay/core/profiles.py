@@ -16,7 +16,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     call_ids           "nine": it accepts only ids of nine letters and digits (Mistral)
     constrains         it holds a model's output to a JSON schema given as response_format
     tools              it takes tools, and its models call them; else they can only print
-    heeds_choice       it sees to tool_choice; else a choice that must be met is met by printing
+    enforces_tool_choice       it sees to tool_choice; else a choice that must be met is met by printing
     tool_names         "plain": it takes only names of letters, digits, _ and -, up to 64
     whole_calls        its native calls arrive whole, and its models run on after them
     stop_sequences     it knows stop sequences
@@ -28,7 +28,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     call_ids: Literal["any", "nine"] = "any"
     constrains: bool = False
     tools: bool = True
-    heeds_choice: bool = True
+    enforces_tool_choice: bool = True
     tool_names: Literal["any", "plain"] = "any"
     whole_calls: bool = False
     stop_sequences: bool = True

@@ -51,7 +51,7 @@ class OutputFormat(Struct, frozen=True, kw_only=True):
     strict: bool | None = None
 
 
-class ReasoningWish(Struct, frozen=True, kw_only=True):
+class ReasoningOptions(Struct, frozen=True, kw_only=True):
     effort: str | None = None
     summary: str | None = None
     encrypted: bool = False
@@ -95,7 +95,7 @@ class Request(Struct, frozen=True, kw_only=True):
     max_tool_calls: int | None = None
     sampling: Sampling = Sampling()
     output: OutputFormat | None = None
-    reasoning: ReasoningWish | None = None
+    reasoning: ReasoningOptions | None = None
     stream: bool = False
     include_usage: bool = False
     include: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import msgspec
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects.base import Outcome
+from toolrelay.dialects.base import ToolResult
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _string = msgspec.json.Decoder(str)
@@ -116,6 +116,6 @@ def _python(value: Json, quote: str, words: Mapping[object, str]) -> str:
             return repr(value)
 
 
-def as_json_lines(outcomes: Sequence[Outcome]) -> str:
+def as_json_lines(outcomes: Sequence[ToolResult]) -> str:
     """Render results for models whose template has a role for them and no marks: in a user's message they need a frame."""
     return "\n".join(json_line({"tool": outcome.call.name, "result": outcome.text}) for outcome in outcomes)

@@ -13,7 +13,7 @@ from toolrelay.core.request import Tool
 from toolrelay.parsing.grammar import Grammar, StartMarker
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class ToolResult(Struct, frozen=True, kw_only=True):
     """What came of a call, as plain text. `place` is the call's among those that were made with it, from 0."""
 
     call: Call
@@ -26,7 +26,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
     render_tools     how the model's own template offers tools; None: the house's catalog does
     render_calls     how an assistant's calls stand in the conversation; the grammar reads it back
-    render_outcomes  how their results do
+    render_results  how their results do
     end_markers      what ends a malformed call: all up to it belongs to that call
     stops            what the model must not go on to write after its calls, such as an observation of its own making
     seal             the same dialect with another tag, for one that is made anew for each conversation
@@ -36,7 +36,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     start_markers: tuple[StartMarker, ...]
     grammar: Grammar
     render_calls: Callable[[Sequence[Call]], str]
-    render_outcomes: Callable[[Sequence[Outcome]], str]
+    render_results: Callable[[Sequence[ToolResult]], str]
     render_tools: Callable[[Sequence[Tool]], str] | None = None
     end_markers: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ def discover() -> dict[str, Dialect]:
 
     found: dict[str, Dialect] = {}
     for module in pkgutil.iter_modules(package.__path__):
-        if module.name.startswith("_") or module.name == "base":
+        if module.name.startswith("_") or module.name in ("base", "families"):
             continue
         for dialect in importlib.import_module(f"{package.__name__}.{module.name}").DIALECTS:
             found[dialect.name] = dialect

@@ -12,7 +12,7 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._json_calls import NAME
 from toolrelay.dialects._writing import arguments, json_line, openai_tool
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.json import json_value
@@ -57,7 +57,7 @@ def _v3_calls(calls: Sequence[Call]) -> str:
     return _BEGIN + "\n".join(written) + _END
 
 
-def _v3_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _v3_outcomes(outcomes: Sequence[ToolResult]) -> str:
     written = (f"<｜tool▁output▁begin｜>{outcome.text}<｜tool▁output▁end｜>" for outcome in outcomes)
     return "<｜tool▁outputs▁begin｜>" + "\n".join(written) + "<｜tool▁outputs▁end｜>"
 
@@ -86,7 +86,7 @@ def _v31_calls(calls: Sequence[Call]) -> str:
     return _BEGIN + "".join(f"{_CALL}{call.name}{_SEPARATOR}{arguments(call)}{_CALL_END}" for call in calls) + _END
 
 
-def _v31_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _v31_outcomes(outcomes: Sequence[ToolResult]) -> str:
     return "".join(f"<｜tool▁output▁begin｜>{outcome.text}<｜tool▁output▁end｜>" for outcome in outcomes)
 
 
@@ -112,10 +112,10 @@ DIALECTS = tuple(
         end_markers=(_CALL_END, _END),
         grammar=grammar,
         render_calls=render_calls,
-        render_outcomes=render_outcomes,
+        render_results=render_results,
         render_tools=render_tools,
     )
-    for name, render_calls, render_outcomes, render_tools in (
+    for name, render_calls, render_results, render_tools in (
         ("deepseek_v3", _v3_calls, _v3_outcomes, _v3_tools),
         ("deepseek_v31", _v31_calls, _v31_outcomes, _v31_tools),
     )

@@ -18,7 +18,7 @@ from toolrelay.core.request import Tool
 from toolrelay.dialects._python import python_calls
 from toolrelay.dialects._schema import ANY, Parameters, meant
 from toolrelay.dialects._writing import JSON_WORDS, arguments, python_call
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.json import escaping, quoted
@@ -123,7 +123,7 @@ class _Marks(msgspec.Struct, frozen=True, kw_only=True):
     def _key(self, key: str) -> str:
         return key if _NAME.fullmatch(key) and key else self._written(key)
 
-    def outcomes(self, outcomes: Sequence[Outcome]) -> str:
+    def outcomes(self, outcomes: Sequence[ToolResult]) -> str:
         return "".join(f"response:{one.call.name}{self._written({'value': one.text})}".join(self.response) for one in outcomes)
 
     def tools(self, tools: Sequence[Tool]) -> str:
@@ -181,7 +181,7 @@ def _code_calls(calls: Sequence[Call]) -> str:
     return "```tool_code\n" + "\n".join(python_call(call, '"') for call in calls) + "\n```"
 
 
-def _code_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _code_outcomes(outcomes: Sequence[ToolResult]) -> str:
     return "\n".join(f"```tool_output\n{outcome.text}\n```" for outcome in outcomes)
 
 
@@ -193,7 +193,7 @@ DIALECTS = (
             end_markers=(marks.call[1],),
             grammar=marks.grammar,
             render_calls=marks.calls,
-            render_outcomes=marks.outcomes,
+            render_results=marks.outcomes,
             render_tools=marks.tools,
             stops=(marks.response[0],),
         )
@@ -205,7 +205,7 @@ DIALECTS = (
         end_markers=("\n```",),
         grammar=_tool_code,
         render_calls=_code_calls,
-        render_outcomes=_code_outcomes,
+        render_results=_code_outcomes,
         stops=("```tool_output",),
     ),
 )

@@ -13,7 +13,7 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._tags import TagForm, tagged_call
 from toolrelay.dialects._writing import json_line, listed, openai_tool
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.errors import NotACallError, TruncatedCallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import Parse, Reader
@@ -50,7 +50,7 @@ def _calls(calls: Sequence[Call], line: str) -> str:
     )
 
 
-def _outcomes(outcomes: Sequence[Outcome], line: str) -> str:
+def _outcomes(outcomes: Sequence[ToolResult], line: str) -> str:
     return line.join(f"<tool_response>{line}{outcome.text}{line}</tool_response>" for outcome in outcomes)
 
 
@@ -84,7 +84,7 @@ def _dialect(name: str, line: str) -> Dialect:
         end_markers=("</tool_call>",),
         grammar=grammar,
         render_calls=lambda calls: _calls(calls, line),
-        render_outcomes=lambda outcomes: _outcomes(outcomes, line),
+        render_results=lambda outcomes: _outcomes(outcomes, line),
         render_tools=lambda tools: _tools(tools, line),
     )
 

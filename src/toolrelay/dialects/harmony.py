@@ -15,7 +15,7 @@ from toolrelay.core.request import Tool
 from toolrelay.dialects._json_calls import NAME
 from toolrelay.dialects._typescript import declaration
 from toolrelay.dialects._writing import arguments, json_line
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.json import json_value
@@ -66,7 +66,7 @@ def render_calls(calls: Sequence[Call]) -> str:
     )
 
 
-def render_outcomes(outcomes: Sequence[Outcome]) -> str:
+def render_results(outcomes: Sequence[ToolResult]) -> str:
     return "".join(
         f"{_START}functions.{outcome.call.name} to=assistant{_CHANNEL}commentary{_MESSAGE}{json_line(outcome.text)}<|end|>"
         for outcome in outcomes
@@ -88,7 +88,7 @@ DIALECTS = (
         end_markers=_ENDS,
         grammar=grammar,
         render_calls=render_calls,
-        render_outcomes=render_outcomes,
+        render_results=render_results,
         render_tools=render_tools,
     ),
 )

@@ -11,7 +11,7 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._json_calls import json_calls
 from toolrelay.dialects._writing import json_line, json_object, openai_tool
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import Parse, Reader
@@ -38,7 +38,7 @@ def render_calls(calls: Sequence[Call], tag: str = "tool_call") -> str:
     return "\n".join(f"<{tag}>\n{json_object(call)}\n</{tag}>" for call in calls)
 
 
-def render_outcomes(outcomes: Sequence[Outcome]) -> str:
+def render_results(outcomes: Sequence[ToolResult]) -> str:
     return "\n".join(f"<tool_response>\n{outcome.text}\n</tool_response>" for outcome in outcomes)
 
 
@@ -67,7 +67,7 @@ def dialect(name: str, tag: str) -> Dialect:
         end_markers=(f"</{tag}>",),
         grammar=grammar,
         render_calls=lambda calls: render_calls(calls, tag),
-        render_outcomes=render_outcomes,
+        render_results=render_results,
         render_tools=lambda tools: render_tools(tools, tag),
     )
 

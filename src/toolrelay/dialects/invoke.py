@@ -18,7 +18,7 @@ from toolrelay.dialects._json_calls import NAME
 from toolrelay.dialects._schema import ANY, STRING
 from toolrelay.dialects._tags import TagForm, attribute, render_parameters, tagged_call
 from toolrelay.dialects._writing import Argument, as_json_lines, function, json_line
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import Parse, Reader
@@ -72,7 +72,7 @@ class _Block(Struct, frozen=True, kw_only=True):
 
 def _dialect(
     name: str,
-    render_outcomes: Callable[[Sequence[Outcome]], str],
+    render_results: Callable[[Sequence[ToolResult]], str],
     render_tools: Callable[[Sequence[Tool]], str] | None = None,
 ) -> Dialect:
     block = BLOCKS[name]
@@ -101,21 +101,21 @@ def _dialect(
         end_markers=(block.closes, form.ends[0]),
         grammar=grammar,
         render_calls=block.calls,
-        render_outcomes=render_outcomes,
+        render_results=render_results,
         render_tools=render_tools,
     )
 
 
-def _claude_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _claude_outcomes(outcomes: Sequence[ToolResult]) -> str:
     written = (f"<result>\n<tool_name>{one.call.name}</tool_name>\n<stdout>{one.text}</stdout>\n</result>\n" for one in outcomes)
     return f"<function_results>\n{''.join(written)}</function_results>"
 
 
-def _dsml_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _dsml_outcomes(outcomes: Sequence[ToolResult]) -> str:
     return "<function_results>\n" + "".join(f"<result>{outcome.text}</result>\n" for outcome in outcomes) + "</function_results>"
 
 
-def _minimax_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _minimax_outcomes(outcomes: Sequence[ToolResult]) -> str:
     return "\n".join(f"<response>{outcome.text}</response>" for outcome in outcomes)
 
 

@@ -15,7 +15,7 @@ from toolrelay.dialects._json_calls import NAME
 from toolrelay.dialects._schema import ANY
 from toolrelay.dialects._tags import TagForm, attribute, render_parameters, tagged_call
 from toolrelay.dialects._writing import Argument, arguments, json_line, openai_tool
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.json import json_value
@@ -52,7 +52,7 @@ def _k2_calls(calls: Sequence[Call]) -> str:
     return _SECTION + "".join(written) + _SECTION_END
 
 
-def _k2_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _k2_outcomes(outcomes: Sequence[ToolResult]) -> str:
     return "\n".join(f"## Return of functions.{outcome.call.name}:{outcome.place}\n{outcome.text}" for outcome in outcomes)
 
 
@@ -127,7 +127,7 @@ def _k3_calls(calls: Sequence[Call]) -> str:
     return _TOOLS + "".join(written) + _TOOLS_END
 
 
-def _k3_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _k3_outcomes(outcomes: Sequence[ToolResult]) -> str:
     return "".join(
         f'<|open|>message role="tool" tool="{_escaped(outcome.call.name)}" index="{outcome.place + 1}"<|sep|>'
         f"{outcome.text}{_MESSAGE_END}"
@@ -147,7 +147,7 @@ DIALECTS = (
         end_markers=(_CALL_END, _SECTION_END),
         grammar=_k2,
         render_calls=_k2_calls,
-        render_outcomes=_k2_outcomes,
+        render_results=_k2_outcomes,
         render_tools=_k2_tools,
     ),
     Dialect(
@@ -162,7 +162,7 @@ DIALECTS = (
         end_markers=(_TOOLS_END, _TOOL_END),
         grammar=_k3,
         render_calls=_k3_calls,
-        render_outcomes=_k3_outcomes,
+        render_results=_k3_outcomes,
         render_tools=_k3_tools,
     ),
 )

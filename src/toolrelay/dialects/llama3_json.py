@@ -14,7 +14,7 @@ from toolrelay.core.request import Tool
 from toolrelay.dialects._bare import whole_answer
 from toolrelay.dialects._json_calls import json_calls
 from toolrelay.dialects._writing import as_json_lines, json_line, json_object, openai_tool
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import Parse, Reader
 
@@ -40,7 +40,7 @@ def _llama_calls(calls: Sequence[Call]) -> str:
     return "; ".join(json_object(call, "parameters") for call in calls)
 
 
-def _llama_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _llama_outcomes(outcomes: Sequence[ToolResult]) -> str:
     return "\n".join(json_line({"output": outcome.text}) for outcome in outcomes)
 
 
@@ -64,7 +64,7 @@ DIALECTS = (
         start_markers=_BARE,
         grammar=grammar,
         render_calls=_llama_calls,
-        render_outcomes=_llama_outcomes,
+        render_results=_llama_outcomes,
         render_tools=_llama_tools,
     ),
     Dialect(
@@ -72,6 +72,6 @@ DIALECTS = (
         start_markers=_BARE[1:],
         grammar=grammar,
         render_calls=_xlam_calls,
-        render_outcomes=as_json_lines,
+        render_results=as_json_lines,
     ),
 )

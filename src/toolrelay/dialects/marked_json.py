@@ -15,7 +15,7 @@ from toolrelay.core.request import Tool
 from toolrelay.dialects._json_calls import NAME, json_calls
 from toolrelay.dialects._typescript import declaration
 from toolrelay.dialects._writing import arguments, as_json_lines, function, json_line, json_object, openai_tool
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.json import json_value, short_string
@@ -28,7 +28,7 @@ def _dialect(
     name: str,
     marks: dict[str, str],
     render_calls: Callable[[Sequence[Call]], str],
-    render_outcomes: Callable[[Sequence[Outcome]], str],
+    render_results: Callable[[Sequence[ToolResult]], str],
     render_tools: Callable[[Sequence[Tool]], str] | None = None,
     *,
     silent: tuple[str, ...] = (),
@@ -52,7 +52,7 @@ def _dialect(
         end_markers=tuple(dict.fromkeys(filter(None, marks.values()))),
         grammar=grammar,
         render_calls=render_calls,
-        render_outcomes=render_outcomes,
+        render_results=render_results,
         render_tools=render_tools,
     )
 
@@ -94,7 +94,7 @@ def _each(before: str, after: str = "", separator: str = "") -> Callable[[Sequen
     return lambda calls: separator.join(f"{before}{json_object(call)}{after}" for call in calls)
 
 
-def _texts(before: str = "", after: str = "", separator: str = "\n") -> Callable[[Sequence[Outcome]], str]:
+def _texts(before: str = "", after: str = "", separator: str = "\n") -> Callable[[Sequence[ToolResult]], str]:
     return lambda outcomes: separator.join(f"{before}{outcome.text}{after}" for outcome in outcomes)
 
 
@@ -106,7 +106,7 @@ def _cohere_calls(calls: Sequence[Call]) -> str:
     return "<|START_ACTION|>[\n" + ",\n".join(written) + "\n]<|END_ACTION|>"
 
 
-def _cohere_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _cohere_outcomes(outcomes: Sequence[ToolResult]) -> str:
     written = (
         f'    {{\n        "tool_call_id": "{outcome.place}",\n        "results": {{\n'
         f'            "0": {json_line(outcome.text)}\n        }},\n        "is_error": null\n    }}'
@@ -148,7 +148,7 @@ def _apertus_calls(calls: Sequence[Call]) -> str:
     )
 
 
-def _apertus_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _apertus_outcomes(outcomes: Sequence[ToolResult]) -> str:
     return json_line([outcome.text for outcome in outcomes])
 
 

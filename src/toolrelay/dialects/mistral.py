@@ -14,7 +14,7 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._json_calls import json_calls
 from toolrelay.dialects._writing import arguments, json_line, openai_tool
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.json import json_value
@@ -59,7 +59,7 @@ def _list_calls(calls: Sequence[Call]) -> str:
     return f"[TOOL_CALLS][{listed}]"
 
 
-def _list_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _list_outcomes(outcomes: Sequence[ToolResult]) -> str:
     return "".join(
         f'[TOOL_RESULTS]{{"content": {json_line(outcome.text)}, "call_id": "{nine(outcome.call.id)}"}}[/TOOL_RESULTS]'
         for outcome in outcomes
@@ -70,7 +70,7 @@ def _calls_with_id(calls: Sequence[Call]) -> str:
     return "".join(f"[TOOL_CALLS]{call.name}[CALL_ID]{nine(call.id)}[ARGS]{arguments(call)}" for call in calls)
 
 
-def _outcomes_with_id(outcomes: Sequence[Outcome]) -> str:
+def _outcomes_with_id(outcomes: Sequence[ToolResult]) -> str:
     return "".join(f"[TOOL_RESULTS]{nine(outcome.call.id)}[TOOL_CONTENT]{outcome.text}[/TOOL_RESULTS]" for outcome in outcomes)
 
 
@@ -78,7 +78,7 @@ def _calls_without_id(calls: Sequence[Call]) -> str:
     return "".join(f"[TOOL_CALLS]{call.name}[ARGS]{arguments(call)}" for call in calls)
 
 
-def _outcomes_without_id(outcomes: Sequence[Outcome]) -> str:
+def _outcomes_without_id(outcomes: Sequence[ToolResult]) -> str:
     return "".join(f"[TOOL_RESULTS]{outcome.text}[/TOOL_RESULTS]" for outcome in outcomes)
 
 
@@ -92,10 +92,10 @@ DIALECTS = tuple(
         start_markers=(StartMarker("[TOOL_CALLS]"),),
         grammar=grammar,
         render_calls=render_calls,
-        render_outcomes=render_outcomes,
+        render_results=render_results,
         render_tools=_tools,
     )
-    for name, render_calls, render_outcomes in (
+    for name, render_calls, render_results in (
         ("mistral", _list_calls, _list_outcomes),
         ("mistral_v11", _calls_with_id, _outcomes_with_id),
         ("mistral_v13", _calls_without_id, _outcomes_without_id),

@@ -11,7 +11,7 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects._json_calls import json_calls
 from toolrelay.dialects._writing import function, json_line, json_object
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import Parse, Reader
 
@@ -25,7 +25,7 @@ def render_calls(calls: Sequence[Call]) -> str:
     return f"<TOOLCALL>[{', '.join(json_object(call) for call in calls)}]</TOOLCALL>"
 
 
-def render_outcomes(outcomes: Sequence[Outcome]) -> str:
+def render_results(outcomes: Sequence[ToolResult]) -> str:
     return f"<TOOL_RESPONSE>[{', '.join(outcome.text for outcome in outcomes)}]</TOOL_RESPONSE>"
 
 
@@ -51,7 +51,7 @@ DIALECTS = (
         end_markers=("</TOOLCALL>",),
         grammar=grammar,
         render_calls=render_calls,
-        render_outcomes=render_outcomes,
+        render_results=render_results,
         render_tools=render_tools,
     ),
 )

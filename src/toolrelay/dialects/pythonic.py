@@ -15,7 +15,7 @@ from toolrelay.dialects._bare import whole_answer
 from toolrelay.dialects._json_calls import json_calls
 from toolrelay.dialects._python import python_calls
 from toolrelay.dialects._writing import JSON_WORDS, function, json_line, openai_tool, python_call
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import Parse, Reader
 
@@ -46,7 +46,7 @@ def _llama_calls(calls: Sequence[Call]) -> str:
     return "[" + ", ".join(python_call(call, '"') for call in calls) + "]"
 
 
-def _llama_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _llama_outcomes(outcomes: Sequence[ToolResult]) -> str:
     return "\n".join(json_line(outcome.text) for outcome in outcomes)
 
 
@@ -63,7 +63,7 @@ def _olmo_calls(calls: Sequence[Call]) -> str:
     return f"<function_calls>\n{lines}\n</function_calls>"
 
 
-def _olmo_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _olmo_outcomes(outcomes: Sequence[ToolResult]) -> str:
     return "\n".join(f"Function {outcome.call.name} returned:\n{outcome.text}" for outcome in outcomes)
 
 
@@ -93,7 +93,7 @@ def _lfm_calls(calls: Sequence[Call]) -> str:
     return "<|tool_call_start|>[" + ", ".join(python_call(call, "'") for call in calls) + "]<|tool_call_end|>"
 
 
-def _lfm_outcomes(outcomes: Sequence[Outcome]) -> str:
+def _lfm_outcomes(outcomes: Sequence[ToolResult]) -> str:
     return "\n".join(f"<|tool_response_start|>{outcome.text}<|tool_response_end|>" for outcome in outcomes)
 
 
@@ -108,7 +108,7 @@ DIALECTS = (
         start_markers=(StartMarker("[", "start"),),
         grammar=_bare,
         render_calls=_llama_calls,
-        render_outcomes=_llama_outcomes,
+        render_results=_llama_outcomes,
         render_tools=_llama_tools,
     ),
     Dialect(
@@ -117,7 +117,7 @@ DIALECTS = (
         end_markers=("</function_calls>",),
         grammar=_tagged,
         render_calls=_olmo_calls,
-        render_outcomes=_olmo_outcomes,
+        render_results=_olmo_outcomes,
         render_tools=_olmo_tools,
     ),
     Dialect(
@@ -126,7 +126,7 @@ DIALECTS = (
         end_markers=("<|tool_call_end|>",),
         grammar=_tagged,
         render_calls=_lfm_calls,
-        render_outcomes=_lfm_outcomes,
+        render_results=_lfm_outcomes,
         render_tools=_lfm_tools,
     ),
 )

@@ -17,7 +17,7 @@ from toolrelay.dialects._json_calls import NAME
 from toolrelay.dialects._tags import TagForm, render_parameters, tagged_call
 from toolrelay.dialects._writing import as_json_lines, json_line
 from toolrelay.dialects.base import Dialect
-from toolrelay.dialects.hermes import render_outcomes
+from toolrelay.dialects.hermes import render_results
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import NAME_ALONE, Parse, Reader
@@ -109,7 +109,7 @@ def _dialect(name: str, tag: str, form: TagForm) -> Dialect:
         end_markers=(f"</{tag}>", "</function>"),
         grammar=lambda reader, sink, marker: grammar(reader, sink, marker, form),
         render_calls=lambda calls: render_calls(calls, tag, form),
-        render_outcomes=render_outcomes if name == "qwen3_coder" else as_json_lines,
+        render_results=render_results if name == "qwen3_coder" else as_json_lines,
         render_tools=render_tools if name == "qwen3_coder" else None,
     )
 

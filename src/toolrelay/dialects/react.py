@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from toolrelay.core.messages import Call
 from toolrelay.dialects._schema import Parameters
 from toolrelay.dialects._writing import arguments
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.json import json_value, quoted
@@ -58,7 +58,7 @@ def render_calls(calls: Sequence[Call]) -> str:
     return "\n".join(f"{_ACTION} {call.name}\n{_INPUT} {arguments(call)}" for call in calls)
 
 
-def render_outcomes(outcomes: Sequence[Outcome]) -> str:
+def render_results(outcomes: Sequence[ToolResult]) -> str:
     return "\n".join(f"Observation: {outcome.text}" for outcome in outcomes)
 
 
@@ -68,7 +68,7 @@ DIALECTS = (
         start_markers=(StartMarker(_ACTION, "line"),),
         grammar=grammar,
         render_calls=render_calls,
-        render_outcomes=render_outcomes,
+        render_results=render_results,
         stops=("\nObservation:",),
     ),
 )

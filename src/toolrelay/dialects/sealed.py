@@ -11,18 +11,18 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from toolrelay.dialects import hermes
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 
 
 @lru_cache(maxsize=256)
 def sealed_with(tag: str) -> Dialect:
     """The dialect of one conversation. Results are sealed, too: no tool's output can end its own frame."""
 
-    def outcomes(results: Sequence[Outcome]) -> str:
+    def outcomes(results: Sequence[ToolResult]) -> str:
         return "\n".join(f"<tool_response:{tag}>\n{result.text}\n</tool_response:{tag}>" for result in results)
 
     sealed = hermes.dialect("sealed", f"tool_call:{tag}")
-    return replace(sealed, render_tools=None, render_outcomes=outcomes, seal=sealed_with)
+    return replace(sealed, render_tools=None, render_results=outcomes, seal=sealed_with)
 
 
 DIALECTS = (sealed_with("TAG"),)

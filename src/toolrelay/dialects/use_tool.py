@@ -13,7 +13,7 @@ from toolrelay.core.messages import Call
 from toolrelay.dialects._json_calls import NAME
 from toolrelay.dialects._python_value import python_json
 from toolrelay.dialects._tags import TagForm, render_parameters, tagged_call
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.json import quoted
@@ -48,7 +48,7 @@ def render_calls(calls: Sequence[Call]) -> str:
     return "\n".join(f"<use_tool>\n<name>{call.name}</name>\n{render_parameters(call, FORM)}</use_tool>" for call in calls)
 
 
-def render_outcomes(outcomes: Sequence[Outcome]) -> str:
+def render_results(outcomes: Sequence[ToolResult]) -> str:
     return "\n\n".join(f"Tool '{outcome.call.name}' result: {outcome.text}" for outcome in outcomes)
 
 
@@ -59,6 +59,6 @@ DIALECTS = (
         end_markers=("</use_tool>",),
         grammar=grammar,
         render_calls=render_calls,
-        render_outcomes=render_outcomes,
+        render_results=render_results,
     ),
 )

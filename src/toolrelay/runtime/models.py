@@ -34,7 +34,7 @@ def tool_calling_mode(settings: ModelSettings, profile: Profile, secret: Callabl
         dialect=dialects[name],
         native=native,
         scans_text=native and chosen == "auto" and family is not None,
-        enforces_tool_choice=profile.heeds_choice,
+        enforces_tool_choice=profile.enforces_tool_choice,
         any_names=profile.tool_names == "any",
         scan=_scan_options(family),
         cutoff=settings.cutoff,

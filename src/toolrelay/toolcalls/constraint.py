@@ -9,7 +9,7 @@ from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.request import Tool
 from toolrelay.dialects._json_calls import json_call
 from toolrelay.dialects.base import Dialect
-from toolrelay.dialects.hermes import render_calls, render_outcomes
+from toolrelay.dialects.hermes import render_calls, render_results
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import Parse, Reader
 
@@ -63,5 +63,5 @@ CONSTRAINED = Dialect(
     start_markers=(StartMarker("{", "start"),),
     grammar=_grammar,
     render_calls=render_calls,
-    render_outcomes=render_outcomes,
+    render_results=render_results,
 )

@@ -17,7 +17,7 @@ from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call, Content, Item, Message, Reasoning, Refusal, Result, Text, plain_text
 from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.dialects._writing import spelled_out
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.toolcalls.names import Names
 from toolrelay.toolcalls.results import TAG, framed, is_closed
 
@@ -128,7 +128,7 @@ class _Telling:
         if not self._results:
             return
         results, self._results = sorted(self._results, key=self._order), []
-        text = self._dialect.render_outcomes([self._outcome(result) for result in results])
+        text = self._dialect.render_results([self._outcome(result) for result in results])
         others = [
             part
             for result in results
@@ -147,9 +147,9 @@ class _Telling:
         number = self._made[result.call_id][2]
         return number < self._latest, number
 
-    def _outcome(self, result: Result) -> Outcome:
+    def _outcome(self, result: Result) -> ToolResult:
         call, place, _ = self._made[result.call_id]
-        return Outcome(call=call, text=framed(plain_text(result.output), self._dialect), place=place)
+        return ToolResult(call=call, text=framed(plain_text(result.output), self._dialect), place=place)
 
 
 def _joined(first: Content, second: Content) -> Content:

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 
 from toolrelay.core.messages import Call
-from toolrelay.dialects.base import Dialect, Outcome
+from toolrelay.dialects.base import Dialect, ToolResult
 
 TAG = re.compile(r"</?[^\s<>{}=\"]+>|\[/?[A-Z_]+\]")
 _CONTROLS = ("<|", "<｜", "[")
@@ -36,7 +36,7 @@ def is_closed(dialect: Dialect) -> bool:
 def _frame(dialect: Dialect) -> tuple[str, str]:
     """What stands before a result, and after it."""
     call = Call(id="", name=_NAME, arguments="{}")
-    before, _, after = dialect.render_outcomes([Outcome(call=call, text=_TEXT)]).partition(_TEXT)
+    before, _, after = dialect.render_results([ToolResult(call=call, text=_TEXT)]).partition(_TEXT)
     return before, after
 
 

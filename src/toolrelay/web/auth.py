@@ -26,7 +26,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 ANYONE = Identity()
 
 
-class Gatekeeper:
+class Authenticator:
     def __init__(self, keys: Sequence[KeySettings], origins: Sequence[str]) -> None:
         self._keys = [(bytes.fromhex(key.sha256), Identity(name=key.name, models=key.models)) for key in keys]
         self._origins = frozenset(origins)

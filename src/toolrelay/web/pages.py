@@ -12,7 +12,7 @@ from toolrelay import __version__
 from toolrelay.errors import ClientError
 from toolrelay.runtime.models import Model
 from toolrelay.runtime.telemetry import Metrics
-from toolrelay.web.auth import Gatekeeper
+from toolrelay.web.auth import Authenticator
 from toolrelay.web.http.exchange import JSON, Exchange
 from toolrelay.web.router import Page
 from toolrelay.wires.json import encode
@@ -22,7 +22,7 @@ _HTML = b"content-type: text/html; charset=utf-8\r\n"
 
 
 def pages(
-    models: Mapping[str, Model], metrics: Metrics, gatekeeper: Gatekeeper, *, started: int, is_ready: Callable[[], bool]
+    models: Mapping[str, Model], metrics: Metrics, gatekeeper: Authenticator, *, started: int, is_ready: Callable[[], bool]
 ) -> dict[tuple[str, str], Page]:
     def describe(name: str) -> dict[str, object]:
         return {"id": name, "object": "model", "created": started, "owned_by": f"toolrelay:{models[name].settings.provider}"}

@@ -8,17 +8,17 @@ from typing import TypeAlias
 
 from toolrelay import log
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
-from toolrelay.web.auth import Gatekeeper
+from toolrelay.web.auth import Authenticator
 from toolrelay.web.http.exchange import JSON, Exchange, header_line
 from toolrelay.wires.errors import encode_error
 
 Page: TypeAlias = Callable[[Exchange], Awaitable[None]]
 
 
-class Site:
+class Router:
     """`pages` by method and path. Paths come without /v1, which is optional; one that ends in / takes what follows it."""
 
-    def __init__(self, pages: Mapping[tuple[str, str], Page], gatekeeper: Gatekeeper) -> None:
+    def __init__(self, pages: Mapping[tuple[str, str], Page], gatekeeper: Authenticator) -> None:
         self._pages = dict(pages)
         self._paths = {path for _, path in pages}
         self._prefixes = sorted({path for path in self._paths if path.endswith("/") and path != "/"}, key=len, reverse=True)

@@ -68,9 +68,9 @@ class Wire(Struct, frozen=True, kw_only=True):
     encode_answer: Callable[[Answer, Envelope], bytes]
     encode_error: Callable[[ToolrelayError], bytes]
 
-    # The client half. The request's model is the provider's own name for it. `cannot_say` is what of other wires' requests is
+    # The client half. The request's model is the provider's own name for it. `unsupported` is what of other wires' requests is
     # dropped or refused; docs/wires.md is made from it.
-    cannot_say: Mapping[str, Literal["dropped", "refused"]]
+    unsupported: Mapping[str, Literal["dropped", "refused"]]
     encode_request: Callable[[Request, Profile], Outgoing]
     credentials: Callable[[str], list[tuple[str, str]]]
     decoder: Callable[[], Decoder]

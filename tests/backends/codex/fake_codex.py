@@ -6,7 +6,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from toolrelay.backends.codex.home import Place
+from toolrelay.backends.codex.home import CodexLocation
 
 PROGRAM = """#!{python}
 import json, os, signal, sys, time
@@ -50,7 +50,7 @@ def fake_codex(folder: Path, behaviour: str = "pass", *, before: str = "", after
     return str(path)
 
 
-def faked(folder: Path, behaviour: str = "pass", *, before: str = "", after: str = "", version: str = "0.166.0") -> Place:
+def faked(folder: Path, behaviour: str = "pass", *, before: str = "", after: str = "", version: str = "0.166.0") -> CodexLocation:
     folder.mkdir(exist_ok=True)
     binary = fake_codex(folder, behaviour, before=before, after=after, version=version)
-    return Place(folder=str(folder / "homes"), binary=binary, model="m", base_url="http://127.0.0.1:9/v1")
+    return CodexLocation(folder=str(folder / "homes"), binary=binary, model="m", base_url="http://127.0.0.1:9/v1")

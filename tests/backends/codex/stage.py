@@ -18,7 +18,7 @@ import pytest
 
 from tests.upstream import Upstream
 from toolrelay.backends.codex.binary import Binary, find_binary, survey
-from toolrelay.backends.codex.home import Place
+from toolrelay.backends.codex.home import CodexLocation
 from toolrelay.backends.codex.pool import Lease, Pool
 from toolrelay.backends.codex.process import Channel
 from toolrelay.backends.codex.rpc import Notification, ServerRequest
@@ -44,9 +44,9 @@ def surveyed() -> Binary:
         return asyncio.run(survey(binary_path(), {"CODEX_HOME": home, "HOME": home}))
 
 
-def place_at(folder: Path, upstream: Upstream, *, model: str = MODEL, api_key: str = KEY, **more: Any) -> Place:
+def place_at(folder: Path, upstream: Upstream, *, model: str = MODEL, api_key: str = KEY, **more: Any) -> CodexLocation:
     address = f"{upstream.url}/v1"
-    return Place(folder=str(folder), binary=binary_path(), model=model, base_url=address, api_key=api_key, **more)
+    return CodexLocation(folder=str(folder), binary=binary_path(), model=model, base_url=address, api_key=api_key, **more)
 
 
 @asynccontextmanager

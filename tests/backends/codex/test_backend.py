@@ -26,13 +26,13 @@ from tests.backends.codex.upstream import begun, completed, head, message, reaso
 from tests.upstream import CUT, Gate
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.codex import BACKEND, CodexBackend
-from toolrelay.backends.codex.home import place_for
+from toolrelay.backends.codex.home import location_for
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.events import TextDelta, Usage
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call as PastCall
 from toolrelay.core.messages import Image, Item, Message, Reasoning, Result, Text
-from toolrelay.core.request import OutputFormat, ReasoningWish, Sampling
+from toolrelay.core.request import OutputFormat, ReasoningOptions, Sampling
 from toolrelay.errors import ConfigurationError, ToolrelayError
 from toolrelay.settings import Environment
 
@@ -94,7 +94,7 @@ def test_a_whole_history_reaches_the_model_as_it_is(play: Play) -> None:  # bugs
 
 def test_reasoning_comes_with_its_summary_and_its_seal_and_usage_with_its_parts(play: Play) -> None:  # bugs 31, 40
     script = (head() + reasoning("Let me ", "think") + message("Hi") + completed(11, 7, cached=3, reasoned=2),)
-    events = play.ask(request(reasoning=ReasoningWish(effort="high", summary="auto")), script)
+    events = play.ask(request(reasoning=ReasoningOptions(effort="high", summary="auto")), script)
     thought, said = fold(events).items
     assert isinstance(thought, Reasoning)
     assert (thought.summary, thought.encrypted) == (("Let me think",), "sealed")
@@ -177,7 +177,7 @@ def test_provider_codex_is_found_and_opened(tmp_path: Path) -> None:
     assert isinstance(backend, CodexBackend)
     asyncio.run(backend.close())
     profile = PROVIDERS["codex"].profile
-    assert (profile.tools, profile.heeds_choice, profile.constrains) == (True, False, True)
+    assert (profile.tools, profile.enforces_tool_choice, profile.constrains) == (True, False, True)
 
 
 def test_missing_binary_is_refused_before_the_start(tmp_path: Path) -> None:
@@ -194,5 +194,5 @@ def test_rail_without_its_directory_is_refused_before_the_start(tmp_path: Path) 
 
 def test_only_a_model_on_that_rail_is_offered_patches(tmp_path: Path) -> None:
     environment = Environment(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()})
-    assert not place_for(SETTINGS, environment).patches
-    assert place_for(replace(SETTINGS, rails=("apply_patch",)), environment).patches
+    assert not location_for(SETTINGS, environment).patches
+    assert location_for(replace(SETTINGS, rails=("apply_patch",)), environment).patches

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.backends.codex.fake_codex import fake_codex
 from tests.backends.codex.play import SETTINGS, error_of, request, text, told
 from toolrelay.backends.codex.backend import MOST_DEAD, TRIES, CodexBackend, open_backend
-from toolrelay.backends.codex.home import Place
+from toolrelay.backends.codex.home import CodexLocation
 from toolrelay.backends.codex.pool import Pool
 from toolrelay.core.events import StreamEvent
 from toolrelay.settings import Environment
@@ -43,7 +43,7 @@ AGAIN = [*FIRST, "turn/interrupt", *FIRST]
 
 def asked(folder: Path, refusal: str, afterwards: str = "pass", first: str = "pass") -> list[StreamEvent]:
     binary = fake_codex(folder, BEHAVIOUR.format(refusal=refusal, afterwards=afterwards, first=first))
-    place = Place(folder=str(folder / "homes"), binary=binary, model="m", base_url="http://127.0.0.1:9/v1")
+    place = CodexLocation(folder=str(folder / "homes"), binary=binary, model="m", base_url="http://127.0.0.1:9/v1")
 
     async def main() -> list[StreamEvent]:
         backend = CodexBackend(SETTINGS, Pool(place, size=1))

@@ -20,15 +20,15 @@ from tests.backends.codex.stage import KEY, binary_path, homes, surveyed
 from toolrelay.backends.codex.home import (
     FEATURES,
     KEY_VARIABLE,
+    CodexLocation,
     Home,
-    Place,
     catalog_entry,
     config_text,
     remove_stale_homes,
 )
 from toolrelay.backends.codex.process import Process
 
-PLACE = Place(folder="/nowhere", binary="codex", model="m", base_url="http://127.0.0.1:9/v1", api_key=KEY)
+PLACE = CodexLocation(folder="/nowhere", binary="codex", model="m", base_url="http://127.0.0.1:9/v1", api_key=KEY)
 KINDS = {
     "custom": PLACE,
     "keyless": replace(PLACE, api_key=""),

@@ -267,11 +267,11 @@ def test_a_configuration_that_codex_cannot_read_keeps_it_from_starting(tmp_path:
 
 PROGRAM = """
 import asyncio, sys, msgspec
-from toolrelay.backends.codex.home import Place
+from toolrelay.backends.codex.home import CodexLocation
 from toolrelay.backends.codex.pool import Pool
 
 async def main():
-    pool = Pool(msgspec.json.decode(sys.argv[1], type=Place), size=1)
+    pool = Pool(msgspec.json.decode(sys.argv[1], type=CodexLocation), size=1)
     async with pool.lease() as lease:
         found = await lease.call("thread/start", {"model": "scripted", "ephemeral": True, "environments": []})
         thread = found["thread"]["id"]

@@ -24,7 +24,7 @@ from toolrelay.core.events import AnswerFinished, StreamEvent
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, Image, Item, Message, Reasoning, Text
 from toolrelay.core.messages import Result as ToolResult
-from toolrelay.core.request import OutputFormat, ReasoningWish, Request, Tool
+from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Tool
 
 PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 PARAMETERS: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -53,7 +53,7 @@ REQUESTS = (
         HELLO_THERE,
         tools=(TOOL,),
         output=OutputFormat(type="json_schema", name="x", schema=PARAMETERS, strict=True),
-        reasoning=ReasoningWish(effort="low", summary="auto"),
+        reasoning=ReasoningOptions(effort="low", summary="auto"),
     ),
 )
 

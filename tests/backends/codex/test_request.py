@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from toolrelay.backends.codex.request import CANNOT_SAY, plan_for
+from toolrelay.backends.codex.request import UNSUPPORTED, plan_for
 from toolrelay.backends.codex.schemas import MOST_LEVELS
 from toolrelay.backends.codex.tools import given as given_to
 from toolrelay.core.json import JsonObject
@@ -30,7 +30,7 @@ from toolrelay.core.messages import (
     Result,
     Text,
 )
-from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningWish, Request, Sampling, Tool, ToolChoice
+from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningOptions, Request, Sampling, Tool, ToolChoice
 from toolrelay.errors import ClientError
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -316,9 +316,9 @@ def turn(asked: Request) -> JsonObject:
 
 def test_reasoning_is_wished_for_and_no_summary_comes_unasked() -> None:
     assert turn(request()) == {"input": [], "summary": "none"}
-    wish = ReasoningWish(effort="high", summary="detailed")
+    wish = ReasoningOptions(effort="high", summary="detailed")
     assert turn(request(reasoning=wish)) == {"input": [], "effort": "high", "summary": "detailed"}
-    assert refused(request(reasoning=ReasoningWish(summary="rhymed"))).param == "reasoning.summary"
+    assert refused(request(reasoning=ReasoningOptions(summary="rhymed"))).param == "reasoning.summary"
 
 
 def test_verbosity_and_the_flex_tier_are_the_threads() -> None:
@@ -384,7 +384,7 @@ def test_what_codex_cannot_say_is_dropped_by_name(members: dict[str, Any]) -> No
     plain = plan_for(request())
     plan = plan_for(request(**members))
     (name,) = plan.dropped
-    assert CANNOT_SAY[name] == "dropped"
+    assert UNSUPPORTED[name] == "dropped"
     assert replace(plan, dropped=()) == plain
 
 
@@ -412,7 +412,7 @@ def test_unknown_fields_are_dropped_by_name_at_any_level() -> None:
 
 def test_several_choices_are_refused() -> None:
     error = refused(request(sampling=Sampling(n=2)))
-    assert (error.param, CANNOT_SAY["n"]) == ("n", "refused")
+    assert (error.param, UNSUPPORTED["n"]) == ("n", "refused")
 
 
 def test_stop_sequences_are_not_reported_as_dropped() -> None:

@@ -18,7 +18,7 @@ from tests.upstream import Upstream, reply
 from toolrelay import log
 from toolrelay.backends.codex import pool as codex_pool
 from toolrelay.backends.codex.binary import Binary
-from toolrelay.backends.codex.home import Home, Place
+from toolrelay.backends.codex.home import CodexLocation, Home
 from toolrelay.backends.codex.pool import Pool
 from toolrelay.backends.codex.sign_in import SignIn
 
@@ -179,7 +179,7 @@ def test_a_token_that_the_real_codex_refreshes_reaches_the_persons_own_file(
         refused = refuses(401, "expired")
         with Upstream(refused, refused, says("Hi")) as provider, Upstream(reply(json.dumps(renewed).encode())) as accounts:
             monkeypatch.setattr(codex_pool, "Home", _on_loopback(provider, accounts))
-            place = Place(folder=str(tmp_path / "codex"), binary=binary_path(), model=MODEL, sign_in=str(both.theirs))
+            place = CodexLocation(folder=str(tmp_path / "codex"), binary=binary_path(), model=MODEL, sign_in=str(both.theirs))
             pool = Pool(place, size=1)
             pool._binary = await asyncio.to_thread(surveyed)
             async with pool.lease() as lease:
@@ -199,13 +199,13 @@ def _on_loopback(provider: Upstream, accounts: Upstream) -> type[Home]:
     block = f'name = "x"\nbase_url = "{provider.url}/v1"\nrequires_openai_auth = true\nsupports_websockets = false\n'
 
     class LoopbackHome(Home):
-        def furnish(self, place: Place, binary: Binary, auth: Path | None = None) -> None:
+        def furnish(self, place: CodexLocation, binary: Binary, auth: Path | None = None) -> None:
             super().furnish(place, binary, auth)
             config = self.codex / "config.toml"
             text = config.read_text().replace('model_provider = "openai"', 'model_provider = "x"')
             config.write_text(f'chatgpt_base_url = "{accounts.url}/backend-api/"\n{text}\n[model_providers.x]\n{block}')
 
-        def environ(self, place: Place) -> dict[str, str]:
+        def environ(self, place: CodexLocation) -> dict[str, str]:
             return {**super().environ(place), "CODEX_REFRESH_TOKEN_URL_OVERRIDE": f"{accounts.url}/oauth/token"}
 
     return LoopbackHome
@@ -215,7 +215,7 @@ def test_processes_that_know_another_sign_in_are_replaced(tmp_path: Path) -> Non
     both = Both(tmp_path, b'{"auth_mode":"apikey","OPENAI_API_KEY":"one"}')
 
     async def main() -> None:
-        place = Place(folder=str(tmp_path / "codex"), binary=binary_path(), model=MODEL, sign_in=str(both.theirs))
+        place = CodexLocation(folder=str(tmp_path / "codex"), binary=binary_path(), model=MODEL, sign_in=str(both.theirs))
         pool = Pool(place, size=1)
         pool._binary = await asyncio.to_thread(surveyed)
         async with pool.lease() as lease:

@@ -23,7 +23,7 @@ from toolrelay.core.events import (
     TextDelta,
 )
 from toolrelay.core.messages import Call, File, Image, Message, Reasoning, Result, Text
-from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningWish, Request, Sampling, Tool, ToolChoice
+from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningOptions, Request, Sampling, Tool, ToolChoice
 
 # Calls
 
@@ -249,12 +249,12 @@ def test_json_format_is_followed() -> None:
     ("effort", "thinks"), [("high", True), ("low", True), ("minimal", False), ("none", False), (None, False)]
 )
 def test_reasoning_effort_adds_a_reasoning_sentence(effort: str | None, thinks: bool) -> None:  # noqa: FBT001 -- a column of the table
-    answer = fold(respond(request("weather in Paris", *TOOLS, reasoning=ReasoningWish(effort=effort))))
+    answer = fold(respond(request("weather in Paris", *TOOLS, reasoning=ReasoningOptions(effort=effort))))
     thoughts = [item for item in answer.items if isinstance(item, Reasoning)]
     assert [thought.text for thought in thoughts] == [('The user asks: "weather in Paris". I will call get_weather.',)] * thinks
     assert answer.usage is not None
     assert bool(answer.usage.reasoning) is thinks
-    summed = fold(respond(request("hi", reasoning=ReasoningWish(effort=effort, summary="auto"))))
+    summed = fold(respond(request("hi", reasoning=ReasoningOptions(effort=effort, summary="auto"))))
     assert [item.summary for item in summed.items if isinstance(item, Reasoning)] == [
         ('The user asks: "hi". I will answer.',)
     ] * thinks
@@ -286,7 +286,7 @@ def test_answer_has_at_most_200000_tokens() -> None:
 
 @given(text=st.sampled_from(["weather and time in Paris", "repeat: a b c d e f", "hi"]), limit=st.integers(1, 40))
 def test_limited_answer_is_a_prefix_of_the_whole_answer(text: str, limit: int) -> None:
-    wish = ReasoningWish(effort="low")
+    wish = ReasoningOptions(effort="low")
     whole = respond(request(text, *TOOLS, reasoning=wish))
     cut = respond(request(text, *TOOLS, reasoning=wish, sampling=Sampling(max_output_tokens=limit)))
     last = cut[-1]
@@ -325,21 +325,21 @@ def test_usage_counts_input_and_output_pieces() -> None:  # bug 40
 
 
 def test_several_choices_hold_the_same_answer() -> None:
-    events = respond(request("weather in Paris", *TOOLS, sampling=Sampling(n=3), reasoning=ReasoningWish(effort="low")))
+    events = respond(request("weather in Paris", *TOOLS, sampling=Sampling(n=3), reasoning=ReasoningOptions(effort="low")))
     answer = fold(events)
     assert [other.items for other in answer.others] == [answer.items] * 2
     assert [event for event in events if isinstance(event, ChoiceFinished)] == [
         ChoiceFinished(1, "calls"),
         ChoiceFinished(2, "calls"),
     ]
-    alone = fold(respond(request("weather in Paris", *TOOLS, reasoning=ReasoningWish(effort="low")))).usage
+    alone = fold(respond(request("weather in Paris", *TOOLS, reasoning=ReasoningOptions(effort="low")))).usage
     assert alone is not None
     assert answer.usage is not None
     assert answer.usage.output == 3 * alone.output
 
 
 def test_answer_has_one_start_one_end_and_small_deltas() -> None:  # bugs 7, 9
-    events = respond(request("weather and time in Paris", *TOOLS, reasoning=ReasoningWish(effort="low")))
+    events = respond(request("weather and time in Paris", *TOOLS, reasoning=ReasoningOptions(effort="low")))
     assert events[0] == AnswerStarted(model="toolrelay-demo")
     assert sum(isinstance(event, AnswerStarted | AnswerFinished) for event in events) == 2
     assert isinstance(events[-1], AnswerFinished)

@@ -12,8 +12,8 @@ import pytest
 from tests.clients.xml import copilot
 from toolrelay import log
 from toolrelay.backends.demo import DemoBackend, Step
-from toolrelay.clients.xml.exchange import XmlExchange, XmlWish, xml_wish
-from toolrelay.clients.xml.watchdog import Guard, Waited
+from toolrelay.clients.xml.exchange import XmlClientOptions, XmlExchange, xml_client_options
+from toolrelay.clients.xml.watchdog import ResultWatchdog, Waited
 from toolrelay.core.commands import Notice, Record
 from toolrelay.core.events import (
     AnswerFinished,
@@ -81,14 +81,14 @@ def asked(*items: Any, tools: tuple[Tool, ...] = (TIME,)) -> Request:
 async def play(
     came: Request,
     *steps: Step,
-    wish: XmlWish | None = None,
-    guard: Guard | None = None,
+    wish: XmlClientOptions | None = None,
+    guard: ResultWatchdog | None = None,
     kept: Kept | None = None,
     turn: str = "T",
 ) -> tuple[Kept, DemoBackend]:
     kept = kept or Kept()
     backend = DemoBackend(script=[steps])
-    exchange = XmlExchange(came, wish or XmlWish(), guard)
+    exchange = XmlExchange(came, wish or XmlClientOptions(), guard)
     policy = Policy(keeps=False)
     running = Turn(token=turn * 20, request=exchange.request, policy=policy)
     await drive(running, backend, exchange.sink(kept, kept, turn=turn), kept)
@@ -105,16 +105,16 @@ def headers(**said: str) -> dict[bytes, bytes]:
 def test_the_header_stands_above_the_models_setting() -> None:
     plain = ModelSettings(name="m", provider="demo")
     styled = ModelSettings(name="m", provider="demo", client_style="use_tool", use_tool_order="as_is", no_result_seconds=5)
-    assert xml_wish(plain, headers()) is None
-    assert xml_wish(plain, headers(client="use_tool")) == XmlWish()
-    assert xml_wish(styled, headers()) == XmlWish(order="as_is", no_result_seconds=5)
-    assert xml_wish(styled, headers(client="OpenAI ")) is None
-    assert xml_wish(styled, headers(reemit="1")) == XmlWish(order="as_is", no_result_seconds=5, reemit=True)
+    assert xml_client_options(plain, headers()) is None
+    assert xml_client_options(plain, headers(client="use_tool")) == XmlClientOptions()
+    assert xml_client_options(styled, headers()) == XmlClientOptions(order="as_is", no_result_seconds=5)
+    assert xml_client_options(styled, headers(client="OpenAI ")) is None
+    assert xml_client_options(styled, headers(reemit="1")) == XmlClientOptions(order="as_is", no_result_seconds=5, reemit=True)
 
 
 def test_a_header_that_says_something_else_is_refused() -> None:
     with pytest.raises(ClientError, match="it can be openai or use_tool"):
-        xml_wish(ModelSettings(name="m", provider="demo"), headers(client="xml"))
+        xml_client_options(ModelSettings(name="m", provider="demo"), headers(client="xml"))
 
 
 # A loop
@@ -168,15 +168,15 @@ def test_each_block_has_a_line_in_the_log_that_says_whether_it_was_split() -> No
 
 # The guard
 
-WATCHED = XmlWish(no_result_seconds=1000)
-REEMITTED = XmlWish(no_result_seconds=1000, reemit=True)
+WATCHED = XmlClientOptions(no_result_seconds=1000)
+REEMITTED = XmlClientOptions(no_result_seconds=1000, reemit=True)
 FOLLOWED = asked(Message(role="assistant", content=BLOCK), Message(role="user", content=copilot.results(("getTime", "noon"))))
 
 
 def test_the_next_request_of_the_conversation_ends_the_wait() -> None:
     async def story() -> list[Waited]:
         ended: list[Waited] = []
-        guard = Guard(ended.append)
+        guard = ResultWatchdog(ended.append)
         kept, _ = await play(asked(), STARTED, CALLED, end("calls"), wish=WATCHED, guard=guard)
         assert kept.ended
         assert kept.chunks == [BLOCK]
@@ -191,9 +191,9 @@ def test_the_next_request_of_the_conversation_ends_the_wait() -> None:
 def test_an_answer_without_blocks_is_not_watched_nor_one_of_a_model_without_a_guard() -> None:
     async def story() -> list[Waited]:
         ended: list[Waited] = []
-        guard = Guard(ended.append, lambda: 0.0)
+        guard = ResultWatchdog(ended.append, lambda: 0.0)
         await play(asked(), STARTED, TextDelta("Hello."), end(), wish=WATCHED, guard=guard)
-        await play(asked(), STARTED, CALLED, end("calls"), wish=XmlWish(), guard=guard)
+        await play(asked(), STARTED, CALLED, end("calls"), wish=XmlClientOptions(), guard=guard)
         assert guard._awaited.next_due() is None
         return ended
 
@@ -202,7 +202,7 @@ def test_an_answer_without_blocks_is_not_watched_nor_one_of_a_model_without_a_gu
 
 def test_a_stream_that_is_kept_open_ends_when_results_come_and_says_nothing_twice() -> None:
     async def story() -> Kept:
-        guard = Guard(lambda _: None)
+        guard = ResultWatchdog(lambda _: None)
         kept = Kept()
         first = asyncio.create_task(
             play(asked(), STARTED, CALLED, end("calls"), wish=REEMITTED, guard=guard, kept=kept, turn="1")
@@ -222,7 +222,7 @@ def test_a_stream_that_is_kept_open_ends_when_results_come_and_says_nothing_twic
 def test_a_stream_that_is_kept_open_says_the_first_block_once_more_and_then_ends() -> None:
     async def story() -> Kept:
         now = [0.0]
-        guard = Guard(lambda _: None, lambda: now[0])
+        guard = ResultWatchdog(lambda _: None, lambda: now[0])
         kept = Kept(blocks=2)
         second: list[StreamEvent] = [CallStarted(1, "getTime"), CallFinished(1)]
         first = asyncio.create_task(play(asked(), STARTED, CALLED, second, end("calls"), wish=REEMITTED, guard=guard, kept=kept))

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from tests.clients.xml import copilot
 from toolrelay import log
-from toolrelay.clients.xml.watchdog import Awaited, Continued, Expectation, Guard, Waited, continued, mark, telling
+from toolrelay.clients.xml.watchdog import Awaited, Continued, Expectation, ResultWatchdog, Waited, continued, mark, report_to
 from toolrelay.core.messages import Item, Message
 from toolrelay.core.request import Request
 from toolrelay.runtime.telemetry import Metrics
@@ -115,11 +115,11 @@ class Clock:
         return self.now
 
 
-def guarded(story: Callable[[Guard, Clock], Awaitable[None]]) -> list[Waited]:
+def guarded(story: Callable[[ResultWatchdog, Clock], Awaitable[None]]) -> list[Waited]:
     async def tell() -> list[Waited]:
         ended: list[Waited] = []
         clock = Clock()
-        guard = Guard(ended.append, clock)
+        guard = ResultWatchdog(ended.append, clock)
         await story(guard, clock)
         guard.close()
         return ended
@@ -128,7 +128,7 @@ def guarded(story: Callable[[Guard, Clock], Awaitable[None]]) -> list[Waited]:
 
 
 def test_the_guard_hears_of_results_from_the_next_request() -> None:
-    async def story(guard: Guard, clock: Clock) -> None:
+    async def story(guard: ResultWatchdog, clock: Clock) -> None:
         came = guard.expect(FIRST, [SEARCH, TIME], turn="t1", seconds=5)
         clock.now += 2
         guard.saw(FIRST)
@@ -141,7 +141,7 @@ def test_the_guard_hears_of_results_from_the_next_request() -> None:
 
 
 def test_the_guard_gives_up_when_the_time_is_over() -> None:
-    async def story(guard: Guard, clock: Clock) -> None:
+    async def story(guard: ResultWatchdog, clock: Clock) -> None:
         came = guard.expect(FIRST, [SEARCH], turn="t1", seconds=5)
         clock.now += 6
         guard.look()
@@ -153,7 +153,7 @@ def test_the_guard_gives_up_when_the_time_is_over() -> None:
 def test_the_guard_wakes_by_itself() -> None:
     async def story() -> list[Waited]:
         ended: list[Waited] = []
-        guard = Guard(ended.append)
+        guard = ResultWatchdog(ended.append)
         assert not await guard.expect(FIRST, [SEARCH], turn="t1", seconds=0.01)
         return ended
 
@@ -161,7 +161,7 @@ def test_the_guard_wakes_by_itself() -> None:
 
 
 def test_a_question_in_the_place_of_results_is_told_at_once() -> None:
-    async def story(guard: Guard, _clock: Clock) -> None:
+    async def story(guard: ResultWatchdog, _clock: Clock) -> None:
         came = guard.expect(FIRST, [SEARCH, TIME], turn="t1", seconds=5)
         guard.saw(request(SYSTEM, ASK, said(SEARCH + TIME), ASK))
         assert not await came
@@ -174,7 +174,7 @@ def test_a_question_in_the_place_of_results_is_told_at_once() -> None:
 
 def test_a_wait_in_vain_is_a_warning_and_a_figure_and_one_with_results_a_time() -> None:
     metrics = Metrics()
-    tell = telling(metrics)
+    tell = report_to(metrics)
     with log.captured() as lines:
         tell(Waited(expectation=expectation(), seconds=5, ran=False))
         tell(Waited(expectation=expectation(), seconds=1.5, ran=True))

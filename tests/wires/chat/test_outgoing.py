@@ -26,11 +26,11 @@ from toolrelay.core.messages import (
     Text,
 )
 from toolrelay.core.profiles import Profile
-from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningWish, Request, Sampling, Tool, ToolChoice
+from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningOptions, Request, Sampling, Tool, ToolChoice
 from toolrelay.errors import ClientError
 from toolrelay.wires.base import Outgoing
 from toolrelay.wires.chat import WIRE
-from toolrelay.wires.chat.outgoing import CANNOT_SAY
+from toolrelay.wires.chat.outgoing import UNSUPPORTED
 
 FULL = Profile(developer_role=True)
 USER = Message(role="user", content="hi")
@@ -290,7 +290,7 @@ def test_what_chat_cannot_say_and_does_no_harm_is_dropped_by_name() -> None:
         include=("reasoning.encrypted_content", "message.output_text.logprobs"),
         max_tool_calls=3,
         truncation="auto",
-        reasoning=ReasoningWish(effort="low", summary="auto"),
+        reasoning=ReasoningOptions(effort="low", summary="auto"),
         extra={"background": True},
         store=True,
     )
@@ -354,7 +354,7 @@ def test_a_schema_goes_out_as_response_format() -> None:
 
 
 def test_the_table_of_what_chat_cannot_say_says_what_becomes_of_it() -> None:
-    assert set(CANNOT_SAY.values()) == {"dropped", "refused"}
+    assert set(UNSUPPORTED.values()) == {"dropped", "refused"}
 
 
 def test_nothing_of_a_request_is_changed_by_writing_it() -> None:

@@ -16,7 +16,7 @@ from tests.strategies import chat_bodies, json_values
 from tests.wires.chat.requests import TOOL, USER, calling, decode, function, refusal, refused, result
 from toolrelay.core.messages import Message
 from toolrelay.core.profiles import Profile
-from toolrelay.core.request import OutputFormat, ReasoningWish, Request, Sampling, ToolChoice
+from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Sampling, ToolChoice
 from toolrelay.errors import ClientError
 from toolrelay.wires.chat import WIRE
 from toolrelay.wires.chat import request as chat_request
@@ -82,7 +82,7 @@ def test_other_settings() -> None:
     )
     assert request.stream
     assert request.include_usage
-    assert request.reasoning == ReasoningWish(effort="low")
+    assert request.reasoning == ReasoningOptions(effort="low")
     assert (request.metadata, request.store, request.user) == ({"a": "b"}, False, "u")
     assert (request.service_tier, request.prompt_cache_key, request.safety_identifier) == ("flex", "k", "s")
     assert request.parallel_tool_calls is False

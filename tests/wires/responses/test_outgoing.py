@@ -24,7 +24,7 @@ from toolrelay.core.profiles import Profile
 from toolrelay.core.request import (
     OpaqueTool,
     OutputFormat,
-    ReasoningWish,
+    ReasoningOptions,
     Request,
     Sampling,
     Tool,
@@ -32,7 +32,7 @@ from toolrelay.core.request import (
 )
 from toolrelay.errors import ClientError
 from toolrelay.wires.responses import WIRE
-from toolrelay.wires.responses.outgoing import CANNOT_SAY
+from toolrelay.wires.responses.outgoing import UNSUPPORTED
 
 WIRE_NAME = "openai_responses"
 
@@ -135,7 +135,7 @@ def test_chat_settings_find_their_words() -> None:
         CHAT,
         sampling=Sampling(max_output_tokens=5, max_tokens_field="max_tokens", logprobs=True, top_logprobs=3, verbosity="high"),
         output=OutputFormat(type="json_object"),
-        reasoning=ReasoningWish(effort="low"),
+        reasoning=ReasoningOptions(effort="low"),
     )
     body = written(request)
     assert body["max_output_tokens"] == 5
@@ -155,7 +155,7 @@ def test_chat_settings_find_their_words() -> None:
     ],
 )
 def test_what_this_wire_has_no_word_for_is_dropped_and_said(field: str, value: Any) -> None:
-    assert CANNOT_SAY[field] == "dropped"
+    assert UNSUPPORTED[field] == "dropped"
     outgoing = WIRE.encode_request(_with(CHAT, sampling=Sampling(**{field: value})), Profile())
     assert outgoing.dropped == (field,)
     assert field not in json.loads(outgoing.body)
@@ -188,7 +188,7 @@ _RAW: JsonObject = {"type": "strange"}
     ],
 )
 def test_what_would_change_the_meaning_is_refused(fields: dict[str, Any], what: str, param: str) -> None:
-    assert CANNOT_SAY[what] == "refused"
+    assert UNSUPPORTED[what] == "refused"
     with pytest.raises(ClientError) as caught:
         WIRE.encode_request(_with(CHAT, **fields), Profile())
     assert (caught.value.status, caught.value.param) == (400, param)

@@ -25,7 +25,7 @@ from toolrelay.core.profiles import Profile
 from toolrelay.core.request import (
     OpaqueTool,
     OutputFormat,
-    ReasoningWish,
+    ReasoningOptions,
     Request,
     Sampling,
     Tool,
@@ -305,7 +305,7 @@ def test_the_settings_are_understood() -> None:
         temperature=0, top_p=0.5, max_output_tokens=9, top_logprobs=2, logprobs=True, verbosity="low"
     )
     assert request.output == OutputFormat(type="json_schema", name="n", schema={"type": "object"}, strict=True)
-    assert request.reasoning == ReasoningWish(effort="high", summary="auto", encrypted=True, extra={"mode": "pro"})
+    assert request.reasoning == ReasoningOptions(effort="high", summary="auto", encrypted=True, extra={"mode": "pro"})
     assert "file_search_call.results" in request.include
     assert (request.metadata, request.store, request.user) == ({"a": "b"}, True, "u")
     assert (request.service_tier, request.prompt_cache_key) == ("flex", "k")

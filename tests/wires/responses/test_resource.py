@@ -8,7 +8,7 @@ from toolrelay.core.events import (
     TextDelta,
     Usage,
 )
-from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningWish, Request, Sampling, Tool, ToolChoice
+from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningOptions, Request, Sampling, Tool, ToolChoice
 from toolrelay.wires.responses import WIRE
 
 END = AnswerFinished(finish="stop", usage=Usage(input=3, output=2))
@@ -71,7 +71,7 @@ def test_an_answer_repeats_what_was_asked() -> None:
         max_tool_calls=3,
         sampling=Sampling(temperature=0.5, top_p=0.1, max_output_tokens=7, top_logprobs=2, verbosity="low"),
         output=OutputFormat(type="json_schema", name="n", schema={"type": "object"}),
-        reasoning=ReasoningWish(effort="high"),
+        reasoning=ReasoningOptions(effort="high"),
         metadata={"a": "b"},
         store=True,
         user="u",

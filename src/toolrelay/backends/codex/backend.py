@@ -17,7 +17,7 @@ from toolrelay import log
 from toolrelay.backends.base import Backend, BackendKind, Deliver, Wanted, delivered
 from toolrelay.backends.codex.decoder import PATCHED, CodexDecoder, DecoderOptions
 from toolrelay.backends.codex.errors import SIGN_IN
-from toolrelay.backends.codex.home import place_for
+from toolrelay.backends.codex.home import location_for
 from toolrelay.backends.codex.pool import Lease, Pool
 from toolrelay.backends.codex.process import Channel, CodexError
 from toolrelay.backends.codex.rails import rails_of
@@ -252,7 +252,7 @@ def _explained(error: CodexError) -> ToolrelayError:
 
 
 def open_backend(settings: CodexSettings, environment: Environment) -> Backend:
-    place = place_for(settings, environment)
+    place = location_for(settings, environment)
     return CodexBackend(settings, Pool(place), sign_in=place.sign_in if place.is_account else "")
 
 

@@ -47,7 +47,7 @@ PASSED_ON = (
 _LEVELS = ("minimal", "low", "medium", "high", "xhigh")
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class CodexLocation(Struct, frozen=True, kw_only=True):
     """All that the processes of one model need to know.
 
     `folder` is where homes are made, `binary` the path of Codex, `sign_in` the auth.json of the person's own home. With a
@@ -71,14 +71,14 @@ class Place(Struct, frozen=True, kw_only=True):
         return not (self.base_url or self.api_key)
 
     def __repr__(self) -> str:
-        return f"Place(folder={self.folder!r}, binary={self.binary!r}, model={self.model!r}, base_url={self.base_url!r})"
+        return f"CodexLocation(folder={self.folder!r}, binary={self.binary!r}, model={self.model!r}, base_url={self.base_url!r})"
 
 
-def place_for(settings: CodexSettings, environment: Environment) -> Place:
+def location_for(settings: CodexSettings, environment: Environment) -> CodexLocation:
     """Where the processes of one model live, and whose model it is. All models share the folder, and in it the sign-in."""
     environ = environment.environ
     own_home = Path(environ.get("CODEX_HOME") or "~/.codex").expanduser()
-    return Place(
+    return CodexLocation(
         folder=str(environment.data_dir / "codex"),
         binary=find_binary(environ.get("TOOLRELAY_CODEX", ""), environ.get("PATH")),
         model=settings.model or settings.name,
@@ -108,7 +108,7 @@ class Home:
         self.codex.mkdir(mode=0o700)
         self.work.mkdir(mode=0o700)
 
-    def furnish(self, place: Place, binary: Binary, auth: Path | None = None) -> None:
+    def furnish(self, place: CodexLocation, binary: Binary, auth: Path | None = None) -> None:
         """Writes what Codex reads. `auth` is the one sign-in that all homes share."""
         catalog = self.codex / "models.json"
         _write(catalog, json.dumps({"models": [catalog_entry(place, binary.catalog)]}))
@@ -120,7 +120,7 @@ class Home:
             (self.codex / "auth.json").symlink_to(auth)
             (self.codex / "auth.lock").symlink_to(auth.with_name("auth.lock"))
 
-    def environ(self, place: Place) -> dict[str, str]:
+    def environ(self, place: CodexLocation) -> dict[str, str]:
         """Nothing but what is needed. The key is here and in no file."""
         found = {name: place.environ[name] for name in PASSED_ON if name in place.environ}
         if place.base_url.startswith("http://"):  # Codex reads the certificates anew for every thread, needed or not
@@ -158,7 +158,7 @@ def remove_stale_homes(folder: str) -> int:
     return removed
 
 
-def catalog_entry(place: Place, catalog: tuple[JsonObject, ...]) -> JsonObject:
+def catalog_entry(place: CodexLocation, catalog: tuple[JsonObject, ...]) -> JsonObject:
     known = next((entry for entry in catalog if entry.get("slug") == place.model), None)
     return {
         **(_GENERIC | {"slug": place.model, "display_name": place.model} if known is None else known),
@@ -199,7 +199,7 @@ _GENERIC: JsonObject = {
 }
 
 
-def config_text(place: Place, features: Container[str], catalog: Path) -> str:
+def config_text(place: CodexLocation, features: Container[str], catalog: Path) -> str:
     """A key that the binary does not know would keep it from starting: so only the features that it has are turned off."""
     top: JsonObject = {
         "model": place.model,

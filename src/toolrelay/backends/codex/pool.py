@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from toolrelay import log
 from toolrelay.backends.codex.binary import Binary, survey
-from toolrelay.backends.codex.home import Home, Place, remove_stale_homes
+from toolrelay.backends.codex.home import CodexLocation, Home, remove_stale_homes
 from toolrelay.backends.codex.process import Channel, CodexError, Process
 from toolrelay.backends.codex.sign_in import SignIn
 from toolrelay.core.json import JsonObject
@@ -52,7 +52,7 @@ class Lease:
                 channel.close()
 
 
-class _Seat:
+class PooledProcess:
     """A process in the pool. `is_closing`: it gets no new turns; `is_tired`: a fresh one is being started for it."""
 
     def __init__(self, process: Process) -> None:
@@ -66,7 +66,7 @@ class _Seat:
 class Pool:
     def __init__(
         self,
-        place: Place,
+        place: CodexLocation,
         *,
         size: int | None = None,
         most_turns: int = 32,
@@ -81,8 +81,8 @@ class Pool:
         self._sign_in = SignIn(place.sign_in, place.folder) if place.is_account and place.sign_in else None
         self._binary: Binary | None = None
         self._surveying: asyncio.Task[Binary] | None = None
-        self._seats: list[_Seat] = []
-        self._queue: deque[asyncio.Future[_Seat]] = deque()
+        self._seats: list[PooledProcess] = []
+        self._queue: deque[asyncio.Future[PooledProcess]] = deque()
         self._starting = 0
         self._starts: set[asyncio.Task[None]] = set()
         self._farewells: set[asyncio.Task[None]] = set()
@@ -120,12 +120,12 @@ class Pool:
 
     # Seats
 
-    async def _seat(self) -> _Seat:
+    async def _seat(self) -> PooledProcess:
         if self._is_closed:
             raise CodexError("The gateway is closing", gone=True)
         seat = None if self._queue else self._roomiest()
         if seat is None:
-            waiting: asyncio.Future[_Seat] = asyncio.get_running_loop().create_future()
+            waiting: asyncio.Future[PooledProcess] = asyncio.get_running_loop().create_future()
             self._queue.append(waiting)
             self._grow()
             try:
@@ -139,11 +139,11 @@ class Pool:
         seat.turns += 1
         return seat
 
-    def _roomiest(self) -> _Seat | None:
+    def _roomiest(self) -> PooledProcess | None:
         open_seats = [seat for seat in self._seats if not seat.is_closing and seat.turns < self._most_turns]
         return min(open_seats, key=lambda seat: (seat.is_tired, seat.turns), default=None)
 
-    def _leave(self, seat: _Seat) -> None:
+    def _leave(self, seat: PooledProcess) -> None:
         seat.turns -= 1
         seat.served += 1
         if self._is_closed or seat not in self._seats:
@@ -175,11 +175,11 @@ class Pool:
         if len([seat for seat in self._seats if not seat.is_closing]) + self._starting < self._size:
             self._begin()
 
-    def _begin(self, instead_of: _Seat | None = None) -> None:
+    def _begin(self, instead_of: PooledProcess | None = None) -> None:
         self._starting += 1  # at once: a task begins only later
         self._spawn(self._add(instead_of), self._starts)
 
-    async def _add(self, instead_of: _Seat | None) -> None:
+    async def _add(self, instead_of: PooledProcess | None) -> None:
         """Starts a process. Those who wait for one are told if it cannot be."""
         try:
             seat = await self._start()
@@ -200,7 +200,7 @@ class Pool:
                 self._remove(instead_of)
         self._serve()
 
-    async def _start(self) -> _Seat:
+    async def _start(self) -> PooledProcess:
         binary = await self._surveyed()
         home = Home(self._place.folder)
         try:
@@ -209,7 +209,7 @@ class Pool:
             home.remove()
             raise
         process = Process(self._place, home, on_end=lambda: self._lost(seat))
-        seat = _Seat(process)
+        seat = PooledProcess(process)
         await process.start()
         if process.ended is not None:
             await process.close()
@@ -234,7 +234,7 @@ class Pool:
             home.remove()
             self._surveying = None
 
-    def _lost(self, seat: _Seat) -> None:
+    def _lost(self, seat: PooledProcess) -> None:
         """It ended: because it was told to, then it is no longer among the seats, or by itself."""
         if seat not in self._seats or self._is_closed:
             return
@@ -246,14 +246,14 @@ class Pool:
     def _has_had_its_share(self, process: Process) -> bool:
         return process.is_slow or process.threads >= self._most_threads or process.resident_bytes() > self._most_resident
 
-    def _retire(self, seat: _Seat, *, at_once: bool) -> None:
+    def _retire(self, seat: PooledProcess, *, at_once: bool) -> None:
         """`at_once`: new turns wait for the fresh one."""
         seat.is_tired = True
         seat.is_closing = at_once
         log.info("codex_retired", pid=seat.process.pid, threads=seat.process.threads)
         self._begin(seat)
 
-    def _remove(self, seat: _Seat) -> None:
+    def _remove(self, seat: PooledProcess) -> None:
         self._seats.remove(seat)
         self._spawn(seat.process.close(), self._farewells)
 

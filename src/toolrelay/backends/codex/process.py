@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import cast
 
 from toolrelay import __version__, log
-from toolrelay.backends.codex.home import Home, Place
+from toolrelay.backends.codex.home import CodexLocation, Home
 from toolrelay.backends.codex.json_access import refusal
 from toolrelay.backends.codex.rpc import (
     Fault,
@@ -151,7 +151,7 @@ class Process(asyncio.SubprocessProtocol):
     `threads` counts those that it was ever asked for, because it never frees one. `is_slow`: it left a call without an answer.
     """
 
-    def __init__(self, place: Place, home: Home, on_end: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, place: CodexLocation, home: Home, on_end: Callable[[], None] = lambda: None) -> None:
         self.channels: dict[str, Channel] = {}
         self.ended: str | None = None
         self.threads = 0

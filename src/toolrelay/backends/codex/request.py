@@ -51,7 +51,7 @@ from toolrelay.wires.extra import unknown_names
 from toolrelay.wires.responses.items import NAME as RESPONSES
 
 # What Codex cannot say of a request, and what then happens (decision 13).
-CANNOT_SAY: dict[str, Literal["dropped", "refused"]] = {
+UNSUPPORTED: dict[str, Literal["dropped", "refused"]] = {
     "temperature": "dropped",
     "top_p": "dropped",
     "max_output_tokens": "dropped",

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from toolrelay.backends.base import HealthReport
 from toolrelay.backends.codex.binary import Binary, survey
-from toolrelay.backends.codex.home import Home, Place, place_for
+from toolrelay.backends.codex.home import CodexLocation, Home, location_for
 from toolrelay.backends.codex.json_access import object_of, text_of
 from toolrelay.backends.codex.pool import Pool
 from toolrelay.backends.codex.process import CodexError
@@ -38,7 +38,7 @@ async def inspect(settings: CodexSettings, environment: Environment) -> HealthRe
 
 async def status(settings: CodexSettings, environment: Environment) -> Status:
     """Starts the binary as a turn would, but asks no model anything. Raises ConfigurationError if there is no binary."""
-    place = place_for(settings, environment)
+    place = location_for(settings, environment)
     try:
         binary = await _surveyed(place)
     except ConfigurationError as error:
@@ -64,7 +64,7 @@ async def status(settings: CodexSettings, environment: Environment) -> Status:
     return replace(known, account=account or "nobody in particular", problem=problem)
 
 
-async def _surveyed(place: Place) -> Binary:
+async def _surveyed(place: CodexLocation) -> Binary:
     home = Home(place.folder)
     try:
         return await survey(place.binary, home.environ(place))

@@ -1,6 +1,6 @@
 """A client that knows calls only as `<use_tool>` blocks: which requests are of one, and the sink that stands before its own.
 
-What is read and written is decided in dialects/_xml_history and dialects/_xml_answer; here are the waiting and the telling.
+What is read and written is decided in dialects/_xml_history and dialects/_xml_answer; here are the waiting and the report_to.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from toolrelay.clients.xml.answer import Order, XmlAnswer
 from toolrelay.clients.xml.history import as_spoken, expects_blocks
-from toolrelay.clients.xml.watchdog import Guard
+from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.core.commands import Notice
 from toolrelay.core.events import AnswerFinished, Noticed, StreamEvent, TextDelta
 from toolrelay.core.request import Request
@@ -25,7 +25,7 @@ REEMIT_HEADER = b"x-toolrelay-reemit"
 _STYLES = ("openai", "use_tool")
 
 
-class XmlWish(Struct, frozen=True, kw_only=True):
+class XmlClientOptions(Struct, frozen=True, kw_only=True):
     """How this client is to be answered. `reemit`: once more, if nothing came of it, in the stream that is kept open for it."""
 
     order: Order = "tools_first"
@@ -33,7 +33,7 @@ class XmlWish(Struct, frozen=True, kw_only=True):
     reemit: bool = False
 
 
-def xml_wish(settings: ModelSettings, headers: Mapping[bytes, bytes]) -> XmlWish | None:
+def xml_client_options(settings: ModelSettings, headers: Mapping[bytes, bytes]) -> XmlClientOptions | None:
     """None: a client like any other. The header stands above the model's setting; names of headers are in lower case."""
     said = headers.get(CLIENT_HEADER, b"").decode(errors="replace").strip().lower()
     if said and said not in _STYLES:
@@ -41,7 +41,7 @@ def xml_wish(settings: ModelSettings, headers: Mapping[bytes, bytes]) -> XmlWish
         raise invalid(f"{name} is {said!r}; it can be {' or '.join(_STYLES)}.", name)
     if (said or settings.client_style) != "use_tool":
         return None
-    return XmlWish(
+    return XmlClientOptions(
         order=settings.use_tool_order,
         no_result_seconds=settings.no_result_seconds,
         reemit=headers.get(REEMIT_HEADER, b"").strip() == b"1",
@@ -51,7 +51,7 @@ def xml_wish(settings: ModelSettings, headers: Mapping[bytes, bytes]) -> XmlWish
 class XmlExchange:
     """One request of such a client and its answer. `request` is what the model is to be asked."""
 
-    def __init__(self, came: Request, wish: XmlWish, guard: Guard | None = None) -> None:
+    def __init__(self, came: Request, wish: XmlClientOptions, guard: ResultWatchdog | None = None) -> None:
         spoken = as_spoken(came)
         self.request = spoken.request
         self._notices = spoken.notices
@@ -77,7 +77,7 @@ class XmlExchange:
 class _Ended:
     """What happens once an answer with blocks has come to its end."""
 
-    def __init__(self, guard: Guard, came: Request, turn: str, seconds: float, *, keeps_open: bool) -> None:
+    def __init__(self, guard: ResultWatchdog, came: Request, turn: str, seconds: float, *, keeps_open: bool) -> None:
         self._guard = guard
         self._came = came
         self._turn = turn

@@ -6,7 +6,7 @@ count, as some clients write the time into it.) A result must stand in the messa
 the client did not run anything.
 
     Awaited   what is waited for, and since when; the time is handed in
-    Guard     the same with a clock and a timer
+    ResultWatchdog     the same with a clock and a timer
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Awaited:
         return min((each.due for waiting in self._open.values() for each in waiting), default=None)
 
 
-class Guard:
+class ResultWatchdog:
     """`report` is told how each wait ended."""
 
     def __init__(self, report: Callable[[Waited], None], clock: Callable[[], float] | None = None) -> None:
@@ -186,7 +186,7 @@ class Guard:
             end.set_result(ended.ran)
 
 
-def telling(metrics: Metrics) -> Callable[[Waited], None]:
+def report_to(metrics: Metrics) -> Callable[[Waited], None]:
     """A line in the log for each wait, a warning where nothing came, and figures."""
 
     def tell(ended: Waited) -> None:

@@ -35,7 +35,7 @@ _LONG = 256  # such a URL is not remembered
 Answer: TypeAlias = Callable[[Exchange], Awaitable[None]]
 
 
-class House(Protocol):
+class ConnectionOwner(Protocol):
     """Whose connections they are. `idle` is how many seconds one without a request is kept, `send_timeout` how many seconds a
     client may read nothing of what was written.
     """
@@ -54,7 +54,7 @@ class House(Protocol):
 class Connection(asyncio.Protocol):
     _transport: asyncio.Transport
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: ConnectionOwner) -> None:
         self._house = house
         self._loop = asyncio.get_running_loop()
         self._parser = self._new_parser()

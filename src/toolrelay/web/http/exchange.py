@@ -26,7 +26,7 @@ class ClientGoneError(Exception):
     """The client went away before its request was whole."""
 
 
-class Line(Protocol):
+class ResponseChannel(Protocol):
     """What an exchange needs of its connection."""
 
     full: bool
@@ -88,7 +88,14 @@ class Exchange:
     )
 
     def __init__(
-        self, line: Line, method: str, path: str, headers: Mapping[bytes, bytes], *, modern: bool = True, keep_alive: bool = True
+        self,
+        line: ResponseChannel,
+        method: str,
+        path: str,
+        headers: Mapping[bytes, bytes],
+        *,
+        modern: bool = True,
+        keep_alive: bool = True,
     ) -> None:
         self._line = line
         self._modern = modern

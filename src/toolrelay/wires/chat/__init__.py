@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolrelay.wires.base import Wire, bearer
 from toolrelay.wires.chat.answer import ChatEncoder, encode_answer
 from toolrelay.wires.chat.decoder import ChatDecoder, decode_answer
-from toolrelay.wires.chat.outgoing import CANNOT_SAY, encode_request
+from toolrelay.wires.chat.outgoing import UNSUPPORTED, encode_request
 from toolrelay.wires.chat.request import NAME, decode_request
 from toolrelay.wires.errors import decode_error, encode_error
 
@@ -17,7 +17,7 @@ WIRE = Wire(
     encoder=ChatEncoder,
     encode_answer=encode_answer,
     encode_error=encode_error,
-    cannot_say=CANNOT_SAY,
+    unsupported=UNSUPPORTED,
     encode_request=encode_request,
     credentials=bearer,
     decoder=ChatDecoder,

@@ -33,7 +33,7 @@ from toolrelay.wires.json import encode
 from toolrelay.wires.tools import nested_format
 
 # What Chat cannot say of a request that came over another wire, and what then happens (decision 13): docs/wires.md says the same.
-CANNOT_SAY: dict[str, Literal["dropped", "refused"]] = {
+UNSUPPORTED: dict[str, Literal["dropped", "refused"]] = {
     "include": "dropped",
     "max_tool_calls": "dropped",
     "reasoning.summary": "dropped",
@@ -304,7 +304,7 @@ class _Writer:
             self._drop("reasoning.summary")
 
     def _drop(self, name: str) -> None:
-        assert CANNOT_SAY[name] == "dropped", name  # noqa: S101 -- the table and the code are one
+        assert UNSUPPORTED[name] == "dropped", name  # noqa: S101 -- the table and the code are one
         if name not in self.dropped:
             self.dropped.append(name)
 

@@ -26,7 +26,7 @@ from toolrelay.core.messages import (
     Result,
     Text,
 )
-from toolrelay.core.request import OutputFormat, ReasoningWish, Request, Sampling, ToolChoice
+from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Sampling, ToolChoice
 from toolrelay.core.request_checks import check_tool_choice
 from toolrelay.errors import invalid
 from toolrelay.wires.extra import rest
@@ -179,7 +179,7 @@ def _request(fields: _Body, extra: JsonObject, raw_format: Any) -> Request:  # n
         parallel_tool_calls=fields.parallel_tool_calls,
         sampling=_decode_sampling(fields),
         output=_decode_format(fields.response_format, raw_format, extra),
-        reasoning=None if fields.reasoning_effort is None else ReasoningWish(effort=fields.reasoning_effort),
+        reasoning=None if fields.reasoning_effort is None else ReasoningOptions(effort=fields.reasoning_effort),
         stream=bool(fields.stream),
         include_usage=bool(fields.stream_options and fields.stream_options.include_usage),
         metadata=fields.metadata,

@@ -7,7 +7,7 @@ from toolrelay.wires.errors import decode_error, encode_error
 from toolrelay.wires.responses.decoder import ResponsesDecoder, decode_answer
 from toolrelay.wires.responses.encoder import ResponsesEncoder
 from toolrelay.wires.responses.items import NAME
-from toolrelay.wires.responses.outgoing import CANNOT_SAY, encode_request
+from toolrelay.wires.responses.outgoing import UNSUPPORTED, encode_request
 from toolrelay.wires.responses.request import decode_request
 from toolrelay.wires.responses.resource import encode_answer
 
@@ -19,7 +19,7 @@ WIRE = Wire(
     encoder=ResponsesEncoder,
     encode_answer=encode_answer,
     encode_error=encode_error,
-    cannot_say=CANNOT_SAY,
+    unsupported=UNSUPPORTED,
     encode_request=encode_request,
     credentials=bearer,
     decoder=ResponsesDecoder,

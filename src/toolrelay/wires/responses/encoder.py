@@ -39,8 +39,8 @@ from toolrelay.wires.base import Envelope
 from toolrelay.wires.json import encode
 from toolrelay.wires.responses.resource import (
     ItemStatus,
-    Outcome,
     Resource,
+    ToolResult,
     identifier,
     is_shown,
     item_members,
@@ -191,7 +191,7 @@ class ResponsesEncoder:
         self._frame("error", {"code": error.code, "message": error.message, "param": error.param})
         self._end("failed")
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: ToolResult) -> None:
         self._close_all("completed" if outcome == "completed" else "incomplete")
         said = self._assembly
         answer = Answer(

@@ -32,7 +32,7 @@ from toolrelay.wires.responses.request import ENCRYPTED, LOGPROBS
 from toolrelay.wires.responses.settings import reasoning_members, said, text_members, tool_choice_value, tool_members, written
 
 # What Responses cannot say of a request that came over another wire, and what then happens (decision 13).
-CANNOT_SAY: dict[str, Literal["dropped", "refused"]] = {
+UNSUPPORTED: dict[str, Literal["dropped", "refused"]] = {
     "seed": "dropped",
     "presence_penalty": "dropped",
     "frequency_penalty": "dropped",
@@ -64,7 +64,7 @@ class _Writer:
 
     def _cannot_say(self, what: str, param: str, shown: str | None = None) -> None:
         """Does what the table says; `shown` is the value in question."""
-        if CANNOT_SAY[what] == "refused":
+        if UNSUPPORTED[what] == "refused":
             message = f"This model is reached over the Responses API, which cannot say {shown or what}."
             raise ClientError(message, param=param, code="unsupported_by_upstream")
         if what not in self.dropped:

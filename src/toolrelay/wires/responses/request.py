@@ -7,7 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.core.request import OutputFormat, ReasoningWish, Request, Sampling, ToolChoice
+from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Sampling, ToolChoice
 from toolrelay.core.request_checks import check_tool_choice
 from toolrelay.errors import invalid
 from toolrelay.wires.json import convert, decode_body
@@ -154,12 +154,12 @@ def _decode_text(raw: dict[str, Any], extra: dict[str, Json]) -> tuple[OutputFor
     return output, text.verbosity
 
 
-def _decode_reasoning(raw: dict[str, Any], *, encrypted: bool) -> ReasoningWish | None:
+def _decode_reasoning(raw: dict[str, Any], *, encrypted: bool) -> ReasoningOptions | None:
     wish = convert(raw, _ReasoningSettings, "reasoning")
     unknown = _rest(raw, _ReasoningSettings)
     if not (wish.effort or wish.summary or unknown or encrypted):
         return None
-    return ReasoningWish(effort=wish.effort, summary=wish.summary, encrypted=encrypted, extra=unknown or None)
+    return ReasoningOptions(effort=wish.effort, summary=wish.summary, encrypted=encrypted, extra=unknown or None)
 
 
 def _decode_choice(raw: str | dict[str, Any]) -> ToolChoice:

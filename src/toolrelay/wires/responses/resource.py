@@ -16,7 +16,7 @@ from toolrelay.wires.responses.items import NAME
 from toolrelay.wires.responses.settings import reasoning_members, text_members, tool_choice_value, tool_members, written
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
-Outcome: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
+ToolResult: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
 
 FAILURE_CODES = frozenset(
     {
@@ -57,7 +57,7 @@ def encode_answer(answer: Answer, envelope: Envelope) -> bytes:
         )
         for index, item in enumerate(shown)
     ]
-    outcome: Outcome = "failed" if answer.error is not None else "incomplete" if cut else "completed"
+    outcome: ToolResult = "failed" if answer.error is not None else "incomplete" if cut else "completed"
     return written(Resource(envelope).ended(answer, output, outcome))
 
 
@@ -81,7 +81,7 @@ class Resource:
     def begun(self) -> JsonObject:
         return self._written("in_progress", [], None, self._tier)
 
-    def ended(self, answer: Answer, output: list[JsonObject], outcome: Outcome) -> JsonObject:
+    def ended(self, answer: Answer, output: list[JsonObject], outcome: ToolResult) -> JsonObject:
         tier = answer.service_tier or answer.started.service_tier or self._tier
         resource = self._written(outcome, output, answer.usage, tier)
         if outcome == "completed":
@@ -93,7 +93,7 @@ class Resource:
             resource["error"] = {"code": failure_code(answer.error), "message": answer.error.message}
         return resource
 
-    def _written(self, outcome: Outcome, output: list[JsonObject], usage: Usage | None, tier: str | None) -> JsonObject:
+    def _written(self, outcome: ToolResult, output: list[JsonObject], usage: Usage | None, tier: str | None) -> JsonObject:
         return {
             **self._head,
             "status": outcome,

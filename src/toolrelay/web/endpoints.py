@@ -13,8 +13,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolrelay import log
-from toolrelay.clients.xml.exchange import XmlExchange, xml_wish
-from toolrelay.clients.xml.watchdog import Guard
+from toolrelay.clients.xml.exchange import XmlExchange, xml_client_options
+from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
@@ -22,11 +22,12 @@ from toolrelay.core.request_checks import with_results_cut, without_tools
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
 from toolrelay.runtime.driver import Sink, drive
+from toolrelay.runtime.limits import ConcurrencyLimit
 from toolrelay.runtime.models import Model
 from toolrelay.runtime.telemetry import Metrics, TurnLog
 from toolrelay.settings import ServerSettings
 from toolrelay.toolcalls.layer import ToolCallLayer
-from toolrelay.web.auth import Gatekeeper, Identity
+from toolrelay.web.auth import Authenticator, Identity
 from toolrelay.web.http.exchange import ClientGoneError, Exchange
 from toolrelay.web.router import respond_error
 from toolrelay.web.sinks import AnswerSink, StreamSink, WholeSink
@@ -36,38 +37,16 @@ _CLIENT_GONE = 499
 _POLICY = Policy(keeps=False)  # there are no gateway tools and no ledger yet
 
 
-class Gate:
-    """How many turns are under way, and how many may be."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.open = 0
-
-    def enter(self) -> None:
-        if self.open >= self._most:
-            raise ClientError(
-                f"The gateway is busy with {self.open} turns. Try again soon.",
-                status=503,
-                type="server_error",
-                code="overloaded",
-                retry_after=1,
-            )
-        self.open += 1
-
-    def leave(self) -> None:
-        self.open -= 1
-
-
-class FrontDoor:
+class Endpoint:
     def __init__(
         self,
         wire: Wire,
         models: Mapping[str, Model],
         metrics: Metrics,
         *,
-        gate: Gate,
-        gatekeeper: Gatekeeper,
-        guard: Guard,
+        gate: ConcurrencyLimit,
+        gatekeeper: Authenticator,
+        guard: ResultWatchdog,
         settings: ServerSettings,
     ) -> None:
         self._guard = guard
@@ -86,7 +65,7 @@ class FrontDoor:
         try:
             identity = self._gatekeeper.identify(exchange.headers)
             request, model = self._accept(await exchange.body(self._max_body), identity)
-            wish = xml_wish(model.settings, exchange.headers)
+            wish = xml_client_options(model.settings, exchange.headers)
             self._gate.enter()
         except ClientGoneError:
             return
