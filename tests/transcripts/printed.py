@@ -26,7 +26,7 @@ _RENDERED = {
     "call": [WEATHER],
     "strict": [BOOKING],
     "two": [WEATHER, BOOKING],
-    "validate": [BREACH],
+    "breach": [BREACH],
     "unknown": [UNKNOWN],
     "custom": [NOTE],
 }

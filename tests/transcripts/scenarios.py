@@ -151,7 +151,7 @@ def printed_scenarios(dialect: str, *, more: bool = False) -> tuple[Scenario, ..
         _scenario("call_prose", Answer(text=texts["call"] + MORE)),
         _scenario("malformed", Answer(text=texts["malformed"]), good),
         _scenario("unknown_tool", Answer(text=texts["unknown"]), good),
-        _scenario("schema_breach", Answer(text=texts["validate"]), Answer(text=texts["strict"])),
+        _scenario("schema_breach", Answer(text=texts["breach"]), Answer(text=texts["strict"])),
         _scenario("good_bad", Answer(text=texts["good_then_malformed"]), good),
         _scenario("length", Answer(text=texts["begun"], finish="length"), good),
         _scenario("after_result", Answer(text=PROSE), good, past=True),
