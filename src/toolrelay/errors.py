@@ -1,15 +1,15 @@
-"""Everything that can go wrong, by who is at fault.
+"""The error hierarchy, by who is at fault.
 
 ToolrelayError
 ├── ClientError        the request: 400 401 403 404 409 413 422 429
-├── ModelError         the model said something that cannot be used
-├── BackendError       the model's server: unreachable, too slow, an error of its own, cut off
-├── ToolError          a tool that failed
-├── PolicyError        a rule or a person said no
-├── InternalError      us
-└── ConfigurationError us, before the start
+├── ModelError         the output of the model
+├── BackendError       the model's server: unreachable, timeout, error response, broken connection
+├── ToolError          a tool
+├── PolicyError        denied by a rule or a person
+├── InternalError      the gateway
+└── ConfigurationError the configuration, before the start
 
-Each carries what every wire needs to say it: a status, a type and a code in OpenAI's words, the parameter that is to blame.
+Each has what the wires encode: status, type and code as in OpenAI's API, and the parameter at fault.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ToolrelayError(Exception):
         message: str,
         *,
         status: int | None = None,
-        type: str | None = None,  # noqa: A002 -- the word of the wire
+        type: str | None = None,  # noqa: A002 -- its name in OpenAI's API
         code: str | None = None,
         param: str | None = None,
         retry_after: float | None = None,
@@ -49,19 +49,15 @@ class ClientError(ToolrelayError):
 
 class ModelError(ToolrelayError):
     status = 502
-    type = "server_error"
     code = "model_error"
 
 
 class BackendError(ToolrelayError):
     status = 502
-    type = "server_error"
     code = "upstream_error"
 
 
 class ToolError(ToolrelayError):
-    status = 500
-    type = "server_error"
     code = "tool_error"
 
 
@@ -80,5 +76,5 @@ class ConfigurationError(ToolrelayError):
 
 
 def invalid(message: str, param: str | None = None, *, code: str | None = None) -> ClientError:
-    """A 400 that names the parameter."""
+    """Return a 400 that names the parameter."""
     return ClientError(message, param=param, code=code)

@@ -1,7 +1,7 @@
-"""Log lines to standard error: one JSON object a line, or text for people. Names, sizes and times; no keys, no content.
+"""Structured log to standard error: one JSON object per line, or text for a terminal. It never holds keys.
 
-An own module of this size, because the usual library costs a third of the start-up time and as much of a request as parsing it
-does (docs/decisions/0004). Once `configure` was called, a thread writes the lines, so that no caller waits for their reader.
+structlog would cost a third of the start-up time and as much per request as parsing it (docs/decisions/0004). After
+`configure`, a thread writes the lines, so that no caller waits for the reader of standard error.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _COLOURS = {"debug": "2", "info": "36", "warning": "33", "error": "31"}
 
 BUFFER_BYTES = 1024 * 1024  # some 4,000 lines
 FLUSH_SECONDS = 1.0
-_BATCH_SECONDS = 0.01  # one wake-up of the thread costs as much CPU as several lines do
-_ATOMIC_BYTES = getattr(select, "PIPE_BUF", 4096)  # a pipe takes all of such a write, or none of it
+_BATCH_SECONDS = 0.01  # waking the thread costs as much CPU as several lines
+_ATOMIC_BYTES = getattr(select, "PIPE_BUF", 4096)  # a pipe takes a write of at most this size whole
 
 
-class _Lines:
-    """Where lines go, and from which level on."""
+class _LogState:
+    """Level, format and destination of the log."""
 
     def __init__(self) -> None:
-        self.least = logging.INFO
+        self.level = logging.INFO
         self.write: Callable[[Line], None] = self.write_encoded
         self.encode: Callable[[Line], bytes] = _encode_text
         self.put: Callable[[bytes], object] = lambda line: _write_lines([line])
@@ -47,7 +47,7 @@ class _Lines:
         self.put(self.encode(line))
 
 
-class _Writer:
+class _LogWriter:
     """A thread that writes lines from a bounded buffer. Lines that do not fit are dropped and counted."""
 
     def __init__(self, buffer_bytes: int) -> None:
@@ -71,7 +71,7 @@ class _Writer:
             self._wake_ups.put(None)
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
-        """Wait until the lines so far are written, but no longer than that: perhaps nobody reads them."""
+        """Wait until the lines so far are written, or until `seconds` have passed."""
         written = threading.Event()
         self._wake_ups.put(written)
         written.wait(seconds)
@@ -99,7 +99,7 @@ class _Writer:
 
 
 def _encode_dropped(count: int) -> bytes:
-    return _lines.encode({"timestamp": _timestamp(), "level": "warning", "event": "log_dropped", "count": count})
+    return _state.encode({"timestamp": _timestamp(), "level": "warning", "event": "log_dropped", "count": count})
 
 
 def _write_lines(lines: Sequence[bytes]) -> int:
@@ -114,7 +114,7 @@ def _write_lines(lines: Sequence[bytes]) -> int:
                 end += 1
             _write(out, b"".join(lines[done:end]))
             done = end
-    except (OSError, ValueError):  # nobody reads it any more, which is no reason to fail a turn
+    except (OSError, ValueError):  # a closed standard error must not fail a turn
         return len(lines) - done
     return 0
 
@@ -123,103 +123,103 @@ def _write(out: int, data: bytes) -> None:
     while data:
         try:
             data = data[os.write(out, data) :]
-        except BlockingIOError:  # whoever shares this file with us has made it so
+        except BlockingIOError:  # another process that shares this file made it non-blocking
             select.select([], [out], [])
 
 
 def debug(event: str, **fields: object) -> None:
-    _say(logging.DEBUG, "debug", event, fields)
+    _log(logging.DEBUG, "debug", event, fields)
 
 
 def info(event: str, **fields: object) -> None:
-    _say(logging.INFO, "info", event, fields)
+    _log(logging.INFO, "info", event, fields)
 
 
 def warning(event: str, **fields: object) -> None:
-    _say(logging.WARNING, "warning", event, fields)
+    _log(logging.WARNING, "warning", event, fields)
 
 
 def error(event: str, **fields: object) -> None:
-    _say(logging.ERROR, "error", event, fields)
+    _log(logging.ERROR, "error", event, fields)
 
 
 def exception(event: str, **fields: object) -> None:
-    """An error with the traceback of the exception that is being handled."""
-    _say(logging.ERROR, "error", event, {**fields, "exception": traceback.format_exc()})
+    """Log an error with the traceback of the current exception."""
+    _log(logging.ERROR, "error", event, {**fields, "exception": traceback.format_exc()})
 
 
-def _say(number: int, level: str, event: str, fields: Line) -> None:
-    if number >= _lines.least:
-        _lines.write({"timestamp": _timestamp(), "level": level, "event": event, **fields})
+def _log(number: int, level: str, event: str, fields: Line) -> None:
+    if number >= _state.level:
+        _state.write({"timestamp": _timestamp(), "level": level, "event": event, **fields})
 
 
 def _timestamp() -> str:
     now = time.time()
     second = int(now)
-    if second != _lines.second:  # the same for thousands of lines
-        _lines.stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))  # first, for the thread that compares the second
-        _lines.second = second
-    return f"{_lines.stamp}.{int((now - second) * 1e6):06d}Z"
+    if second != _state.second:  # formatted once per second
+        _state.stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))  # before `second`, which other threads compare
+        _state.second = second
+    return f"{_state.stamp}.{int((now - second) * 1e6):06d}Z"
 
 
 def configure(form: Literal["json", "text"], level: str, *, buffer_bytes: int = BUFFER_BYTES) -> None:
-    """Set form and level, and start the thread that writes. Before that, lines are written at once by whoever logs them."""
+    """Set format and level, and start the thread that writes. Until then the caller writes its lines itself."""
     number = logging.getLevelNamesMapping()[level.upper()]
-    _lines.least = number
-    _lines.encode = _encode_json if form == "json" else _encode_text
-    writer = _Writer(buffer_bytes)
-    _lines.put = writer.put
+    _state.level = number
+    _state.encode = _encode_json if form == "json" else _encode_text
+    writer = _LogWriter(buffer_bytes)
+    _state.put = writer.put
     atexit.register(writer.flush)
-    logging.basicConfig(level=max(number, logging.WARNING), handlers=[_Bridge()], force=True)
+    logging.basicConfig(level=max(number, logging.WARNING), handlers=[_LoggingHandler()], force=True)
 
 
 def _encode_json(line: Line) -> bytes:
     try:
         text = _encode(line)
-    except UnicodeEncodeError:  # a lone surrogate, from whoever sent one
+    except UnicodeEncodeError:  # a lone surrogate in a value
         text = _encode({key: str(value).encode(errors="replace").decode() for key, value in line.items()})
     return text + b"\n"
 
 
 def _encode_text(line: Line) -> bytes:
-    """`12:30:01 info  turn  model=demo status=200`, in colours on a terminal."""
+    """Encode as `12:30:01 info  turn  model=demo status=200`, in colours on a terminal."""
     rest = {key: value for key, value in line.items() if key not in ("timestamp", "level", "event", "exception")}
-    said = " ".join(f"{key}={_shown(value)}" for key, value in rest.items() if value is not None)
+    pairs = " ".join(f"{key}={_quote(value)}" for key, value in rest.items() if value is not None)
     level = line["level"]
     mark = f"\x1b[{_COLOURS[level]}m{level:<7}\x1b[0m" if sys.stderr.isatty() else f"{level:<7}"
-    text = f"{line['timestamp'][11:19]} {mark} {_shown(line['event'])}  {said}".rstrip()
+    text = f"{line['timestamp'][11:19]} {mark} {_quote(line['event'])}  {pairs}".rstrip()
     if "exception" in line:
         text = f"{text}\n{line['exception']}"
     return f"{text}\n".encode(errors="replace")
 
 
-def _shown(value: object) -> str:
-    """As it is if it is plain, else quoted, so that nobody's text can look like a line or a field of its own."""
+def _quote(value: object) -> str:
+    """Quote a value that could be read as a line or a field of its own."""
     text = str(value)
     return text if text.isprintable() and not any(mark in text for mark in " \"'=") else repr(text)
 
 
-class _Bridge(logging.Handler):
-    """What libraries write through the standard library's logging."""
+class _LoggingHandler(logging.Handler):
+    """Forwards the lines of libraries that use the standard logging module."""
 
     def emit(self, record: logging.LogRecord) -> None:
         fields: Line = {"logger": record.name}
         if record.exc_info and record.exc_info[0] is not None:
             fields["exception"] = "".join(traceback.format_exception(*record.exc_info))
-        _say(record.levelno, "error" if record.levelno >= logging.ERROR else "warning", record.getMessage(), fields)
+        _log(record.levelno, "error" if record.levelno >= logging.ERROR else "warning", record.getMessage(), fields)
 
 
 @contextmanager
 def captured() -> Iterator[list[Line]]:
-    """The lines of this stretch of code, of every level, as values without their time instead of text."""
+    """Collect the lines of every level as dictionaries without timestamp, instead of writing them."""
     lines: list[Line] = []
-    write, least = _lines.write, _lines.least
-    _lines.least = logging.DEBUG
-    _lines.write = lambda line: lines.append({key: value for key, value in line.items() if key != "timestamp"})
+    write, level = _state.write, _state.level
+    _state.level = logging.DEBUG
+    _state.write = lambda line: lines.append({key: value for key, value in line.items() if key != "timestamp"})
     try:
         yield lines
     finally:
-        _lines.write, _lines.least = write, least
+        _state.write, _state.level = write, level
 
 
-_lines = _Lines()
+_state = _LogState()
