@@ -1,4 +1,4 @@
-"""The real gateway as a process, for tests that come in by the door."""
+"""The gateway as a process, for end-to-end tests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import httpx
 
-READY_WITHIN = 30  # seconds; a bound on a hang, not a measure
-LOGGED_WITHIN = 30  # as above
+READY_TIMEOUT_SECONDS = 30  # only a test that hangs reaches it
+LOG_TIMEOUT_SECONDS = 30  # as above
 
 
 class Gateway:
@@ -37,15 +37,15 @@ class Gateway:
         return int(self.url.rpartition(":")[2])
 
     def log(self) -> str:
-        """What was logged so far, at the level `info` or below while the process runs.
+        """Return what was logged so far. While the process runs, its log level must be `info` or `debug`.
 
-        A thread of the gateway writes the log, in order. So a refused request is sent, and the line that it logs awaited.
+        A thread of the gateway writes the log, in order. So this sends a request that is refused, and waits for its line.
         """
         if self.process.poll() is not None:
             return self._without_markers(self._log_path.read_text())
         marker = self.post("/v1/chat/completions", {}).headers["x-request-id"].removeprefix("req_")
         self._markers.add(marker)
-        until = time.monotonic() + LOGGED_WITHIN
+        until = time.monotonic() + LOG_TIMEOUT_SECONDS
         while marker not in (text := self._log_path.read_text()):
             assert time.monotonic() < until, f"no line of the request {marker} in the log: {text}"
         return self._without_markers(text)
@@ -60,7 +60,7 @@ class Gateway:
         return httpx.get(f"{self.url}{path}", headers=headers, timeout=60)
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """Send SIGTERM and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=60)
 
@@ -82,10 +82,10 @@ def running(
     program: str = "",
     stderr: int | None = None,
 ) -> Iterator[Gateway]:
-    """Starts the gateway with that configuration on a free port; ends it with SIGTERM.
+    """Start the gateway on a free port; stop it with SIGTERM.
 
-    `program` is Python that is run instead of `toolrelay serve`, with `settings` as they would be there. `stderr` is a file
-    descriptor that takes the place of the file behind `log()`.
+    `program` is Python code that runs instead of `toolrelay serve`, with the same `settings`. `stderr` is a file descriptor
+    that replaces the file behind `log()`.
     """
     with tempfile.TemporaryDirectory(prefix="toolrelay-test-") as folder:
         work = Path(folder)
@@ -121,7 +121,7 @@ def running(
 
 def _await_ready(process: subprocess.Popen[str], log_path: Path) -> str:
     assert process.stdout is not None
-    until = time.monotonic() + READY_WITHIN
+    until = time.monotonic() + READY_TIMEOUT_SECONDS
     while time.monotonic() < until:
         if select.select([process.stdout], [], [], 0.2)[0]:
             line = process.stdout.readline()
@@ -142,7 +142,7 @@ def _clean_environ() -> dict[str, str]:
 
 
 def behind(url: str) -> str:
-    """A configuration whose models `chat` and `responses` reach the model `demo` of the gateway at that URL over those wires."""
+    """Return a configuration: models `chat` and `responses` reach the model `demo` of the gateway at `url` over those wires."""
     return "".join(
         f'[models.{wire}]\nprovider = "compatible"\nbase_url = "{url}/v1"\nwire = "{wire}"\nmodel = "demo"\n'
         for wire in ("chat", "responses")

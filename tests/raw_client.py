@@ -1,4 +1,4 @@
-"""A client made of one socket: it sends exactly the bytes it is told to, reads when it is told to, and leaves as it is told."""
+"""An HTTP client on a plain socket: the test decides which bytes it sends, when it reads and how it disconnects."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-PATIENCE = 30  # seconds; a bound on a hang, not a measure
+TIMEOUT_SECONDS = 30  # only a test that hangs reaches it
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """A whole response. Header names are in lower case."""
+    """A complete response. Header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -23,48 +23,48 @@ class Reply(Struct, frozen=True, kw_only=True):
         return json.loads(self.body)
 
 
-class Visitor:
-    """`window` is the size of its receive buffer: a small one fills sooner when nothing is read."""
+class RawClient:
+    """`window` is the size of the receive buffer: a small one fills sooner when nothing is read."""
 
-    def __init__(self, port: int, *, window: int | None = None, patience: float = PATIENCE) -> None:
+    def __init__(self, port: int, *, window: int | None = None, timeout: float = TIMEOUT_SECONDS) -> None:
         self._socket = socket.socket()
         if window is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
-        self._socket.settimeout(patience)
+        self._socket.settimeout(timeout)
         self._socket.connect(("127.0.0.1", port))
-        self._held = b""
+        self._buffer = b""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.leave()
+        self.close()
 
-    def say(self, data: bytes) -> Self:
+    def send(self, data: bytes) -> Self:
         self._socket.sendall(data)
         return self
 
     def get(self, path: str, *lines: str) -> Self:
-        return self.say(request("GET", path, b"", *lines))
+        return self.send(encode_request("GET", path, b"", *lines))
 
     def post(self, path: str, body: object, *lines: str) -> Self:
-        return self.say(request("POST", path, json.dumps(body).encode(), *lines))
+        return self.send(encode_request("POST", path, json.dumps(body).encode(), *lines))
 
-    def read_until(self, mark: bytes) -> bytes:
-        """Everything up to the mark, and the mark."""
-        while mark not in self._held:
-            self._hear(f"the end of the connection instead of {mark!r} after {self._held[-500:]!r}")
-        end = self._held.index(mark) + len(mark)
+    def read_until(self, marker: bytes) -> bytes:
+        """Read up to and including `marker`."""
+        while marker not in self._buffer:
+            self._receive(f"the end of the connection instead of {marker!r} after {self._buffer[-500:]!r}")
+        end = self._buffer.index(marker) + len(marker)
         return self._take(end)
 
     def read_rest(self) -> bytes:
-        """Everything up to the end of the connection."""
+        """Read to the end of the connection."""
         while data := self._socket.recv(65536):
-            self._held += data
-        return self._take(len(self._held))
+            self._buffer += data
+        return self._take(len(self._buffer))
 
     def reply(self, *, to: str = "POST") -> Reply:
-        """The next response, whole."""
+        """Read the next complete response."""
         status, headers = self.head()
         if to == "HEAD" or status in (204, 304):
             body = b""
@@ -83,18 +83,18 @@ class Visitor:
         return int(status), {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
     def frame(self) -> bytes:
-        """The next event or comment of a stream, without the marks of its chunks."""
+        """Read the next event or comment of a stream, without the chunk framing."""
         return self.read_until(b"\n\n").rpartition(b"\r\n")[2][:-2]
 
-    def leave(self) -> None:
+    def close(self) -> None:
         self._socket.close()
 
-    def close_half(self) -> None:
-        """Says that it will say no more."""
+    def half_close(self) -> None:
+        """Close the sending side."""
         self._socket.shutdown(socket.SHUT_WR)
 
-    def break_off(self) -> None:
-        """Leaves without a farewell: the other side sees a reset."""
+    def reset(self) -> None:
+        """Abort the connection with a TCP reset."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
@@ -107,22 +107,22 @@ class Visitor:
         return body
 
     def _exactly(self, size: int) -> bytes:
-        while len(self._held) < size:
-            self._hear(f"the end of the connection, {size - len(self._held)} bytes too soon")
+        while len(self._buffer) < size:
+            self._receive(f"the end of the connection, {size - len(self._buffer)} bytes too soon")
         return self._take(size)
 
-    def _hear(self, complaint: str) -> None:
+    def _receive(self, message: str) -> None:
         data = self._socket.recv(65536)
-        assert data, complaint
-        self._held += data
+        assert data, message
+        self._buffer += data
 
     def _take(self, size: int) -> bytes:
-        taken, self._held = self._held[:size], self._held[size:]
+        taken, self._buffer = self._buffer[:size], self._buffer[size:]
         return taken
 
 
-def request(method: str, path: str, body: bytes = b"", *lines: str, version: str = "1.1") -> bytes:
-    """A whole request. `lines` are further header lines; one that names the host takes the place of the usual one."""
-    usual = [] if any(line.lower().startswith("host:") for line in lines) else ["host: 127.0.0.1"]
+def encode_request(method: str, path: str, body: bytes = b"", *lines: str, version: str = "1.1") -> bytes:
+    """Encode a complete request. `lines` are further header lines; a host among them replaces the default."""
+    host = [] if any(line.lower().startswith("host:") for line in lines) else ["host: 127.0.0.1"]
     length = [f"content-length: {len(body)}"] if body or method == "POST" else []
-    return "\r\n".join([f"{method} {path} HTTP/{version}", *usual, *length, *lines, "", ""]).encode() + body
+    return "\r\n".join([f"{method} {path} HTTP/{version}", *host, *length, *lines, "", ""]).encode() + body

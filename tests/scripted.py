@@ -1,4 +1,4 @@
-"""The application with a scripted backend, behind a real socket of the test's own event loop."""
+"""The gateway with a scripted backend, on a real socket in the event loop of the test."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tests.raw_client import encode_request
 from tests.stage import MODEL
-from tests.visitor import request
 from toolrelay.app import App
 from toolrelay.backends.base import Backend
 from toolrelay.config import load
@@ -23,7 +23,7 @@ from toolrelay.web.http.server import Server
 
 
 def scripted(backend: Backend, *, keepalive: float = 15) -> App:
-    """The gateway whose model `fast` is that backend."""
+    """Return a gateway whose model `fast` is the backend."""
     settings = load(None, {"HOME": "/nowhere"})
     app = App(replace(settings, server=replace(settings.server, keepalive_seconds=keepalive)))
     model = ModelSettings(name=MODEL, provider="demo")
@@ -33,7 +33,7 @@ def scripted(backend: Backend, *, keepalive: float = 15) -> App:
 
 @asynccontextmanager
 async def listening(server: Server) -> AsyncIterator[int]:
-    """Gives the port."""
+    """Run the server and yield its port."""
     listener = socket.create_server(("127.0.0.1", 0))
     await server.start(listener)
     try:
@@ -43,17 +43,17 @@ async def listening(server: Server) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def serving(app: App, *, idle: float = 75) -> AsyncIterator[int]:
-    """Gives the port. `idle` is how many seconds a connection without a request is kept."""
-    async with listening(Server(app.answer, idle=idle)) as port:
+async def serving(app: App, *, idle_timeout: float = 75) -> AsyncIterator[int]:
+    """Run the gateway and yield its port."""
+    async with listening(Server(app.router, idle_timeout=idle_timeout)) as port:
         yield port
 
 
 async def ask(port: int, path: str, body: Any = None, *, method: str = "POST") -> tuple[int, bytes]:
-    """The status and body of an answer."""
+    """Return status and body of the response."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(request(method, path, b"" if body is None else json.dumps(body).encode(), "connection: close"))
+        writer.write(encode_request(method, path, b"" if body is None else json.dumps(body).encode(), "connection: close"))
         head = await reader.readuntil(b"\r\n\r\n")
         return int(head.split(b" ")[1]), await reader.read()
     finally:

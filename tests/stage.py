@@ -1,4 +1,4 @@
-"""A scripted model server that speaks Chat Completions, and the front doors through which clients reach it."""
+"""A scripted model server with the Chat Completions API, and the gateway's APIs as clients see them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Json: TypeAlias = dict[str, Any]
 
 
 class Stage(Upstream):
-    """An upstream for many tests, one after the other: each says what is played next."""
+    """An upstream that many tests share, one after the other. Each test queues the responses to its own requests."""
 
     def play(self, *scripts: Script | Step) -> int:
-        """Gives the number of the request that the first of them answers."""
+        """Queue the responses to the next requests. Return the number of the first of these requests."""
         first = len(self.requests)
         unused: list[Script] = [()] * (first - len(self._scripts))
         taken: list[Script] = [(script,) if isinstance(script, bytes | Gate | Ending) else script for script in scripts]
@@ -29,11 +29,11 @@ class Stage(Upstream):
         return first
 
     def link(self, request: int) -> Link:
-        """The connection on which that request came."""
+        """Return the connection of a request."""
         return self.links[self.request(request).result(30).link]
 
     def left(self, request: int) -> Future[float]:
-        """Resolved once the connection on which that request came has ended."""
+        """Return a future that ends with the connection of a request."""
         return self.link(request).left
 
     def asked(self, request: int) -> Json:
@@ -42,7 +42,7 @@ class Stage(Upstream):
 
 
 def configuration(upstream: Upstream, *, model: str = "", before: str = "") -> str:
-    """The model `fast` is the upstream's. `model` and `before` are further lines, in its table and before it."""
+    """Return a configuration with the model `fast` at the upstream. `model` is added to its table, `before` stands before it."""
     return f"""{before}
 [models.{MODEL}]
 provider = "compatible"
@@ -53,7 +53,7 @@ api_key = "{KEY}"
 """
 
 
-# What the server says
+# Responses of the model server
 
 
 def _frame(delta: Json, **members: Any) -> bytes:
@@ -77,13 +77,13 @@ def end(finish: str = "stop") -> bytes:
 
 
 BEGUN = stream_head() + chunk(delta("Hello"))
-"""A stream of which the first word has come."""
+"""A stream up to its first word."""
 REST = chunk(delta(" there") + end()) + LAST_CHUNK
 STREAMED = BEGUN + REST
 
 
 def whole(text: str = "Hello there", calls: tuple[tuple[str, str], ...] = ()) -> bytes:
-    """An answer that is not streamed."""
+    """Encode a response that is not streamed."""
     message: Json = {"role": "assistant", "content": text}
     if calls:
         message["tool_calls"] = [
@@ -99,11 +99,11 @@ def error(status: int, message: str = "no", headers: str = "", **members: Any) -
     return reply(json.dumps({"error": {"message": message, **members}}).encode(), status, headers=headers)
 
 
-# The doors
+# APIs of the gateway
 
 
 class Front(Struct, frozen=True, kw_only=True):
-    """One wire as its client knows it. `items` is the name of what a request holds; `text` is what a whole answer says."""
+    """One API as its clients see it. `items` is the key of the messages in a request; `text` extracts the text of a response."""
 
     path: str
     items: str
@@ -132,7 +132,7 @@ WIRES = sorted(discover())
 
 
 def frames(stream: bytes) -> list[Any]:
-    """The JSON of each event. The stream's end mark must be its last."""
+    """Decode the events of a stream, which must end with [DONE]."""
     events = [line.removeprefix(b"data: ") for line in stream.split(b"\n") if line.startswith(b"data: ")]
     assert events, stream
     assert events[-1] == b"[DONE]", stream[-500:]
@@ -140,10 +140,10 @@ def frames(stream: bytes) -> list[Any]:
 
 
 def failure(stream: bytes) -> Json:
-    """The error with which a stream ends. On Responses two events say it: `error`, with our code, and `response.failed`."""
-    told: list[Json] = [{}, *frames(stream)]
-    if "error" in told[-1]:
-        found: Json = told[-1]["error"]
+    """Return the error that ends a stream. Responses has two events for it: `error`, with our code, and `response.failed`."""
+    events: list[Json] = [{}, *frames(stream)]
+    if "error" in events[-1]:
+        found: Json = events[-1]["error"]
         return found
-    assert [event["type"] for event in told[-2:]] == ["error", "response.failed"], told[-2:]
-    return told[-2]
+    assert [event["type"] for event in events[-2:]] == ["error", "response.failed"], events[-2:]
+    return events[-2]

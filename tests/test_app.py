@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.raw_client import RawClient, encode_request
 from tests.stage import BEGUN, FRONTS, REST, WIRES, Front, Stage, configuration, failure, frames, whole
 from tests.upstream import Gate
-from tests.visitor import Visitor, request
 from toolrelay.app import _listen
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
@@ -92,8 +92,8 @@ def test_without_keys_it_does_not_bind_beyond_this_machine(tmp_path: Path, host:
 
 def test_with_keys_it_may_bind_to_every_address() -> None:
     with running(f'[[keys]]\nname = "me"\nsha256 = "{HASH}"\n', flags=("--host", "0.0.0.0")) as gateway:
-        with Visitor(gateway.port) as visitor:
-            assert visitor.get("/v1/models").reply().status == 401
+        with RawClient(gateway.port) as client:
+            assert client.get("/v1/models").reply().status == 401
         assert gateway.stop() == 0
 
 
@@ -121,7 +121,7 @@ def test_it_may_open_as_many_files_as_the_system_lets_it() -> None:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_ends_it_in_good_order(number: signal.Signals) -> None:
-    with running() as gateway, Visitor(gateway.port) as idle:
+    with running() as gateway, RawClient(gateway.port) as idle:
         assert idle.get("/healthz").reply().status == 200
         gateway.process.send_signal(number)
         assert gateway.process.wait(30) == 0
@@ -134,17 +134,17 @@ def test_a_signal_ends_it_in_good_order(number: signal.Signals) -> None:
 def test_a_turn_under_way_is_finished_first(front: Front, number: signal.Signals, *, stream: bool) -> None:
     gate = Gate()
     script = (BEGUN, gate, REST) if stream else (gate, whole())
-    with Stage(script) as stage, running(configuration(stage)) as gateway, Visitor(gateway.port) as visitor:
-        visitor.post(front.path, front.ask(stream=stream))
+    with Stage(script) as stage, running(configuration(stage)) as gateway, RawClient(gateway.port) as client:
+        client.post(front.path, front.ask(stream=stream))
         gate.reached.result(30)
         gateway.process.send_signal(number)
         refuses_connections(gateway)
         assert gateway.process.poll() is None
         gate.open()
-        reply = visitor.reply()
+        reply = client.reply()
         assert reply.status == 200
         assert frames(reply.body) if stream else front.text(reply.json()) == "Hello there"
-        assert visitor.read_rest() == b""
+        assert client.read_rest() == b""
         assert gateway.process.wait(30) == 0
         [line] = gateway.log().splitlines()
         assert json.loads(line)["status"] == 200
@@ -154,7 +154,7 @@ def test_a_turn_under_way_is_finished_first(front: Front, number: signal.Signals
 def test_a_second_signal_ends_it_at_once_and_the_client_is_told(front: Front, second: signal.Signals) -> None:
     gate = Gate()
     with Stage((BEGUN, gate), (gate,)) as stage, running(configuration(stage)) as gateway:
-        with Visitor(gateway.port) as streaming, Visitor(gateway.port) as waiting:
+        with RawClient(gateway.port) as streaming, RawClient(gateway.port) as waiting:
             streaming.post(front.path, front.ask(stream=True))
             stage.request(0).result(30)
             waiting.post(front.path, front.ask())
@@ -180,19 +180,19 @@ def test_a_turn_that_does_not_end_in_time_ends_with_an_error(front: Front) -> No
     with (
         Stage((BEGUN, gate), (gate,)) as stage,
         running(configuration(stage), program=IMPATIENT) as gateway,
-        Visitor(gateway.port) as streaming,
-        Visitor(gateway.port) as waiting,
-        Visitor(gateway.port) as half,
+        RawClient(gateway.port) as streaming,
+        RawClient(gateway.port) as waiting,
+        RawClient(gateway.port) as half,
     ):
         streaming.post(front.path, front.ask(stream=True))
         stage.request(0).result(30)
         waiting.post(front.path, front.ask())
         stage.request(1).result(30)
-        half.say(request("POST", front.path, json.dumps(front.ask()).encode())[:-1])
+        half.send(encode_request("POST", front.path, json.dumps(front.ask()).encode())[:-1])
         gateway.process.send_signal(signal.SIGTERM)
         assert failure(streaming.reply().body)["code"] == "shutting_down"
-        for visitor in (waiting, half):
-            reply = visitor.reply()
+        for client in (waiting, half):
+            reply = client.reply()
             assert reply.status == 503
             assert reply.json()["error"]["code"] == "shutting_down"
         assert stage.left(0).result(30)
@@ -205,15 +205,15 @@ def test_a_client_that_does_not_read_cannot_hold_up_the_end(front: Front) -> Non
     with (
         Stage((BEGUN, *[piece] * 1000)) as stage,
         running(configuration(stage), program=IMPATIENT) as gateway,
-        Visitor(gateway.port, window=4096) as visitor,
+        RawClient(gateway.port, window=4096) as client,
     ):
-        visitor.post(front.path, front.ask(stream=True)).frame()
+        client.post(front.path, front.ask(stream=True)).frame()
         gateway.process.send_signal(signal.SIGTERM)
         assert gateway.process.wait(60) == 0
 
 
 def test_connections_that_never_asked_do_not_hold_up_the_end() -> None:
-    with running() as gateway, Visitor(gateway.port), Visitor(gateway.port) as slow:
-        slow.say(b"GET /v1/models HTT")
+    with running() as gateway, RawClient(gateway.port), RawClient(gateway.port) as slow:
+        slow.send(b"GET /v1/models HTT")
         assert gateway.get("/healthz").status_code == 200
         assert gateway.stop() == 0

@@ -11,7 +11,7 @@ from typing import IO, Any
 import pytest
 
 from tests.gateway import Gateway, running
-from tests.visitor import Visitor
+from tests.raw_client import RawClient
 
 PATH = "/v1/chat/completions"
 PIPE_BYTES = 4096  # one page, the smallest that Linux gives
@@ -37,9 +37,9 @@ def pipe() -> Iterator[tuple[IO[str], int]]:
 
 def refused(gateway: Gateway, count: int) -> None:
     """Send that many requests, each of which logs one line."""
-    with Visitor(gateway.port) as visitor:
+    with RawClient(gateway.port) as client:
         for _ in range(count):
-            assert visitor.post(PATH, {}).reply().status == 400
+            assert client.post(PATH, {}).reply().status == 400
 
 
 def parsed(lines: str) -> list[dict[str, Any]]:
@@ -78,8 +78,8 @@ def test_lines_that_do_not_fit_the_buffer_are_counted(pipe: tuple[IO[str], int])
 
 def test_all_lines_are_written_in_order_before_the_process_exits() -> None:
     with running() as gateway:
-        with Visitor(gateway.port) as visitor:
-            ids = [visitor.post(PATH, {}).reply().headers["x-request-id"] for _ in range(REQUESTS)]
+        with RawClient(gateway.port) as client:
+            ids = [client.post(PATH, {}).reply().headers["x-request-id"] for _ in range(REQUESTS)]
         assert gateway.stop() == 0
         lines = parsed(gateway.log())
     assert [f"req_{line['turn']}" for line in lines] == ids

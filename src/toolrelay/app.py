@@ -1,4 +1,4 @@
-"""Puts it all together; the only module that knows everything."""
+"""Assembly of the gateway from its settings, and the server process."""
 
 from __future__ import annotations
 
@@ -27,42 +27,47 @@ from toolrelay.settings import Environment, ModelSettings, ServerSettings, Setti
 from toolrelay.web.auth import Authenticator
 from toolrelay.web.endpoints import Endpoint
 from toolrelay.web.http.server import BACKLOG, Server
-from toolrelay.web.pages import pages
-from toolrelay.web.router import Page, Router
+from toolrelay.web.pages import make_pages
+from toolrelay.web.router import Handler, Router
 from toolrelay.wires.base import discover as discover_wires
 
 DRAIN_SECONDS = 30
-MOST_FILES = 65536
+MAX_OPEN_FILES = 65536
 
 
 class App:
-    """The gateway: it answers exchanges."""
+    """The gateway: its models and the router that serves them."""
 
     def __init__(self, settings: Settings) -> None:
         self.metrics = Metrics()
-        self.guard = ResultWatchdog(report_to(self.metrics))
+        self.watchdog = ResultWatchdog(report_to(self.metrics))
         self.models = open_models(settings)
         self.ready = True
-        gate = ConcurrencyLimit(settings.limits.concurrent_turns)
-        server = settings.server
-        gatekeeper = Authenticator(settings.keys, server.cors_origins)
-        found: dict[tuple[str, str], Page] = pages(
-            self.models, self.metrics, gatekeeper, started=int(time.time()), is_ready=lambda: self.ready
+        limit = ConcurrencyLimit(settings.limits.concurrent_turns)
+        authenticator = Authenticator(settings.keys, settings.server.cors_origins)
+        handlers: dict[tuple[str, str], Handler] = make_pages(
+            self.models, self.metrics, authenticator, started=int(time.time()), is_ready=lambda: self.ready
         )
         for wire in discover_wires().values():
-            found["POST", wire.path] = Endpoint(
-                wire, self.models, self.metrics, gate=gate, gatekeeper=gatekeeper, guard=self.guard, settings=server
-            )
-        self.answer = Router(found, gatekeeper)
+            handlers["POST", wire.path] = Endpoint(
+                wire=wire,
+                models=self.models,
+                metrics=self.metrics,
+                limit=limit,
+                authenticator=authenticator,
+                watchdog=self.watchdog,
+                settings=settings.server,
+            ).handle
+        self.router = Router(handlers, authenticator)
 
     async def close(self) -> None:
-        self.guard.close()
+        self.watchdog.close()
         for model in self.models.values():
             await model.backend.close()
 
 
 def open_models(settings: Settings) -> dict[str, Model]:
-    """Every model, or all that is wrong with them. Nothing is connected yet."""
+    """Return all models, not yet connected, or raise one error with all that is wrong in their settings."""
     kinds = discover_backends()
     secret = cache(partial(secret_in, settings.environment.data_dir))
     models: dict[str, Model] = {}
@@ -86,7 +91,7 @@ def _open_model(
 
 
 def serve(settings: Settings) -> int:
-    """Runs the gateway until it is told to stop. Returns the exit code."""
+    """Run the gateway until a signal stops it. Return the exit code."""
     check_binding(settings)
     log.configure(settings.log, settings.log_level)
     return serve_app(App(settings), settings.server)
@@ -102,28 +107,28 @@ def serve_app(app: App, settings: ServerSettings, *, drain_seconds: int = DRAIN_
         return 1
     with listener:
         port = listener.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        server = Server(app.answer, send_timeout=settings.send_timeout_seconds)
-        _run(_serve_until_told(app, server, listener, f"http://{shown}:{port}", drain_seconds))
+        url_host = f"[{host}]" if ":" in host else host
+        server = Server(app.router, send_timeout=settings.send_timeout_seconds)
+        _run(_serve_until_stopped(app, server, listener, f"http://{url_host}:{port}", drain_seconds))
     return 0
 
 
-async def _serve_until_told(app: App, server: Server, listener: socket.socket, url: str, drain_seconds: int) -> None:
-    """SIGTERM and SIGINT are a wish to finish; the second of them, to finish at once."""
-    enough, hurry = asyncio.Event(), asyncio.Event()
+async def _serve_until_stopped(app: App, server: Server, listener: socket.socket, url: str, drain_seconds: int) -> None:
+    """Drain on SIGTERM or SIGINT. A second signal cancels what still runs."""
+    stop_requested, force_requested = asyncio.Event(), asyncio.Event()
 
-    def heed() -> None:
+    def on_signal() -> None:
         app.ready = False
-        (hurry if enough.is_set() else enough).set()
+        (force_requested if stop_requested.is_set() else stop_requested).set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, heed)
+        loop.add_signal_handler(number, on_signal)
     try:
         await server.start(listener)
-        print(f"Toolrelay is ready at {url}", flush=True)  # noqa: T201 -- the contract's one line
-        await enough.wait()
-        await server.stop(drain_seconds, hurry)
+        print(f"Toolrelay is ready at {url}", flush=True)  # noqa: T201 -- the line that callers wait for
+        await stop_requested.wait()
+        await server.stop(drain_seconds, force_requested)
     finally:
         await app.close()
 
@@ -134,7 +139,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen(BACKLOG)  # only now is the port certainly ours
+        listener.listen(BACKLOG)  # until this succeeds, another process may take the port
     except OSError:
         listener.close()
         raise
@@ -142,21 +147,21 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _raise_file_limit() -> None:
-    """A turn takes two files. The usual limit of 1,024 is a soft one, kept for programs that use select()."""
+    """Raise the soft limit, usually 1,024 for the sake of select(): a turn takes two file descriptors."""
     try:
         import resource  # noqa: PLC0415 -- absent on Windows
     except ImportError:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # a system may have a limit of its own below the hard one
+        with contextlib.suppress(OSError, ValueError):  # a system may have a lower limit of its own, as macOS does
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
     gc.collect()
-    gc.freeze()  # what the start has made stays for ever: the collector need not look at it again and again
+    gc.freeze()  # objects made at start-up live for ever: the collector need not visit them
     gc.set_threshold(20_000, 20, 50)
     try:
         import uvloop  # noqa: PLC0415 -- absent on Windows

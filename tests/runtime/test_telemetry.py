@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway import Gateway, running
+from tests.raw_client import RawClient
 from tests.stage import (
     BEGUN,
     FRONTS,
@@ -26,7 +27,6 @@ from tests.stage import (
     whole,
 )
 from tests.upstream import CUT, LAST_CHUNK, Gate, chunk, stream_head
-from tests.visitor import Visitor
 
 CANARY = "canary-7f3a"
 ALWAYS = {"event", "level", "timestamp"}
@@ -143,8 +143,8 @@ def canary_calls(front: Front, stage: Stage, gateway: Gateway) -> None:
     gateway.post(front.path, history(front) | {"model": CANARY})
     gateway.post(front.path, history(front) | {"tool_choice": CANARY})
     gateway.get(f"/v1/models/{CANARY}?{CANARY}")
-    with Visitor(gateway.port) as visitor:
-        visitor.say(f"{CANARY} /{CANARY} {CANARY}\r\n\r\n".encode()).read_rest()
+    with RawClient(gateway.port) as visitor:
+        visitor.send(f"{CANARY} /{CANARY} {CANARY}\r\n\r\n".encode()).read_rest()
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
@@ -192,8 +192,8 @@ def test_the_level_says_which_lines_are_written(stage: Stage, level: str, events
         gateway.post(front.path, front.ask())
         gateway.post(front.path, front.ask())
         gateway.post(front.path, {})
-        with Visitor(gateway.port) as visitor:
-            visitor.say(b"nonsense\r\n\r\n").read_rest()
+        with RawClient(gateway.port) as visitor:
+            visitor.send(b"nonsense\r\n\r\n").read_rest()
         assert [line["event"] for line in lines(gateway)] == events
 
 
@@ -246,7 +246,7 @@ def test_a_log_that_nobody_reads_any_more_stops_no_turn(stage: Stage, front: Fro
     stage.play(answer, answer)
     with (
         running(configuration(stage), program=NOBODY_READS) as gateway,
-        Visitor(gateway.port, patience=5) as visitor,
+        RawClient(gateway.port, timeout=5) as visitor,
     ):
         for _ in range(2):
             assert visitor.post(front.path, front.ask(tools=[front.tool("search")])).reply().status == 200
@@ -305,7 +305,7 @@ def test_turns_under_way_are_counted(stage: Stage, front: Front) -> None:
     gate = Gate()
     asked = stage.play((BEGUN, gate), (gate,))
     with running(configuration(stage)) as gateway:
-        with Visitor(gateway.port) as first, Visitor(gateway.port) as second:
+        with RawClient(gateway.port) as first, RawClient(gateway.port) as second:
             first.post(front.path, front.ask(stream=True))
             stage.request(asked).result(30)
             second.post(front.path, front.ask())

@@ -12,11 +12,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from tests.gateway import LOGGED_WITHIN, Gateway, running
+from tests.gateway import LOG_TIMEOUT_SECONDS, Gateway, running
+from tests.raw_client import RawClient, Reply
 from tests.transcripts.requests import request
 from tests.transcripts.scenarios import Combination, Scenario, Subject
 from tests.transcripts.scripted_upstream import ScriptedUpstream
-from tests.visitor import Reply, Visitor
 
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
 _ID = re.compile(r"(?<![A-Za-z0-9])(call|chatcmpl|resp|msg|fc|rs|req|ctc)([_-])[0-9A-Za-z]{20,}")
@@ -63,7 +63,7 @@ class Session:
     def play(self, subject: Subject, only: Container[Combination] | None = None) -> dict[Combination, Exchange]:
         """All exchanges of that model, or only those."""
         raw: dict[Combination, _Raw] = {}
-        with Visitor(self.gateway.port) as client:
+        with RawClient(self.gateway.port) as client:
             self._log_lines(client)
             for scenario, combination in subject.combinations():
                 if only is None or combination in only:
@@ -71,7 +71,7 @@ class Session:
             lines = _by_turn(self._log_lines(client))
         return {combination: _normalised(found, lines[found.token]) for combination, found in raw.items()}
 
-    def _exchange(self, client: Visitor, scenario: Scenario, combination: Combination, model: str) -> _Raw:
+    def _exchange(self, client: RawClient, scenario: Scenario, combination: Combination, model: str) -> _Raw:
         self._count += 1
         mark = _MARK.format(self._count) if self._marks else ""
         self._upstream.play(scenario.script, mark)
@@ -86,11 +86,11 @@ class Session:
             return None
         return 1 if combination.policy in ("pass", "fail") else len(scenario.script)
 
-    def _log_lines(self, client: Visitor) -> list[Any]:
+    def _log_lines(self, client: RawClient) -> list[Any]:
         """Return what was logged since the last time. A thread writes the log: a further request's line is awaited."""
         refused = client.post(PATHS["chat"], {}).reply()
         last = refused.headers["x-request-id"].removeprefix("req_").encode()
-        until = time.monotonic() + LOGGED_WITHIN
+        until = time.monotonic() + LOG_TIMEOUT_SECONDS
         while True:
             with self.gateway._log_path.open("rb") as log:
                 log.seek(self._log_place)

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.raw_client import RawClient, encode_request
 from tests.transcripts.requests import request
 from tests.transcripts.scenarios import Combination, Subject, subjects
 from tests.transcripts.scripted_upstream import ScriptedUpstream
 from tests.transcripts.session import PATHS
-from tests.visitor import Visitor
-from tests.visitor import request as http_request
 
 KEY = "sk-of-a-client"
 AUTHORIZATION = f"authorization: Bearer {KEY}"
@@ -63,7 +62,7 @@ def test_request_id_of_an_answer_is_the_token_of_its_turn(
     wanted = Combination("two_calls", wire, "auto", "retry", parallel=True, stream=stream)
     scenario = next(one for one, combination in SUBJECTS[model].combinations() if combination == wanted)
     upstream.play(scenario.script)
-    with Visitor(gateway.port) as client:
+    with RawClient(gateway.port) as client:
         body = request(wanted, scenario, SUBJECTS[model].model(wanted))
         reply = client.post(PATHS[wire], body, AUTHORIZATION).reply()
         client.get("/v1/models", AUTHORIZATION).reply()  # answered only when the turn's last line is out
@@ -79,20 +78,20 @@ def test_request_id_of_an_answer_is_the_token_of_its_turn(
 
 NO_MODEL = b'{"model":"x","messages":[{"role":"user","content":"Hi"}]}'
 REFUSED = {
-    "bad JSON": (http_request("POST", PATHS["chat"], b"{", AUTHORIZATION), 400),
-    "bad JSON on Responses": (http_request("POST", PATHS["responses"], b"{", AUTHORIZATION), 400),
-    "no such model": (http_request("POST", PATHS["chat"], NO_MODEL, AUTHORIZATION), 404),
-    "no key": (http_request("POST", PATHS["chat"], b"{}"), 401),
-    "wrong key": (http_request("POST", PATHS["responses"], b"{}", "authorization: Bearer no"), 401),
-    "too large": (http_request("POST", PATHS["chat"], b" " * 20001, AUTHORIZATION), 413),
+    "bad JSON": (encode_request("POST", PATHS["chat"], b"{", AUTHORIZATION), 400),
+    "bad JSON on Responses": (encode_request("POST", PATHS["responses"], b"{", AUTHORIZATION), 400),
+    "no such model": (encode_request("POST", PATHS["chat"], NO_MODEL, AUTHORIZATION), 404),
+    "no key": (encode_request("POST", PATHS["chat"], b"{}"), 401),
+    "wrong key": (encode_request("POST", PATHS["responses"], b"{}", "authorization: Bearer no"), 401),
+    "too large": (encode_request("POST", PATHS["chat"], b" " * 20001, AUTHORIZATION), 413),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_request_has_an_id_that_the_log_knows(gateway: Gateway, name: str) -> None:
     sent, status = REFUSED[name]
-    with Visitor(gateway.port) as client:
-        reply = client.say(sent).reply()
+    with RawClient(gateway.port) as client:
+        reply = client.send(sent).reply()
     assert reply.status == status
     lines = logged(gateway, token_of(reply.headers))
     assert [(line["event"], line["status"]) for line in lines] == [("refused", status)]
@@ -100,14 +99,14 @@ def test_refused_request_has_an_id_that_the_log_knows(gateway: Gateway, name: st
 
 @pytest.mark.parametrize(("path", "status"), [("/nowhere", 404), ("/v1/chat/completions", 405)])
 def test_request_for_no_page_has_an_id(gateway: Gateway, path: str, status: int) -> None:
-    with Visitor(gateway.port) as client:
+    with RawClient(gateway.port) as client:
         reply = client.get(path, AUTHORIZATION).reply()
     assert reply.status == status
     assert token_of(reply.headers)
 
 
 def test_request_that_is_not_http_has_an_id(gateway: Gateway) -> None:
-    with Visitor(gateway.port) as client:
-        reply = client.say(b"What is this?\r\n\r\n").reply()
+    with RawClient(gateway.port) as client:
+        reply = client.send(b"What is this?\r\n\r\n").reply()
     assert reply.status == 400
     assert token_of(reply.headers)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.raw_client import RawClient, Reply, encode_request
 from tests.stage import KEY, Front, Stage, configuration, whole
-from tests.visitor import Reply, Visitor, request
 from toolrelay.errors import ClientError
 from toolrelay.settings import KeySettings
 from toolrelay.web import auth
@@ -40,8 +40,8 @@ def guarded(stage: Stage) -> Iterator[Gateway]:
 
 def ask(gateway: Gateway, method: str, path: str, *lines: str, body: object = None) -> Reply:
     encoded = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
-    with Visitor(gateway.port) as visitor:
-        return visitor.say(request(method, path, encoded, *lines)).reply(to=method)
+    with RawClient(gateway.port) as client:
+        return client.send(encode_request(method, path, encoded, *lines)).reply(to=method)
 
 
 def problem(reply: Reply) -> tuple[int, str, str]:
@@ -98,9 +98,9 @@ def test_without_the_right_key_the_door_stays_shut(guarded: Gateway, front: Fron
 
 
 def test_a_wrong_key_is_told_before_the_body_is_read(guarded: Gateway, front: Front) -> None:
-    with Visitor(guarded.port) as visitor:
-        visitor.say(request("POST", front.path).replace(b"length: 0", b"length: 1000000"))
-        assert visitor.reply().status == 401
+    with RawClient(guarded.port) as client:
+        client.send(encode_request("POST", front.path).replace(b"length: 0", b"length: 1000000"))
+        assert client.reply().status == 401
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
@@ -226,5 +226,5 @@ def test_a_key_that_nobody_asked_for_does_no_harm(gateway: Gateway, front: Front
 def test_more_ports_than_are_remembered_are_answered_all_the_same() -> None:
     keeper = auth.Authenticator((), ())
     for port in range(200):
-        assert keeper.identify({b"host": f"localhost:{port}".encode()}) is auth.ANYONE
-    assert len(keeper._own_hosts) <= 64
+        assert keeper.identify({b"host": f"localhost:{port}".encode()}) is auth.ANONYMOUS
+    assert len(keeper._local_hosts) <= 64

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.raw_client import RawClient, encode_request
 from tests.stage import BEGUN, FRONTS, KEY, MODEL, REST, STREAMED, Front, Stage, configuration, error, failure, frames, whole
 from tests.upstream import CUT, RESET, Ending, Gate, chunk, stream_head
-from tests.visitor import Visitor, request
 
 CHAT = FRONTS["openai_chat"]
 RESPONSES = FRONTS["openai_responses"]
@@ -64,8 +64,8 @@ def test_each_turn_has_an_id_of_its_own(gateway: Gateway, stage: Stage, front: F
     "body", [b"", b"{", b"not JSON", b"[]", b'"text"', b"\xff\xfe{}", b'{"model":' * 100_000, b'{"a":"\\ud800","b":' * 700]
 )
 def test_a_body_that_is_no_json_object_is_a_400(gateway: Gateway, front: Front, body: bytes) -> None:  # bug 39
-    with Visitor(gateway.port) as visitor:
-        reply = visitor.say(request("POST", front.path, body)).reply()
+    with RawClient(gateway.port) as client:
+        reply = client.send(encode_request("POST", front.path, body)).reply()
     assert reply.status == 400
     assert reply.json()["error"]["code"] == "invalid_json"
     assert reply.json()["error"]["type"] == "invalid_request_error"
@@ -212,11 +212,11 @@ def test_a_whole_answer_that_breaks_off_is_an_error(gateway: Gateway, stage: Sta
 @pytest.mark.parametrize("how", [CUT, RESET])
 def test_a_stream_that_breaks_off_ends_with_an_error(gateway: Gateway, stage: Stage, front: Front, how: Ending) -> None:  # bug 38
     stage.play((BEGUN, how))
-    with Visitor(gateway.port) as visitor:
-        reply = visitor.post(front.path, front.ask(stream=True)).reply()
+    with RawClient(gateway.port) as client:
+        reply = client.post(front.path, front.ask(stream=True)).reply()
         assert reply.status == 200
         assert failure(reply.body)["code"] == "upstream_cut"
-        assert visitor.get("/healthz").reply().status == 200, "the connection can be used again"
+        assert client.get("/healthz").reply().status == 200, "the connection can be used again"
 
 
 def test_a_stream_without_its_end_mark_ends_with_an_error(gateway: Gateway, stage: Stage, front: Front) -> None:  # bug 38
@@ -286,39 +286,39 @@ def narrow(stage: Stage) -> Iterator[Gateway]:
 
 
 def test_a_body_that_is_declared_too_large_is_refused_before_it_comes(narrow: Gateway, front: Front) -> None:
-    with Visitor(narrow.port) as visitor:
-        visitor.say(f"POST {front.path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1001\r\n\r\n".encode())
-        reply = visitor.reply()
+    with RawClient(narrow.port) as client:
+        client.send(f"POST {front.path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1001\r\n\r\n".encode())
+        reply = client.reply()
     assert reply.status == 413
     assert reply.json()["error"]["code"] == "request_too_large"
     assert "1000" in reply.json()["error"]["message"]
 
 
 def test_a_body_that_grows_too_large_is_refused(narrow: Gateway, front: Front) -> None:
-    with Visitor(narrow.port) as visitor:
-        visitor.say(f"POST {front.path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode())
-        visitor.say(chunk(b" " * 600))
-        visitor.say(chunk(b" " * 600))
-        assert visitor.reply().status == 413
+    with RawClient(narrow.port) as client:
+        client.send(f"POST {front.path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode())
+        client.send(chunk(b" " * 600))
+        client.send(chunk(b" " * 600))
+        assert client.reply().status == 413
 
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_of_exactly_the_limit_is_taken(narrow: Gateway, stage: Stage, front: Front, *, chunked: bool) -> None:
     stage.play(whole())
     body = json.dumps(front.ask()).encode().ljust(1000)
-    with Visitor(narrow.port) as visitor:
+    with RawClient(narrow.port) as client:
         if chunked:
-            visitor.say(f"POST {front.path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode())
-            visitor.say(chunk(body[:7]) + chunk(body[7:]) + b"0\r\n\r\n")
+            client.send(f"POST {front.path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode())
+            client.send(chunk(body[:7]) + chunk(body[7:]) + b"0\r\n\r\n")
         else:
-            visitor.say(request("POST", front.path, body))
-        assert visitor.reply().status == 200
+            client.send(encode_request("POST", front.path, body))
+        assert client.reply().status == 200
 
 
 def test_the_connection_of_a_refused_body_can_be_used_again(narrow: Gateway, front: Front) -> None:
-    with Visitor(narrow.port) as visitor:
-        assert visitor.say(request("POST", front.path, b" " * 5000)).reply().status == 413
-        assert visitor.get("/healthz").reply().status == 200
+    with RawClient(narrow.port) as client:
+        assert client.send(encode_request("POST", front.path, b" " * 5000)).reply().status == 413
+        assert client.get("/healthz").reply().status == 200
 
 
 # How many may come in
@@ -334,7 +334,7 @@ def single(stage: Stage) -> Iterator[Gateway]:
 def test_a_turn_too_many_is_told_to_come_back(single: Gateway, stage: Stage, front: Front) -> None:
     gate = Gate()
     stage.play((BEGUN, gate, REST))
-    with Visitor(single.port) as first, Visitor(single.port) as second:
+    with RawClient(single.port) as first, RawClient(single.port) as second:
         first.post(front.path, front.ask(stream=True)).frame()
         refused = second.post(front.path, front.ask(stream=True)).reply()
         assert refused.status == 503
@@ -358,8 +358,8 @@ def test_a_failed_turn_frees_its_place(single: Gateway, stage: Stage, front: Fro
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_frees_its_place(single: Gateway, stage: Stage, front: Front, *, stream: bool) -> None:
     asked = stage.play((Gate(), whole()), whole())
-    with Visitor(single.port) as visitor:
-        visitor.post(front.path, front.ask(stream=stream))
+    with RawClient(single.port) as client:
+        client.post(front.path, front.ask(stream=stream))
         stage.request(asked).result(30)
     stage.left(asked).result(30)
     assert single.post(front.path, front.ask()).status_code == 200

@@ -9,13 +9,13 @@ import psutil
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.raw_client import RawClient, encode_request
 from tests.stage import BEGUN, STREAMED, Front, Stage, configuration, delta, whole
 from tests.upstream import Gate, chunk, stream_head
-from tests.visitor import Visitor, request
 
 MEBIBYTE = 1024 * 1024
-Leave = Callable[[Visitor], None]
-LEAVES = pytest.mark.parametrize("leave", [Visitor.leave, Visitor.break_off])
+Leave = Callable[[RawClient], None]
+LEAVES = pytest.mark.parametrize("leave", [RawClient.close, RawClient.reset])
 
 
 def turns(gateway: Gateway) -> list[dict[str, object]]:
@@ -37,9 +37,9 @@ def test_a_client_that_leaves_in_the_midst_of_a_stream_lets_the_upstream_go(
     gateway: Gateway, stage: Stage, front: Front, leave: Leave
 ) -> None:  # bug 44
     asked = stage.play((BEGUN, Gate()))
-    with Visitor(gateway.port) as visitor:
-        visitor.post(front.path, front.ask(stream=True)).frame()
-        leave(visitor)
+    with RawClient(gateway.port) as client:
+        client.post(front.path, front.ask(stream=True)).frame()
+        leave(client)
         stage.left(asked).result(30)
     assert open_turns(gateway) == 0
 
@@ -51,10 +51,10 @@ def test_a_client_that_leaves_before_the_first_token_lets_the_upstream_go(
 ) -> None:  # bug 44
     gate = Gate()
     asked = stage.play((heard, gate))
-    with Visitor(gateway.port) as visitor:
-        visitor.post(front.path, front.ask(stream=True))
+    with RawClient(gateway.port) as client:
+        client.post(front.path, front.ask(stream=True))
         gate.reached.result(30)
-        leave(visitor)
+        leave(client)
         stage.left(asked).result(30)
     assert open_turns(gateway) == 0
 
@@ -66,10 +66,10 @@ def test_a_client_that_leaves_without_streaming_lets_the_upstream_go(
 ) -> None:  # bug 44
     gate = Gate()
     asked = stage.play((heard, gate))
-    with Visitor(gateway.port) as visitor:
-        visitor.post(front.path, front.ask())
+    with RawClient(gateway.port) as client:
+        client.post(front.path, front.ask())
         gate.reached.result(30)
-        leave(visitor)
+        leave(client)
         stage.left(asked).result(30)
     assert open_turns(gateway) == 0
 
@@ -81,11 +81,11 @@ def test_a_client_that_has_sent_its_next_request_and_leaves_lets_the_upstream_go
 ) -> None:  # bug 44
     gate = Gate()
     asked = stage.play(whole(), (gate,)) + 1
-    post = request("POST", front.path, json.dumps(front.ask(stream=stream)).encode())
-    with Visitor(gateway.port) as visitor:
-        visitor.say(post + post + request("GET", "/v1/models") * 2)
+    post = encode_request("POST", front.path, json.dumps(front.ask(stream=stream)).encode())
+    with RawClient(gateway.port) as client:
+        client.send(post + post + encode_request("GET", "/v1/models") * 2)
         gate.reached.result(30)
-        leave(visitor)
+        leave(client)
         stage.left(asked).result(30)
     assert open_turns(gateway) == 0
 
@@ -97,12 +97,12 @@ def test_a_client_that_sends_its_next_request_in_the_midst_and_leaves_lets_the_u
 ) -> None:  # bug 44
     gate = Gate()
     asked = stage.play((BEGUN, gate) if stream else (gate,))
-    with Visitor(gateway.port) as visitor, Visitor(gateway.port) as other:
-        visitor.post(front.path, front.ask(stream=stream))
+    with RawClient(gateway.port) as client, RawClient(gateway.port) as other:
+        client.post(front.path, front.ask(stream=stream))
         gate.reached.result(30)
-        visitor.get("/v1/models")
+        client.get("/v1/models")
         assert other.get("/healthz").reply().status == 200  # by now the gateway has read it
-        leave(visitor)
+        leave(client)
         stage.left(asked).result(30)
     assert open_turns(gateway) == 0
 
@@ -111,11 +111,11 @@ def test_a_client_that_leaves_is_in_the_log_and_nothing_else_is(stage: Stage, fr
     asked = stage.play((BEGUN, Gate()), (Gate(),))
     with running(configuration(stage)) as gateway:
         for number, stream in ((asked, True), (asked + 1, False)):
-            with Visitor(gateway.port) as visitor:
-                visitor.post(front.path, front.ask(stream=stream))
+            with RawClient(gateway.port) as client:
+                client.post(front.path, front.ask(stream=stream))
                 stage.request(number).result(30)
                 if stream:
-                    visitor.frame()
+                    client.frame()
             stage.left(number).result(30)
         lines = turns(gateway)
         assert [(line["status"], line["code"], line["stream"]) for line in lines] == [
@@ -128,10 +128,10 @@ def test_a_client_that_leaves_is_in_the_log_and_nothing_else_is(stage: Stage, fr
 def test_a_client_that_leaves_before_its_request_is_whole_leaves_no_trace(stage: Stage, front: Front) -> None:
     before = len(stage.requests)
     with running(configuration(stage)) as gateway:
-        whole_request = request("POST", front.path, json.dumps(front.ask()).encode())
+        whole_request = encode_request("POST", front.path, json.dumps(front.ask()).encode())
         for sent in (b"", whole_request[:20], whole_request[:-1]):
-            with Visitor(gateway.port) as visitor:
-                visitor.say(sent)
+            with RawClient(gateway.port) as client:
+                client.send(sent)
         assert open_turns(gateway) == 0
         assert gateway.stop() == 0
         assert gateway.log() == ""
@@ -141,9 +141,9 @@ def test_a_client_that_leaves_before_its_request_is_whole_leaves_no_trace(stage:
 def test_an_answer_that_nobody_waits_for_is_not_waited_for(gateway: Gateway, stage: Stage, front: Front) -> None:
     """A client that closes its half after the request is taken for one that left, as most servers take it."""
     asked = stage.play((BEGUN, Gate()))
-    with Visitor(gateway.port) as visitor:
-        visitor.post(front.path, front.ask(stream=True)).frame()
-        visitor.close_half()
+    with RawClient(gateway.port) as client:
+        client.post(front.path, front.ask(stream=True)).frame()
+        client.half_close()
         stage.left(asked).result(30)
 
 
@@ -151,14 +151,14 @@ def test_a_thousand_clients_that_come_and_go_leave_nothing_behind(gateway: Gatew
     process = psutil.Process(gateway.process.pid)
     assert gateway.get("/healthz").status_code == 200
     before = process.num_fds()
-    body = request("POST", front.path, json.dumps(front.ask(stream=True)).encode())
+    body = encode_request("POST", front.path, json.dumps(front.ask(stream=True)).encode())
     stage.play((BEGUN, Gate()))
     for _ in range(10):
-        visitors = [Visitor(gateway.port) for _ in range(100)]
-        for number, visitor in enumerate(visitors):
-            visitor.say((b"", b"GET ", body[:-1], body, b"\x16\x03\x01 garbage\r\n\r\n")[number % 5])
-        for number, visitor in enumerate(visitors):
-            (visitor.leave if number % 2 else visitor.break_off)()
+        clients = [RawClient(gateway.port) for _ in range(100)]
+        for number, client in enumerate(clients):
+            client.send((b"", b"GET ", body[:-1], body, b"\x16\x03\x01 garbage\r\n\r\n")[number % 5])
+        for number, client in enumerate(clients):
+            (client.close if number % 2 else client.reset)()
     stage.play(STREAMED)
     for _ in range(2):  # what came in before the first stream began has been dealt with when the second ends
         assert gateway.post(front.path, front.ask(stream=True)).status_code == 200
@@ -177,8 +177,8 @@ def test_a_client_that_does_not_read_holds_up_the_upstream(gateway: Gateway, sta
     before = process.memory_info().rss
     piece = chunk(delta("x" * 1000) * 1000)
     asked = stage.play((BEGUN, *[piece] * 200))
-    with Visitor(gateway.port, window=4096) as visitor, Visitor(gateway.port) as other:
-        visitor.post(front.path, front.ask(stream=True)).frame()
+    with RawClient(gateway.port, window=4096) as client, RawClient(gateway.port) as other:
+        client.post(front.path, front.ask(stream=True)).frame()
         link = stage.link(asked)
         sent, still = -1, 0
         while still < 500:  # as many other requests were answered, and not a byte moved
@@ -187,7 +187,7 @@ def test_a_client_that_does_not_read_holds_up_the_upstream(gateway: Gateway, sta
         assert sent < 16 * MEBIBYTE
         assert process.memory_info().rss - before < 64 * MEBIBYTE
         assert not link.left.done()
-        visitor.leave()
+        client.close()
         link.left.result(30)
     assert open_turns(gateway) == 0
 
@@ -196,8 +196,8 @@ def test_a_client_that_reads_slowly_gets_everything(gateway: Gateway, stage: Sta
     words = [f"word{number:05d}" for number in range(20_000)]
     pieces = [chunk(b"".join(map(delta, words[start : start + 100]))) for start in range(0, len(words), 100)]
     stage.play((BEGUN, *pieces, STREAMED.removeprefix(BEGUN)))
-    with Visitor(gateway.port, window=4096) as visitor:
-        answer = visitor.post(front.path, front.ask(stream=True)).reply()
+    with RawClient(gateway.port, window=4096) as client:
+        answer = client.post(front.path, front.ask(stream=True)).reply()
     place = 0
     for word in words:
         place = answer.body.index(word.encode(), place)

@@ -12,8 +12,8 @@ import pytest
 from openai.types import Model as OpenAIModel
 
 from tests.gateway import Gateway, running
+from tests.raw_client import RawClient
 from tests.scripted import ask, scripted, serving
-from tests.visitor import Visitor
 from toolrelay import __version__
 from toolrelay.backends.demo import DemoBackend
 
@@ -47,8 +47,8 @@ def test_a_models_name_may_hold_slashes_and_more() -> None:
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 @pytest.mark.parametrize("path", ["/v1/responses/resp_1", "/v1/responses/resp_1/cancel", "/responses/resp_1/input_items"])
 def test_a_stored_response_is_not_found_while_none_are_kept(gateway: Gateway, method: str, path: str) -> None:
-    with Visitor(gateway.port) as visitor:
-        reply = visitor.say(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()).reply()
+    with RawClient(gateway.port) as client:
+        reply = client.send(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()).reply()
     assert reply.status == 404
     assert reply.json()["error"]["code"] == "response_not_found"
     assert "resp_1" in reply.json()["error"]["message"]
@@ -98,8 +98,8 @@ def test_the_welcome_page_says_how_to_begin_and_all_its_links_work(gateway: Gate
 
 
 def test_the_welcome_page_cannot_be_made_to_say_something_else(gateway: Gateway) -> None:
-    with Visitor(gateway.port) as visitor:
-        reply = visitor.get("/?<script>", 'host: localhost:80"><script>alert(1)</script>').reply()
+    with RawClient(gateway.port) as client:
+        reply = client.get("/?<script>", 'host: localhost:80"><script>alert(1)</script>').reply()
     assert b"<script>" not in reply.body
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.raw_client import RawClient, Reply, encode_request
 from tests.stage import STREAMED, Front, Stage, configuration, frames, whole
-from tests.visitor import Reply, Visitor, request
 
 OBSIDIAN = "origin: app://obsidian.md"
 
 
 def ask(gateway: Gateway, method: str, path: str, *lines: str, body: bytes = b"") -> Reply:
-    with Visitor(gateway.port) as visitor:
-        return visitor.say(request(method, path, body, *lines)).reply(to=method)
+    with RawClient(gateway.port) as client:
+        return client.send(encode_request(method, path, body, *lines)).reply(to=method)
 
 
 def encoded(front: Front, **members: Any) -> bytes:
@@ -68,9 +68,9 @@ def test_a_method_that_a_page_does_not_take_is_a_405_that_names_those_it_does(ga
 
 @pytest.mark.parametrize("path", ["/v1/models", "/healthz", "/", "/metrics", "/v1/models/nothing"])
 def test_head_is_get_without_its_body(gateway: Gateway, path: str) -> None:
-    with Visitor(gateway.port) as visitor:
-        head = visitor.say(request("HEAD", path)).reply(to="HEAD")
-        assert visitor.get("/healthz").reply().status == 200, "nothing of a body stands in between"
+    with RawClient(gateway.port) as client:
+        head = client.send(encode_request("HEAD", path)).reply(to="HEAD")
+        assert client.get("/healthz").reply().status == 200, "nothing of a body stands in between"
     get = ask(gateway, "GET", path)
     assert head.status == get.status
     assert head.headers["content-type"] == get.headers["content-type"]
@@ -145,66 +145,66 @@ def test_any_origin_may_be_allowed() -> None:
 
 
 def test_one_connection_serves_many_requests(gateway: Gateway, stage: Stage, front: Front) -> None:
-    with Visitor(gateway.port) as visitor:
+    with RawClient(gateway.port) as client:
         for _ in range(5):
             stage.play(STREAMED, whole())
-            assert frames(visitor.post(front.path, front.ask(stream=True)).reply().body)
-            assert visitor.post(front.path, front.ask()).reply().status == 200
-            assert visitor.post(front.path, "no object").reply().status == 400
-            assert visitor.get("/v1/models").reply().status == 200
-            assert visitor.get("/nowhere").reply().status == 404
+            assert frames(client.post(front.path, front.ask(stream=True)).reply().body)
+            assert client.post(front.path, front.ask()).reply().status == 200
+            assert client.post(front.path, "no object").reply().status == 400
+            assert client.get("/v1/models").reply().status == 200
+            assert client.get("/nowhere").reply().status == 404
 
 
 def test_requests_sent_ahead_are_answered_in_their_order(gateway: Gateway, stage: Stage, front: Front) -> None:
     stage.play(STREAMED, whole("second"))
-    with Visitor(gateway.port) as visitor:
-        visitor.say(
-            request("POST", front.path, encoded(front, stream=True))
-            + request("GET", "/v1/models")
-            + request("POST", front.path, encoded(front))
+    with RawClient(gateway.port) as client:
+        client.send(
+            encode_request("POST", front.path, encoded(front, stream=True))
+            + encode_request("GET", "/v1/models")
+            + encode_request("POST", front.path, encoded(front))
         )
-        assert frames(visitor.reply().body)
-        assert visitor.reply().json()["object"] == "list"
-        assert front.text(visitor.reply().json()) == "second"
+        assert frames(client.reply().body)
+        assert client.reply().json()["object"] == "list"
+        assert front.text(client.reply().json()) == "second"
 
 
 def test_a_request_that_comes_in_pieces_is_put_together(gateway: Gateway, stage: Stage, front: Front) -> None:
     stage.play(whole())
-    with Visitor(gateway.port) as visitor, Visitor(gateway.port) as other:
-        for byte in request("POST", front.path, encoded(front)):
-            visitor.say(bytes([byte]))
+    with RawClient(gateway.port) as client, RawClient(gateway.port) as other:
+        for byte in encode_request("POST", front.path, encoded(front)):
+            client.send(bytes([byte]))
             assert other.get("/healthz").reply().status == 200  # so that each comes on its own
-        assert visitor.reply().status == 200
+        assert client.reply().status == 200
 
 
 def test_a_client_that_waits_for_leave_to_send_its_body_is_given_it(gateway: Gateway, stage: Stage, front: Front) -> None:
     stage.play(whole())
-    head, _, body = request("POST", front.path, encoded(front), "expect: 100-continue").partition(b"\r\n\r\n")
-    with Visitor(gateway.port) as visitor:
-        visitor.say(head + b"\r\n\r\n")
-        assert visitor.read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 100 ")
-        assert visitor.say(body).reply().status == 200
+    head, _, body = encode_request("POST", front.path, encoded(front), "expect: 100-continue").partition(b"\r\n\r\n")
+    with RawClient(gateway.port) as client:
+        client.send(head + b"\r\n\r\n")
+        assert client.read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 100 ")
+        assert client.send(body).reply().status == 200
 
 
 def test_a_client_that_waits_for_leave_is_refused_before_it_sends_its_body(stage: Stage, front: Front) -> None:
-    with running(configuration(stage, before="[server]\nmax_body_bytes = 1000\n")) as gateway, Visitor(gateway.port) as visitor:
-        visitor.say(request("POST", front.path, b"", "expect: 100-continue").replace(b"length: 0", b"length: 2000"))
-        assert visitor.reply().status == 413
+    with running(configuration(stage, before="[server]\nmax_body_bytes = 1000\n")) as gateway, RawClient(gateway.port) as client:
+        client.send(encode_request("POST", front.path, b"", "expect: 100-continue").replace(b"length: 0", b"length: 2000"))
+        assert client.reply().status == 413
 
 
 def test_a_client_of_http_1_0_is_answered_and_its_connection_closed(gateway: Gateway, stage: Stage, front: Front) -> None:
     stage.play(whole())
-    with Visitor(gateway.port) as visitor:
-        visitor.say(request("POST", front.path, encoded(front), version="1.0"))
-        reply = visitor.reply()
+    with RawClient(gateway.port) as client:
+        client.send(encode_request("POST", front.path, encoded(front), version="1.0"))
+        reply = client.reply()
         assert front.text(reply.json()) == "Hello there"
         assert reply.headers["connection"] == "close"
-        assert visitor.read_rest() == b""
+        assert client.read_rest() == b""
 
 
 def test_a_client_of_http_1_0_need_not_name_a_host(gateway: Gateway) -> None:
-    with Visitor(gateway.port) as visitor:
-        assert visitor.say(b"GET /v1/models HTTP/1.0\r\n\r\n").reply().status == 200
+    with RawClient(gateway.port) as client:
+        assert client.send(b"GET /v1/models HTTP/1.0\r\n\r\n").reply().status == 200
 
 
 @pytest.mark.parametrize("pieces", [1, 2])
@@ -212,16 +212,16 @@ def test_an_offer_to_change_the_protocol_is_passed_over(stage: Stage, front: Fro
     """Java's own client makes one with its first request, and means the request all the same."""
     stage.play(whole(), whole())
     offer = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABkAARAAAAAAAIAAAAA")
-    head, _, body = request("POST", front.path, encoded(front), *offer).partition(b"\r\n\r\n")
-    with running(configuration(stage)) as gateway, Visitor(gateway.port) as visitor:
+    head, _, body = encode_request("POST", front.path, encoded(front), *offer).partition(b"\r\n\r\n")
+    with running(configuration(stage)) as gateway, RawClient(gateway.port) as client:
         if pieces == 1:
-            visitor.say(head + b"\r\n\r\n" + body)
+            client.send(head + b"\r\n\r\n" + body)
         else:
-            visitor.say(head + b"\r\n\r\n")
+            client.send(head + b"\r\n\r\n")
             assert gateway.get("/healthz").status_code == 200
-            visitor.say(body)
-        assert front.text(visitor.reply().json()) == "Hello there"
-        assert visitor.post(front.path, front.ask()).reply().status == 200, "the connection can be used again"
+            client.send(body)
+        assert front.text(client.reply().json()) == "Hello there"
+        assert client.post(front.path, front.ask()).reply().status == 200, "the connection can be used again"
         assert gateway.stop() == 0
         assert {json.loads(line)["event"] for line in gateway.log().splitlines()} == {"turn"}
 
@@ -239,9 +239,9 @@ def test_an_offer_to_change_the_protocol_is_passed_over(stage: Stage, front: Fro
     ],
 )
 def test_garbage_is_refused_and_the_next_client_served(gateway: Gateway, garbage: bytes) -> None:
-    with Visitor(gateway.port) as visitor:
-        visitor.say(garbage)
-        assert visitor.read_rest().startswith(b"HTTP/1.1 400 ")
+    with RawClient(gateway.port) as client:
+        client.send(garbage)
+        assert client.read_rest().startswith(b"HTTP/1.1 400 ")
     assert gateway.get("/healthz").status_code == 200
 
 

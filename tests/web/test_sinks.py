@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.raw_client import RawClient
 from tests.stage import BEGUN, FRONTS, REST, WIRES, Front, Stage, configuration, error, failure, frames, whole
 from tests.upstream import CUT, Gate
-from tests.visitor import Visitor
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.messages import Message
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError
-from toolrelay.web.sinks import AnswerSink, StreamSink, WholeSink
+from toolrelay.web.sinks import AnswerSink, BufferedSink, StreamSink
 from toolrelay.wires.base import Envelope, discover
 
 COMMENT = b": keep-alive"
@@ -42,62 +42,62 @@ def body_of(stream: bytes) -> bytes:
 def test_comments_flow_while_the_model_is_silent(lively: Gateway, stage: Stage, front: Front) -> None:  # bug 46
     before, after = Gate(), Gate()
     stage.play((before, BEGUN, after, REST))
-    with Visitor(lively.port) as visitor:
-        visitor.post(front.path, front.ask(stream=True))
-        status, headers = visitor.head()
+    with RawClient(lively.port) as client:
+        client.post(front.path, front.ask(stream=True))
+        status, headers = client.head()
         assert status == 200
         assert headers["content-type"].startswith("text/event-stream")
-        assert [visitor.frame() for _ in range(3)] == [COMMENT] * 3
+        assert [client.frame() for _ in range(3)] == [COMMENT] * 3
         before.open()
-        while visitor.frame() == COMMENT:
+        while client.frame() == COMMENT:
             pass
         for _ in range(3):
-            visitor.read_until(COMMENT + b"\n\n")
+            client.read_until(COMMENT + b"\n\n")
         after.open()
-        assert frames(body_of(visitor.read_until(b"\r\n0\r\n\r\n")))
+        assert frames(body_of(client.read_until(b"\r\n0\r\n\r\n")))
 
 
 def test_nothing_follows_the_end_and_nothing_comes_without_a_stream(lively: Gateway, stage: Stage, front: Front) -> None:
     gate = Gate()
     stage.play(BEGUN + REST, (gate, whole()), (Gate(),))
-    with Visitor(lively.port) as visitor, Visitor(lively.port) as clock:
-        assert frames(visitor.post(front.path, front.ask(stream=True)).reply().body)
-        visitor.post(front.path, front.ask())
+    with RawClient(lively.port) as client, RawClient(lively.port) as clock:
+        assert frames(client.post(front.path, front.ask(stream=True)).reply().body)
+        client.post(front.path, front.ask())
         gate.reached.result(30)
         clock.post(front.path, front.ask(stream=True))
         for _ in range(5):
             clock.read_until(COMMENT)
         gate.open()
-        assert visitor.reply().status == 200, "a stray comment would stand where the status line is expected"
+        assert client.reply().status == 200, "a stray comment would stand where the status line is expected"
 
 
 def test_a_failure_after_a_comment_is_an_error_frame(lively: Gateway, stage: Stage, front: Front) -> None:  # bug 46
     gate = Gate()
     stage.play((gate, error(400, "too long", code="context_length_exceeded")))
-    with Visitor(lively.port) as visitor:
-        assert visitor.post(front.path, front.ask(stream=True)).head()[0] == 200
-        assert visitor.frame() == COMMENT
+    with RawClient(lively.port) as client:
+        assert client.post(front.path, front.ask(stream=True)).head()[0] == 200
+        assert client.frame() == COMMENT
         gate.open()
-        stream = body_of(visitor.read_until(b"\r\n0\r\n\r\n"))
+        stream = body_of(client.read_until(b"\r\n0\r\n\r\n"))
         assert failure(stream)["code"] == "context_length_exceeded"
-        assert visitor.get("/healthz").reply().status == 200
+        assert client.get("/healthz").reply().status == 200
 
 
 def test_a_cut_after_a_comment_is_an_error_frame(lively: Gateway, stage: Stage, front: Front) -> None:  # bug 38
     gate = Gate()
     stage.play((BEGUN, gate, CUT))
-    with Visitor(lively.port) as visitor:
-        visitor.post(front.path, front.ask(stream=True)).read_until(COMMENT)
+    with RawClient(lively.port) as client:
+        client.post(front.path, front.ask(stream=True)).read_until(COMMENT)
         gate.open()
-        assert failure(body_of(visitor.read_until(b"\r\n0\r\n\r\n")))["code"] == "upstream_cut"
+        assert failure(body_of(client.read_until(b"\r\n0\r\n\r\n")))["code"] == "upstream_cut"
 
 
 def test_a_client_that_hears_comments_and_leaves_lets_the_upstream_go(
     lively: Gateway, stage: Stage, front: Front
 ) -> None:  # bug 44
     asked = stage.play((Gate(),))
-    with Visitor(lively.port) as visitor:
-        visitor.post(front.path, front.ask(stream=True)).read_until(COMMENT)
+    with RawClient(lively.port) as client:
+        client.post(front.path, front.ask(stream=True)).read_until(COMMENT)
     stage.left(asked).result(30)
 
 
@@ -106,34 +106,34 @@ def test_with_keepalive_off_no_comment_comes(stage: Stage, lively: Gateway, fron
     stage.play((gate, BEGUN + REST), (Gate(),))
     with (
         running(configuration(stage, before="[server]\nkeepalive_seconds = 0\n")) as gateway,
-        Visitor(gateway.port) as visitor,
-        Visitor(lively.port) as clock,
+        RawClient(gateway.port) as client,
+        RawClient(lively.port) as clock,
     ):
-        visitor.post(front.path, front.ask(stream=True))
+        client.post(front.path, front.ask(stream=True))
         gate.reached.result(30)
         clock.post(front.path, front.ask(stream=True))
         for _ in range(5):
             clock.read_until(COMMENT)
         gate.open()
-        assert COMMENT not in visitor.reply().body
+        assert COMMENT not in client.reply().body
 
 
 # By hand, where the order of things matters
 
 
 class Ear:
-    """A response, and what has been written to it. `full` is that of a client which does not read."""
+    """A response, and what has been written to it. `write_paused` is True if the client does not read."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, bytes]] = []
-        self.full = False
+        self.write_paused = False
         self._enough = 0
         self._heard_enough = asyncio.Event()
 
-    def respond(self, status: int, lines: bytes, body: bytes) -> None:
+    def respond(self, status: int, headers: bytes, body: bytes) -> None:
         self._hear("whole", body)
 
-    def begin(self, status: int, lines: bytes) -> None:
+    def begin(self, status: int, headers: bytes) -> None:
         self._hear("begin", b"")
 
     def write(self, data: bytes) -> None:
@@ -176,7 +176,7 @@ FAILED: list[StreamEvent] = [AnswerFailed(BackendError("gone", code="upstream_cu
 
 def due(sink: StreamSink) -> None:
     """A comment's time has come."""
-    sink._written -= 2000
+    sink._last_write -= 2000
     sink._tick()
 
 
@@ -218,10 +218,10 @@ def test_no_comment_is_written_while_the_client_does_not_read(name: str) -> None
         ear = Ear()
         sink = stream_sink(name, ear, 1000)
         await put(sink, FINISHED[:2])
-        ear.full = True
+        ear.write_paused = True
         due(sink)
         assert COMMENT not in ear.body
-        ear.full = False
+        ear.write_paused = False
         due(sink)
         assert COMMENT in ear.body
         sink.stop()
@@ -240,7 +240,7 @@ def test_an_answer_that_fails_before_a_word_can_still_be_an_http_error(name: str
     async def both() -> None:
         ear = Ear()
         await story(stream_sink(name, ear, 0))
-        await story(WholeSink(discover()[name], _envelope(name), ear))
+        await story(BufferedSink(discover()[name], _envelope(name), ear))
         assert ear.heard == []
 
     asyncio.run(both())
@@ -265,7 +265,7 @@ def test_a_client_that_has_left_is_not_written_to_any_more(name: str) -> None:
 def test_a_whole_answer_is_written_once(name: str) -> None:
     async def story() -> None:
         ear = Ear()
-        sink = WholeSink(discover()[name], _envelope(name), ear)
+        sink = BufferedSink(discover()[name], _envelope(name), ear)
         await put(sink, FINISHED)
         sink.close()
         assert sink.fail(BackendError("gone")), "no error can be told any more"

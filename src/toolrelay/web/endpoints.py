@@ -1,4 +1,4 @@
-"""The doors that clients come in by: one for each wire, all alike.
+"""The API endpoints, one per wire.
 
 bytes → wire.decode_request → the model's backend and rules → a turn → a sink → bytes
 """
@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrelay import log
@@ -28,66 +29,53 @@ from toolrelay.runtime.telemetry import Metrics, TurnLog
 from toolrelay.settings import ServerSettings
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.web.auth import Authenticator, Identity
-from toolrelay.web.http.exchange import ClientGoneError, Exchange
-from toolrelay.web.router import respond_error
-from toolrelay.web.sinks import AnswerSink, StreamSink, WholeSink
+from toolrelay.web.http.exchange import ClientDisconnectedError, Exchange
+from toolrelay.web.router import respond_error, turn_token_of
+from toolrelay.web.sinks import AnswerSink, BufferedSink, StreamSink
 from toolrelay.wires.base import Envelope, Wire
 
 _CLIENT_GONE = 499
 _POLICY = Policy(keeps=False)  # there are no gateway tools and no ledger yet
 
 
-class Endpoint:
-    def __init__(
-        self,
-        wire: Wire,
-        models: Mapping[str, Model],
-        metrics: Metrics,
-        *,
-        gate: ConcurrencyLimit,
-        gatekeeper: Authenticator,
-        guard: ResultWatchdog,
-        settings: ServerSettings,
-    ) -> None:
-        self._guard = guard
-        self._wire = wire
-        self._models = models
-        self._metrics = metrics
-        self._gate = gate
-        self._gatekeeper = gatekeeper
-        self._max_body = settings.max_body_bytes
-        self._keepalive = settings.keepalive_seconds
-        self._log_content = settings.log_content
+class Endpoint(Struct, frozen=True, kw_only=True):
+    wire: Wire
+    models: Mapping[str, Model]
+    metrics: Metrics
+    limit: ConcurrencyLimit
+    authenticator: Authenticator
+    watchdog: ResultWatchdog
+    settings: ServerSettings
 
-    async def __call__(self, exchange: Exchange) -> None:
+    async def handle(self, exchange: Exchange) -> None:
         started = time.monotonic()
-        exchange.discard = self._max_body
+        exchange.max_discard = self.settings.max_body_bytes
         try:
-            identity = self._gatekeeper.identify(exchange.headers)
-            request, model = self._accept(await exchange.body(self._max_body), identity)
-            wish = xml_client_options(model.settings, exchange.headers)
-            self._gate.enter()
-        except ClientGoneError:
+            identity = self.authenticator.identify(exchange.headers)
+            request, model = self._accept(await exchange.body(self.settings.max_body_bytes), identity)
+            xml_options = xml_client_options(model.settings, exchange.headers)
+            self.limit.enter()
+        except ClientDisconnectedError:
             return
         except asyncio.CancelledError:
-            self._refuse(exchange, _shutting_down())
+            self._respond_error(exchange, _shutting_down())
             return
         except ToolrelayError as error:
-            log.info("refused", turn=exchange.token, wire=self._wire.name, status=error.status, code=error.code)
-            self._refuse(exchange, error)
+            log.info("refused", turn=turn_token_of(exchange), wire=self.wire.name, status=error.status, code=error.code)
+            self._respond_error(exchange, error)
             return
-        self._metrics.open += 1
+        self.metrics.open += 1
         try:
-            xml = XmlExchange(request, wish, self._guard) if wish is not None else None
+            xml = XmlExchange(request, xml_options, self.watchdog) if xml_options is not None else None
             request = with_results_cut(request if xml is None else xml.request, model.settings.max_tool_result_bytes)
-            await self._answer(exchange, request, model, started, xml)
+            await self._run_turn(exchange, request, model, started, xml)
         finally:
-            self._metrics.open -= 1
-            self._gate.leave()
+            self.metrics.open -= 1
+            self.limit.leave()
 
     def _accept(self, body: bytes, identity: Identity) -> tuple[Request, Model]:
-        request = self._wire.decode_request(body)
-        model = self._models.get(request.model)
+        request = self.wire.decode_request(body)
+        model = self.models.get(request.model)
         if model is None or not identity.may_use(request.model):
             raise ClientError(
                 f"The model {request.model!r} does not exist here, or not for your key. GET /v1/models lists those that do.",
@@ -101,82 +89,71 @@ class Endpoint:
             request = replace(request, key=identity.name)
         return request, model
 
-    async def _answer(self, exchange: Exchange, request: Request, model: Model, started: float, xml: XmlExchange | None) -> None:
-        turn_token = exchange.token
-        turn = Turn(token=turn_token, request=request, policy=_POLICY)
-        fields: dict[str, Any] = {"turn": turn_token, "model": request.model, "key": request.key, "stream": request.stream}
-        metrics = self._metrics.model(request.model)
-        account = TurnLog(metrics, fields, self._wire.name, started, with_content=self._log_content)
-        envelope = Envelope(token=turn_token, created=int(time.time()), model=request.model, request=request)
-        sink = self._sink(envelope, exchange)
-        taker: Sink = sink if xml is None else xml.sink(sink, account, turn=turn_token)
+    async def _run_turn(
+        self, exchange: Exchange, request: Request, model: Model, started: float, xml: XmlExchange | None
+    ) -> None:
+        token = turn_token_of(exchange)
+        turn = Turn(token=token, request=request, policy=_POLICY)
+        fields: dict[str, Any] = {"turn": token, "model": request.model, "key": request.key, "stream": request.stream}
+        metrics = self.metrics.model(request.model)
+        turn_log = TurnLog(metrics, fields, self.wire.name, started, with_content=self.settings.log_content)
+        response = self._open_sink(exchange, request, token)
+        sink: Sink = response if xml is None else xml.sink(response, turn_log, turn=token)
         status, code = 200, None
-        exchange.watched = True  # from here on the client's leaving cancels this
         try:
-            await drive(ToolCallLayer(turn, model.mode), model.backend, _Timed(taker, account), account)
-            exchange.watched = False
-            sink.close()
-        except ToolrelayError as error:
-            exchange.watched = False
-            status, code = error.status, error.code
-            self._give_up(exchange, sink, error)
-        except asyncio.CancelledError:
-            exchange.watched = False
-            if exchange.gone:
-                _uncancel()
-                sink.stop()
-                status, code = _CLIENT_GONE, "client_stalled" if exchange.stalled else "client_gone"
-            else:
-                failure = _shutting_down()
-                status, code = failure.status, failure.code
-                self._give_up(exchange, sink, failure)
-        except Exception:  # noqa: BLE001 -- whatever it is, the client gets an answer and the log the reason
-            exchange.watched = False
-            status, code = 500, "internal_error"
-            log.exception("internal_error", turn=turn_token)
-            message = f"Something went wrong in the gateway. Its log says more under turn {turn_token}."
-            self._give_up(exchange, sink, InternalError(message))
+            with exchange.cancel_on_disconnect():
+                await drive(ToolCallLayer(turn, model.mode), model.backend, _FirstEventTimer(sink, turn_log), turn_log)
+            response.close()
+        except ClientDisconnectedError:
+            response.stop()
+            status, code = _CLIENT_GONE, "client_stalled" if exchange.stalled else "client_gone"
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- the client gets a response in any case
+            failure = _as_failure(error, token)
+            status, code = failure.status, failure.code
+            if not response.fail(failure):
+                self._respond_error(exchange, failure)
         finally:
             if turn.error is not None:
                 status, code = turn.error.error.status, turn.error.error.code
-            account.end(time.monotonic(), status=status, finish=turn.finish, code=code, usage=turn.usage)
+            turn_log.end(time.monotonic(), status=status, finish=turn.finish, code=code, usage=turn.usage)
 
-    def _sink(self, envelope: Envelope, exchange: Exchange) -> AnswerSink:
-        if envelope.request.stream:
-            return StreamSink(self._wire, envelope, exchange, keepalive=self._keepalive)
-        return WholeSink(self._wire, envelope, exchange)
+    def _open_sink(self, exchange: Exchange, request: Request, token: str) -> AnswerSink:
+        envelope = Envelope(token=token, created=int(time.time()), model=request.model, request=request)
+        if request.stream:
+            return StreamSink(self.wire, envelope, exchange, keepalive=self.settings.keepalive_seconds)
+        return BufferedSink(self.wire, envelope, exchange)
 
-    def _give_up(self, exchange: Exchange, sink: AnswerSink, error: ToolrelayError) -> None:
-        if not sink.fail(error):
-            self._refuse(exchange, error)
-
-    def _refuse(self, exchange: Exchange, error: ToolrelayError) -> None:
-        respond_error(exchange, error, self._wire.encode_error)
+    def _respond_error(self, exchange: Exchange, error: ToolrelayError) -> None:
+        respond_error(exchange, error, self.wire.encode_error)
 
 
-class _Timed:
-    """Tells the log when the model first spoke."""
+class _FirstEventTimer:
+    """Records when the first event of the model arrives."""
 
-    __slots__ = ("_account", "_sink", "put")
+    __slots__ = ("_sink", "_turn_log", "put")
 
-    def __init__(self, sink: Sink, account: TurnLog) -> None:
+    def __init__(self, sink: Sink, turn_log: TurnLog) -> None:
         self._sink = sink
-        self._account = account
-        self.put = self._first
+        self._turn_log = turn_log
+        self.put = self._put_first
 
-    def _first(self, events: list[StreamEvent]) -> Awaitable[None] | None:
+    def _put_first(self, events: list[StreamEvent]) -> Awaitable[None] | None:
         if type(events[0]) is not AnswerFailed:
-            self._account.spoke(time.monotonic())
+            self._turn_log.spoke(time.monotonic())
         self.put = self._sink.put
         return self._sink.put(events)
 
 
+def _as_failure(error: BaseException, token: str) -> ToolrelayError:
+    """Return what the client is told. Log what is a fault of the gateway."""
+    if isinstance(error, ToolrelayError):
+        return error
+    if isinstance(error, asyncio.CancelledError):
+        return _shutting_down()
+    log.exception("internal_error", turn=token)
+    return InternalError(f"Something went wrong in the gateway. Its log says more under turn {token}.")
+
+
 def _shutting_down() -> InternalError:
-    """Why a turn is cancelled whose client is still there. Once the client has been told, nothing is left to cancel."""
+    """Return the error of a turn that is cancelled while its client is connected."""
     return InternalError("The gateway is shutting down.", status=503, code="shutting_down")
-
-
-def _uncancel() -> None:
-    task = asyncio.current_task()
-    if task is not None:
-        task.uncancel()

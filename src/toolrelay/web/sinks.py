@@ -1,4 +1,4 @@
-"""Where a turn's events go: frames in an open response, or one body at the end."""
+"""Sinks for a turn's events: a stream of server-sent events, or one JSON body at the end."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from toolrelay.wires.base import KEEP_ALIVE, Encoder, Envelope, Wire
 
 class AnswerSink(Protocol):
     def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
-        """Raises the error of an answer that failed before anything was written."""
+        """Raise the error of an answer that failed before anything was written."""
         ...
 
     def close(self) -> None:
-        """The turn is over."""
+        """End the response after a complete turn."""
         ...
 
     def fail(self, error: ToolrelayError) -> bool:
-        """Ends a response that is under way with the error. False: nothing was written yet, the error can be a plain HTTP one."""
+        """End a started response with the error. Return False if nothing was written: then an HTTP error is possible."""
         ...
 
     def stop(self) -> None:
-        """The client is gone."""
+        """Write nothing more: the client is disconnected."""
         ...
 
 
-class Response(Protocol):
-    """What a sink needs of an exchange."""
+class ResponseWriter(Protocol):
+    """The part of an exchange that a sink uses."""
 
     @property
-    def full(self) -> bool: ...
+    def write_paused(self) -> bool: ...
 
-    def respond(self, status: int, lines: bytes, body: bytes) -> None: ...
+    def respond(self, status: int, headers: bytes, body: bytes) -> None: ...
 
-    def begin(self, status: int, lines: bytes) -> None: ...
+    def begin(self, status: int, headers: bytes) -> None: ...
 
     def write(self, data: bytes) -> Awaitable[None] | None: ...
 
@@ -47,22 +47,22 @@ class Response(Protocol):
 
 
 class StreamSink:
-    """Nothing is written before the model speaks, so that an error before it is a plain HTTP error.
+    """Starts the response with the first event of the model, so that an error before it can be an HTTP error.
 
-    While nothing else is written, a comment is, every `keepalive` seconds; it commits the status 200.
+    After `keepalive` seconds without a write it sends a comment, which commits the status 200.
     """
 
-    def __init__(self, wire: Wire, envelope: Envelope, response: Response, *, keepalive: float) -> None:
+    def __init__(self, wire: Wire, envelope: Envelope, response: ResponseWriter, *, keepalive: float) -> None:
         self._encoder: Encoder = wire.encoder(envelope)
         self._response = response
-        self._open = False
+        self._is_open = False
         self._keepalive = keepalive
         self._loop = asyncio.get_running_loop()
-        self._written = self._loop.time()
+        self._last_write = self._loop.time()
         self._timer = self._loop.call_later(keepalive, self._tick) if keepalive > 0 else None
 
     def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
-        if not self._open:
+        if not self._is_open:
             for event in events:
                 if isinstance(event, AnswerFailed):
                     raise event.error
@@ -71,33 +71,33 @@ class StreamSink:
         frames = self._encoder.encode(events)
         if not frames:
             return None
-        if not self._open:
-            self._begin()
-        self._written = self._loop.time()
+        if not self._is_open:
+            self._start()
+        self._last_write = self._loop.time()
         return self._response.write(frames)
 
-    def _begin(self) -> None:
-        self._open = True
+    def _start(self) -> None:
+        self._is_open = True
         self._response.begin(200, EVENT_STREAM)
 
     def _tick(self) -> None:
-        wait = self._written + self._keepalive - self._loop.time()
+        wait = self._last_write + self._keepalive - self._loop.time()
         if wait <= 0:
             wait = self._keepalive
-            if not self._response.full:
-                if not self._open:
-                    self._begin()
+            if not self._response.write_paused:
+                if not self._is_open:
+                    self._start()
                 self._response.write(KEEP_ALIVE)
         self._timer = self._loop.call_later(wait, self._tick)
 
     def close(self) -> None:
         self.stop()
-        if self._open:
+        if self._is_open:
             self._response.end()
 
     def fail(self, error: ToolrelayError) -> bool:
         self.stop()
-        if not self._open:
+        if not self._is_open:
             return False
         self._response.write(self._encoder.encode([AnswerFailed(error)]))
         self._response.end()
@@ -108,12 +108,12 @@ class StreamSink:
             self._timer.cancel()
 
 
-class WholeSink:
-    """Folds the events; the body is written at the end."""
+class BufferedSink:
+    """Collects the events and writes the body at the end."""
 
-    def __init__(self, wire: Wire, envelope: Envelope, response: Response) -> None:
+    def __init__(self, wire: Wire, envelope: Envelope, response: ResponseWriter) -> None:
         self._assembly = Assembly()
-        self._begun = False
+        self._is_sent = False
         self._wire = wire
         self._envelope = envelope
         self._response = response
@@ -128,11 +128,11 @@ class WholeSink:
 
     def close(self) -> None:
         body = self._wire.encode_answer(self._assembly.answer(), self._envelope)
-        self._begun = True
+        self._is_sent = True
         self._response.respond(200, JSON, body)
 
-    def fail(self, error: ToolrelayError) -> bool:  # noqa: ARG002 -- a body that has begun has no place for it
-        return self._begun
+    def fail(self, error: ToolrelayError) -> bool:  # noqa: ARG002 -- a body that was sent has no place for it
+        return self._is_sent
 
     def stop(self) -> None:
         pass

@@ -17,8 +17,8 @@ from tests.backends.codex.upstream import Call, calls, failed, head, holds, says
 from tests.gateway import Gateway, running
 from tests.oracles.test_openai_python import ask_chat, ask_responses, calls_of
 from tests.oracles.tools import CHAT_TOOLS, RESPONSES_TOOLS
+from tests.raw_client import RawClient
 from tests.upstream import Gate, Script, Step, Upstream, _Log, _script
-from tests.visitor import Visitor
 from toolrelay.core.messages import Call as PastCall
 from toolrelay.dialects.base import discover
 
@@ -167,13 +167,13 @@ def test_a_client_that_leaves_lets_go_of_the_upstream(theatre: Theatre, *, strea
     gate = Gate()
     theatre.script(holds(gate, "one", "two") if heard else (head(), gate))
     body = {"model": "native", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
-    with Visitor(theatre.gateway.port) as visitor:
+    with RawClient(theatre.gateway.port) as visitor:
         visitor.post("/v1/chat/completions", body)
         received = theatre.upstream.request(0).result(30)
         gate.reached.result(30)
         if heard and stream:
             visitor.frame()
-        visitor.leave()
+        visitor.close()
         theatre.upstream.links[received.link].left.result(30)
 
 

@@ -9,15 +9,15 @@ import json
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.raw_client import RawClient, encode_request
 from tests.scripted import scripted, serving
 from tests.stage import BEGUN, FRONTS, REST, STREAMED, Front, Stage, configuration, frames, whole
 from tests.upstream import Gate
-from tests.visitor import Visitor, request
 from toolrelay import log
 from toolrelay.backends.demo import DemoBackend
 from toolrelay.core.events import AnswerFinished, AnswerStarted, TextDelta
 from toolrelay.web.http import exchange
-from toolrelay.web.http.connection import LONGEST_HEAD
+from toolrelay.web.http.connection import MAX_HEAD_BYTES
 
 SOON = 0.2
 CHAT = FRONTS["openai_chat"]
@@ -25,7 +25,7 @@ CHAT = FRONTS["openai_chat"]
 
 def test_a_connection_that_says_nothing_is_closed() -> None:
     async def story() -> None:
-        async with serving(scripted(DemoBackend()), idle=SOON) as port:
+        async with serving(scripted(DemoBackend()), idle_timeout=SOON) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             assert await reader.read() == b""
             writer.close()
@@ -35,7 +35,7 @@ def test_a_connection_that_says_nothing_is_closed() -> None:
 
 def test_a_head_that_comes_drop_by_drop_is_not_waited_for_for_ever() -> None:
     async def story() -> None:
-        async with serving(scripted(DemoBackend()), idle=SOON) as port:
+        async with serving(scripted(DemoBackend()), idle_timeout=SOON) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
 
@@ -59,9 +59,9 @@ def test_a_turn_may_take_longer_than_an_idle_connection_is_kept() -> None:
     async def story() -> None:
         over = asyncio.Event()
         backend = DemoBackend(script=[[AnswerStarted(), TextDelta("Hello"), over, AnswerFinished(finish="stop")]])
-        async with serving(scripted(backend), idle=1) as port:
+        async with serving(scripted(backend), idle_timeout=1) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(request("POST", CHAT.path, json.dumps(CHAT.ask(stream=True)).encode()))
+            writer.write(encode_request("POST", CHAT.path, json.dumps(CHAT.ask(stream=True)).encode()))
             await reader.readuntil(b"\n\n")
             idle, idle_writer = await asyncio.open_connection("127.0.0.1", port)
             assert await idle.read() == b""
@@ -79,45 +79,45 @@ def test_a_turn_may_take_longer_than_an_idle_connection_is_kept() -> None:
 
 def head_of(size: int, path: str = "/healthz") -> bytes:
     """The head of a request with that many bytes in all."""
-    bare = request("GET", path, b"", "x-long: ")
-    return request("GET", path, b"", "x-long: " + "a" * (size - len(bare)))
+    bare = encode_request("GET", path, b"", "x-long: ")
+    return encode_request("GET", path, b"", "x-long: " + "a" * (size - len(bare)))
 
 
-def is_cut_off(visitor: Visitor) -> bool:
+def is_cut_off(client: RawClient) -> bool:
     """Whether the connection ends before a hundred megabytes are taken."""
     try:
         for _ in range(100):
-            visitor.say(b"a" * 1_000_000)
+            client.send(b"a" * 1_000_000)
     except ConnectionError:
         return True
     return False
 
 
-def ended(visitor: Visitor) -> bool:
+def ended(client: RawClient) -> bool:
     """Whether nothing more comes. What was sent and not read makes the end a reset."""
     try:
-        return visitor.read_rest() == b""
+        return client.read_rest() == b""
     except ConnectionResetError:
         return True
 
 
 def test_a_head_of_exactly_the_limit_is_taken(gateway: Gateway) -> None:
-    head = head_of(LONGEST_HEAD)
-    assert len(head) == LONGEST_HEAD
-    with Visitor(gateway.port) as visitor:
+    head = head_of(MAX_HEAD_BYTES)
+    assert len(head) == MAX_HEAD_BYTES
+    with RawClient(gateway.port) as client:
         for _ in range(2):
-            assert visitor.say(head).reply().status == 200
+            assert client.send(head).reply().status == 200
 
 
 @pytest.mark.parametrize("whole_head", [False, True])
 @pytest.mark.parametrize("earlier", [0, 1])
 def test_a_head_above_the_limit_is_refused(gateway: Gateway, earlier: int, *, whole_head: bool) -> None:
-    with Visitor(gateway.port) as visitor:
+    with RawClient(gateway.port) as client:
         for _ in range(earlier):
-            assert visitor.get("/healthz").reply().status == 200
-        visitor.say(head_of(LONGEST_HEAD + 1) if whole_head else head_of(2 * LONGEST_HEAD)[:-4])
-        reply = visitor.reply()
-        assert visitor.read_rest() == b""
+            assert client.get("/healthz").reply().status == 200
+        client.send(head_of(MAX_HEAD_BYTES + 1) if whole_head else head_of(2 * MAX_HEAD_BYTES)[:-4])
+        reply = client.reply()
+        assert client.read_rest() == b""
     assert reply.status == 431
     assert set(reply.json()["error"]) == {"message", "type", "param", "code"}
     assert reply.json()["error"]["code"] == "head_too_large"
@@ -127,25 +127,25 @@ def test_a_head_above_the_limit_is_refused(gateway: Gateway, earlier: int, *, wh
 
 
 def test_a_refused_head_that_goes_on_for_long_is_not_read_to_its_end(gateway: Gateway) -> None:
-    with Visitor(gateway.port) as visitor:
-        assert is_cut_off(visitor.say(b"GET /healthz HTTP/1.1\r\nx-long: "))
+    with RawClient(gateway.port) as client:
+        assert is_cut_off(client.send(b"GET /healthz HTTP/1.1\r\nx-long: "))
     assert gateway.get("/healthz").status_code == 200
 
 
-@pytest.mark.parametrize("ahead", [head_of(3 * LONGEST_HEAD), b"nonsense\r\n\r\n"], ids=["a long head", "garbage"])
+@pytest.mark.parametrize("ahead", [head_of(3 * MAX_HEAD_BYTES), b"nonsense\r\n\r\n"], ids=["a long head", "garbage"])
 def test_what_is_sent_ahead_does_not_spoil_the_answer_before_it(
     gateway: Gateway, stage: Stage, front: Front, ahead: bytes
 ) -> None:
     gate = Gate()
     stage.play((BEGUN, gate, REST))
     body = json.dumps(front.ask(stream=True)).encode()
-    with Visitor(gateway.port) as visitor, Visitor(gateway.port) as other:
-        visitor.say(request("POST", front.path, body) + ahead)
+    with RawClient(gateway.port) as client, RawClient(gateway.port) as other:
+        client.send(encode_request("POST", front.path, body) + ahead)
         gate.reached.result(30)
         assert other.get("/healthz").reply().status == 200  # by now the gateway has read it
         gate.open()
-        assert frames(visitor.reply().body)
-        assert ended(visitor)
+        assert frames(client.reply().body)
+        assert ended(client)
 
 
 def test_a_body_that_is_no_http_does_not_spoil_the_answer_before_it(gateway: Gateway, stage: Stage, front: Front) -> None:
@@ -153,36 +153,36 @@ def test_a_body_that_is_no_http_does_not_spoil_the_answer_before_it(gateway: Gat
     stage.play((BEGUN, gate, REST))
     body = json.dumps(front.ask(stream=True)).encode()
     chunked = f"POST {front.path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode()
-    with Visitor(gateway.port) as visitor, Visitor(gateway.port) as other:
-        visitor.say(request("POST", front.path, body) + chunked)
+    with RawClient(gateway.port) as client, RawClient(gateway.port) as other:
+        client.send(encode_request("POST", front.path, body) + chunked)
         gate.reached.result(30)
-        visitor.say(b"zz\r\n\r\n")
+        client.send(b"zz\r\n\r\n")
         assert other.get("/healthz").reply().status == 200  # by now the gateway has read it
         gate.open()
-        assert frames(visitor.reply().body)
-        assert ended(visitor)
+        assert frames(client.reply().body)
+        assert ended(client)
 
 
 def test_a_refused_body_that_turns_out_to_be_no_http_ends_the_connection(gateway: Gateway) -> None:
-    with Visitor(gateway.port) as visitor:
-        visitor.say(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")
-        assert visitor.reply().status == 404
-        visitor.say(b"zz\r\n\r\n")
-        assert ended(visitor)
+    with RawClient(gateway.port) as client:
+        client.send(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")
+        assert client.reply().status == 404
+        client.send(b"zz\r\n\r\n")
+        assert ended(client)
 
 
 def test_a_large_body_does_not_count_as_head(gateway: Gateway, stage: Stage, front: Front) -> None:
     stage.play(whole(), whole())
-    body = json.dumps(front.ask()).encode().ljust(10 * LONGEST_HEAD)
-    with Visitor(gateway.port) as visitor:
+    body = json.dumps(front.ask()).encode().ljust(10 * MAX_HEAD_BYTES)
+    with RawClient(gateway.port) as client:
         for _ in range(2):
-            assert visitor.say(request("POST", front.path, body)).reply().status == 200
+            assert client.send(encode_request("POST", front.path, body)).reply().status == 200
 
 
 def test_what_is_no_http_is_told_so_in_json(gateway: Gateway) -> None:
-    with Visitor(gateway.port) as visitor:
-        reply = visitor.say(b"nonsense\r\n\r\n").reply()
-        assert visitor.read_rest() == b""
+    with RawClient(gateway.port) as client:
+        reply = client.send(b"nonsense\r\n\r\n").reply()
+        assert client.read_rest() == b""
     assert reply.status == 400
     assert reply.json()["error"]["code"] == "invalid_http"
     assert reply.headers["connection"] == "close"
@@ -195,11 +195,11 @@ def test_of_a_refused_body_only_so_much_is_read(stage: Stage, front: Front, refu
     path = "/nowhere" if refusal == 404 else front.path
     with (
         running(configuration(stage, before=f"[server]\nmax_body_bytes = 1000\n{keys}")) as gateway,
-        Visitor(gateway.port) as visitor,
+        RawClient(gateway.port) as client,
     ):
-        visitor.say(f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {10**15}\r\n\r\n".encode())
-        assert visitor.reply().status == refusal
-        assert is_cut_off(visitor)
+        client.send(f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {10**15}\r\n\r\n".encode())
+        assert client.reply().status == refusal
+        assert is_cut_off(client)
 
 
 # Too late
@@ -207,12 +207,12 @@ def test_of_a_refused_body_only_so_much_is_read(stage: Stage, front: Front, refu
 
 @pytest.mark.parametrize("begun", [b"", b'{"model":'])
 def test_a_body_that_does_not_come_is_not_waited_for_for_ever(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "SILENCE_SECONDS", SOON)
+    monkeypatch.setattr(exchange, "BODY_TIMEOUT_SECONDS", SOON)
 
     async def story() -> bytes:
         async with serving(scripted(DemoBackend())) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(request("POST", CHAT.path, b" " * 100)[:-100] + begun)
+            writer.write(encode_request("POST", CHAT.path, b" " * 100)[:-100] + begun)
             answer = await reader.read()
             writer.close()
         return answer
@@ -227,12 +227,12 @@ def test_a_body_that_does_not_come_is_not_waited_for_for_ever(begun: bytes, monk
 
 
 def test_a_body_that_comes_slowly_but_comes_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "SILENCE_SECONDS", 1)
+    monkeypatch.setattr(exchange, "BODY_TIMEOUT_SECONDS", 1)
 
     async def story() -> bytes:
         async with serving(scripted(DemoBackend())) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            whole_request = request("POST", CHAT.path, b"{     ", "connection: close")
+            whole_request = encode_request("POST", CHAT.path, b"{     ", "connection: close")
             writer.write(whole_request[:-6])
             for byte in whole_request[-6:]:  # in all longer than a silence may be
                 await asyncio.sleep(0.2)
@@ -253,11 +253,11 @@ def test_a_stream_to_a_client_of_http_1_0_has_no_chunks_and_ends_with_the_connec
 ) -> None:
     stage.play(STREAMED, STREAMED)
     body = json.dumps(front.ask(stream=True)).encode()
-    with Visitor(gateway.port) as visitor:
-        modern = frames(visitor.say(request("POST", front.path, body)).reply().body)
-    with Visitor(gateway.port) as visitor:
-        status, headers = visitor.say(request("POST", front.path, body, version="1.0")).head()
-        raw = visitor.read_rest()
+    with RawClient(gateway.port) as client:
+        modern = frames(client.send(encode_request("POST", front.path, body)).reply().body)
+    with RawClient(gateway.port) as client:
+        status, headers = client.send(encode_request("POST", front.path, body, version="1.0")).head()
+        raw = client.read_rest()
     assert status == 200
     assert "transfer-encoding" not in headers
     assert headers["connection"] == "close"
@@ -267,7 +267,7 @@ def test_a_stream_to_a_client_of_http_1_0_has_no_chunks_and_ends_with_the_connec
 
 
 def test_a_client_of_http_1_0_may_ask_for_the_head_alone(gateway: Gateway) -> None:
-    with Visitor(gateway.port) as visitor:
-        reply = visitor.say(request("HEAD", "/healthz", version="1.0")).reply(to="HEAD")
-        assert visitor.read_rest() == b""
+    with RawClient(gateway.port) as client:
+        reply = client.send(encode_request("HEAD", "/healthz", version="1.0")).reply(to="HEAD")
+        assert client.read_rest() == b""
     assert int(reply.headers["content-length"]) > 0

@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.raw_client import encode_request
 from tests.scripted import listening
-from tests.visitor import request
+from tests.web.http.application import Handler, SingleHandler
 from toolrelay import log
-from toolrelay.web.http.connection import HIGH_WATER, MOST_AHEAD, Answer
-from toolrelay.web.http.exchange import Exchange, header_line, status_line
+from toolrelay.web.http.connection import HIGH_WATER, MAX_PIPELINED
+from toolrelay.web.http.exchange import ClientDisconnectedError, Exchange, header_line
 from toolrelay.web.http.server import Server
 
 MUCH = b"a" * (3 * HIGH_WATER)
@@ -23,7 +24,7 @@ class Client:
         self.reader = reader
         self._writer = writer
 
-    def say(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         self._writer.write(data)
 
     async def hears(self, mark: bytes) -> bytes:
@@ -32,21 +33,21 @@ class Client:
     async def hears_the_end(self) -> bytes:
         return await asyncio.wait_for(self.reader.read(), 30)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         self._writer.close()
 
 
 @asynccontextmanager
-async def client_of(answer: Answer, *, server: Server | None = None) -> AsyncIterator[Client]:
-    async with listening(server or Server(answer)) as port:
+async def client_of(answer: Handler, *, server: Server | None = None) -> AsyncIterator[Client]:
+    async with listening(server or Server(SingleHandler(answer))) as port:
         client = Client(*await asyncio.open_connection("127.0.0.1", port))
         try:
             yield client
         finally:
-            client.leave()
+            client.close()
 
 
-def run(answer: Answer, story: Callable[[Client], Awaitable[None]]) -> None:
+def run(answer: Handler, story: Callable[[Client], Awaitable[None]]) -> None:
     async def main() -> None:
         async with client_of(answer) as client:
             await story(client)
@@ -64,18 +65,16 @@ class Wire:
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
-        self.full = False
-        self.drain: Awaitable[None] = _Ready()
+        self.write_paused = False
+        self.drained: Awaitable[None] = _Ready()
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
 
-    def drained(self) -> Awaitable[None]:
-        return self.drain
+    def drain(self) -> Awaitable[None]:
+        return self.drained
 
-    def listen(self) -> None: ...
-
-    def cancel(self) -> None: ...
+    def resume_reading(self) -> None: ...
 
 
 async def say_the_path(exchange: Exchange) -> None:
@@ -96,7 +95,7 @@ async def say_the_path(exchange: Exchange) -> None:
 )
 def test_the_path_is_what_stands_between_host_and_query(target: str, path: str) -> None:
     async def story(client: Client) -> None:
-        client.say(request("GET", target))
+        client.send(encode_request("GET", target))
         head = await client.hears(b"\r\n\r\n")
         said = await client.reader.readexactly(len(path.encode()))
         assert b"content-length: %d\r\n" % len(path.encode()) in head
@@ -110,7 +109,7 @@ def test_of_a_header_that_comes_twice_the_first_counts() -> None:
         exchange.respond(200, b"", exchange.headers[b"x-name"])
 
     async def story(client: Client) -> None:
-        client.say(request("GET", "/", b"", "X-Name: first", "x-name: second", "connection: close"))
+        client.send(encode_request("GET", "/", b"", "X-Name: first", "x-name: second", "connection: close"))
         assert (await client.hears_the_end()).endswith(b"\r\n\r\nfirst")
 
     run(answer, story)
@@ -121,7 +120,7 @@ def test_who_has_sent_the_body_already_is_not_told_to_continue() -> None:
         exchange.respond(200, b"", await exchange.body(10))
 
     async def story(client: Client) -> None:
-        client.say(request("POST", "/", b"hello", "expect: 100-continue", "connection: close"))
+        client.send(encode_request("POST", "/", b"hello", "expect: 100-continue", "connection: close"))
         assert (await client.hears_the_end()).startswith(b"HTTP/1.1 200 ")
 
     run(answer, story)
@@ -132,7 +131,7 @@ def test_content_length_may_have_thousands_of_zeros() -> None:
         exchange.respond(200, b"", await exchange.body(10))
 
     async def story(client: Client) -> None:
-        client.say(b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: %b5\r\n\r\nhello" % (b"0" * 5000))
+        client.send(b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: %b5\r\n\r\nhello" % (b"0" * 5000))
         assert (await client.hears_the_end()).endswith(b"\r\n\r\nhello")
 
     run(answer, story)
@@ -141,7 +140,7 @@ def test_content_length_may_have_thousands_of_zeros() -> None:
 def test_a_body_that_nobody_reads_is_passed_over() -> None:
     async def story(client: Client) -> None:
         for _ in range(3):
-            client.say(request("POST", "/a", MUCH) + request("GET", "/b"))
+            client.send(encode_request("POST", "/a", MUCH) + encode_request("GET", "/b"))
             assert (await client.hears(b"/a")).startswith(b"HTTP/1.1 200 ")
             assert (await client.hears(b"/b")).startswith(b"HTTP/1.1 200 ")
 
@@ -155,8 +154,8 @@ def test_any_number_of_requests_may_be_sent_ahead(body: bytes) -> None:
         exchange.respond(200, b"", b"%b %d" % (exchange.path.encode(), len(said)))
 
     async def story(client: Client) -> None:
-        number = 5 * MOST_AHEAD
-        client.say(b"".join(request("POST", f"/{place}", body) for place in range(number)))
+        number = 5 * MAX_PIPELINED
+        client.send(b"".join(encode_request("POST", f"/{place}", body) for place in range(number)))
         for place in range(number):
             assert (await client.hears(b"/%d %d" % (place, len(body)))).startswith(b"HTTP/1.1 200 ")
 
@@ -166,8 +165,8 @@ def test_any_number_of_requests_may_be_sent_ahead(body: bytes) -> None:
 # The answer
 
 
-def exchange_on(line: Wire, **how: bool) -> Exchange:
-    return Exchange(line, "POST", "/", {}, **how)
+def exchange_on(line: Wire) -> Exchange:
+    return Exchange(line, "POST", "/", {}, "test")
 
 
 def test_a_head_leaves_with_the_first_piece_of_its_body() -> None:
@@ -226,7 +225,7 @@ def test_error_in_the_midst_of_an_open_response_is_no_second_response() -> None:
     exchange.write(b"hello")
     exchange.respond(500, b"", b"failed")
     assert b"500" not in b"".join(line.written)
-    assert not exchange.answered
+    assert not exchange.response_complete
 
 
 def test_a_whole_response_is_one_write() -> None:
@@ -241,8 +240,8 @@ def test_a_client_that_reads_too_slowly_is_to_be_waited_for() -> None:
     exchange = exchange_on(line)
     exchange.begin(200, b"")
     assert exchange.write(b"hello") is None
-    line.full = True
-    assert exchange.write(b"hello") is line.drain
+    line.write_paused = True
+    assert exchange.write(b"hello") is line.drained
 
 
 def test_what_is_written_to_a_client_that_has_left_goes_nowhere() -> None:
@@ -250,7 +249,7 @@ def test_what_is_written_to_a_client_that_has_left_goes_nowhere() -> None:
     streaming, plain = exchange_on(line), exchange_on(line)
     streaming.begin(200, b"")
     for exchange in (streaming, plain):
-        exchange.leave()
+        exchange.disconnect()
     assert streaming.write(b"hello") is None
     streaming.end()
     plain.respond(200, b"", b"hello")
@@ -262,7 +261,7 @@ def test_a_page_that_does_not_answer_costs_the_connection() -> None:
         pass
 
     async def story(client: Client) -> None:
-        client.say(request("GET", "/"))
+        client.send(encode_request("GET", "/"))
         assert await client.hears_the_end() == b""
 
     run(answer, story)
@@ -273,7 +272,7 @@ def test_a_fault_beneath_the_pages_is_logged_and_ends_the_connection() -> None:
         raise RuntimeError("as planned")
 
     async def story(client: Client) -> None:
-        client.say(request("GET", "/"))
+        client.send(encode_request("GET", "/"))
         assert await client.hears_the_end() == b""
 
     with log.captured() as lines:
@@ -283,8 +282,9 @@ def test_a_fault_beneath_the_pages_is_logged_and_ends_the_connection() -> None:
 
 
 def test_a_status_that_nobody_knows_is_a_status() -> None:
-    assert status_line(200) == b"HTTP/1.1 200 OK\r\n"
-    assert status_line(499) == b"HTTP/1.1 499 \r\n"
+    line = Wire()
+    exchange_on(line).respond(499, b"", b"")
+    assert line.written[0].startswith(b"HTTP/1.1 499 \r\n")
 
 
 @pytest.mark.parametrize("value", [b"a\r\nset-cookie: b", b"a\nb", b"a\x00b", b"\x7f"])
@@ -302,18 +302,17 @@ def test_a_client_that_leaves_cancels_whoever_watches(body: bytes) -> None:  # b
 
     async def answer(exchange: Exchange) -> None:
         await exchange.body(len(MUCH))
-        exchange.watched = True
         reached.set()
-        try:
+        with pytest.raises(ClientDisconnectedError), exchange.cancel_on_disconnect():
             await asyncio.Event().wait()
-        finally:
-            assert exchange.gone
-            ended.set()
+        assert exchange.disconnected
+        await asyncio.sleep(0)  # the task is no longer cancelled
+        ended.set()
 
     async def story(client: Client) -> None:
-        client.say(request("POST", "/", body))
+        client.send(encode_request("POST", "/", body))
         await asyncio.wait_for(reached.wait(), 30)
-        client.leave()
+        client.close()
         await asyncio.wait_for(ended.wait(), 30)
 
     run(answer, story)
@@ -331,9 +330,9 @@ def test_requests_that_were_sent_ahead_are_answered_before_the_end() -> None:
         await say_the_path(exchange)
 
     async def main() -> None:
-        server = Server(answer)
+        server = Server(SingleHandler(answer))
         async with client_of(answer, server=server) as client:
-            client.say(request("GET", "/a") + request("GET", "/b"))
+            client.send(encode_request("GET", "/a") + encode_request("GET", "/b"))
             await reached.wait()
             stopping = asyncio.ensure_future(server.stop(30, asyncio.Event()))
             await asyncio.sleep(0)
@@ -360,13 +359,13 @@ def test_who_does_not_finish_in_time_is_cancelled(*, hurries: bool) -> None:
             exchange.respond(503, b"", b"no")
 
     async def main() -> None:
-        server, hurry = Server(answer), asyncio.Event()
+        server, force_requested = Server(SingleHandler(answer)), asyncio.Event()
         async with client_of(answer, server=server) as client:
-            client.say(request("GET", "/"))
+            client.send(encode_request("GET", "/"))
             await reached.wait()
             if hurries:
-                hurry.set()
-            await server.stop(30 if hurries else 0, hurry)
+                force_requested.set()
+            await server.stop(30 if hurries else 0, force_requested)
             assert (await client.hears_the_end()).endswith(b"connection: close\r\n\r\nno")
 
     asyncio.run(main())

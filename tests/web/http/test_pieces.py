@@ -8,10 +8,11 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.raw_client import encode_request
 from tests.strategies import cut_bytes
-from tests.visitor import request
+from tests.web.http.application import SingleHandler
 from toolrelay import log
-from toolrelay.web.http.connection import Connection
+from toolrelay.web.http.connection import HttpConnection
 from toolrelay.web.http.exchange import Exchange
 from toolrelay.web.http.server import Server
 
@@ -51,8 +52,8 @@ def heard(pieces: list[bytes]) -> bytes:
         exchange.respond(200, b"", b"%b %b %b" % (exchange.method.encode(), exchange.path.encode(), body))
 
     async def main() -> bytes:
-        transport, server = Collected(), Server(answer)
-        connection = Connection(server)
+        transport, server = Collected(), Server(SingleHandler(answer))
+        connection = HttpConnection(server)
         connection.connection_made(transport)
         for piece in pieces:
             connection.data_received(piece)
@@ -63,24 +64,24 @@ def heard(pieces: list[bytes]) -> bytes:
         transport.close()
         connection.connection_lost(None)
         await asyncio.sleep(0)
-        return re.sub(rb"req_\w+", b"", transport.written)
+        return re.sub(rb"test_\w+", b"", transport.written)
 
     with log.captured():
         return asyncio.run(main())
 
 
 _OFFERS = st.sampled_from(
-    [request("POST", "/u", b"hello", "connection: upgrade", f"{name}: h2c") for name in ("upgrade", "UPGRADE ")]
+    [encode_request("POST", "/u", b"hello", "connection: upgrade", f"{name}: h2c") for name in ("upgrade", "UPGRADE ")]
 )
 _CHUNKED = b"POST /c?d HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
 _REQUESTS = st.sampled_from(
     [
-        request("GET", "/a"),
-        request("HEAD", "/a"),
-        request("POST", "/b", b"hello\r\nupgrade: x"),
+        encode_request("GET", "/a"),
+        encode_request("HEAD", "/a"),
+        encode_request("POST", "/b", b"hello\r\nupgrade: x"),
         _CHUNKED,
-        request("GET", "/e", b"", "connection: close"),
-        request("GET", "/f", version="1.0"),
+        encode_request("GET", "/e", b"", "connection: close"),
+        encode_request("GET", "/f", version="1.0"),
     ]
 )
 

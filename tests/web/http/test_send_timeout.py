@@ -15,11 +15,12 @@ import pytest
 import uvloop
 
 from tests.gateway import Gateway, running
+from tests.raw_client import RawClient, encode_request
 from tests.stage import BEGUN, FRONTS, STREAMED, Front, Stage, configuration, delta, whole
 from tests.upstream import chunk
-from tests.visitor import Visitor, request
+from tests.web.http.application import SingleHandler
 from toolrelay import log
-from toolrelay.web.http.connection import HIGH_WATER, LONGEST_HEAD, Connection
+from toolrelay.web.http.connection import HIGH_WATER, MAX_HEAD_BYTES, HttpConnection
 from toolrelay.web.http.exchange import Exchange
 from toolrelay.web.http.server import Server
 
@@ -48,10 +49,10 @@ def await_lines(gateway: Gateway, event: str, number: int) -> list[dict[str, obj
     return found
 
 
-def is_cut_off(visitor: Visitor, least: int) -> bool:
+def is_cut_off(client: RawClient, least: int) -> bool:
     """Whether the connection ends before so many bytes have come."""
     try:
-        return len(visitor.read_rest()) < least
+        return len(client.read_rest()) < least
     except ConnectionResetError:
         return True
 
@@ -64,7 +65,7 @@ def test_stalled_streams_free_their_turns_and_their_upstreams(impatient: Gateway
     asked = stage.play(*[ENDLESS] * TURNS, STREAMED)
     with contextlib.ExitStack() as stack:
         for _ in range(TURNS):
-            stack.enter_context(Visitor(impatient.port, window=4096)).post(front.path, front.ask(stream=True)).frame()
+            stack.enter_context(RawClient(impatient.port, window=4096)).post(front.path, front.ask(stream=True)).frame()
         for number in range(asked, asked + TURNS):
             stage.left(number).result(30)
         assert impatient.post(front.path, front.ask(stream=True)).status_code == 200
@@ -79,21 +80,21 @@ def test_unread_whole_answer_is_dropped(impatient: Gateway, stage: Stage, front:
     process = psutil.Process(impatient.process.pid)
     drops = len(lines(impatient, "client_stalled"))
     stage.play(whole("x" * MUCH))
-    with Visitor(impatient.port, window=4096) as visitor:
-        visitor.post(front.path, front.ask())
+    with RawClient(impatient.port, window=4096) as client:
+        client.post(front.path, front.ask())
         [line] = await_lines(impatient, "client_stalled", drops + 1)[drops:]
         assert isinstance(line["unsent"], int)
         assert line["unsent"] > HIGH_WATER
         open_sockets = [link for link in process.net_connections() if link.laddr.port == impatient.port]
         assert [link.status for link in open_sockets] == ["LISTEN"]
-        assert is_cut_off(visitor, MUCH)
+        assert is_cut_off(client, MUCH)
 
 
 def test_unread_answer_does_not_hold_up_the_shutdown(stage: Stage, front: Front) -> None:
     stage.play(whole("x" * MUCH))
     with running(configuration(stage, before="[server]\nsend_timeout_seconds = 1\n")) as gateway:
-        with Visitor(gateway.port, window=4096) as visitor:
-            visitor.post(front.path, front.ask())
+        with RawClient(gateway.port, window=4096) as client:
+            client.post(front.path, front.ask())
             await_lines(gateway, "turn", 1)
             gateway.process.send_signal(signal.SIGTERM)
             assert gateway.process.wait(30) == 0
@@ -108,8 +109,8 @@ class Observed(Server):
 
     gone: asyncio.Event
 
-    def forget(self, connection: Connection) -> None:
-        super().forget(connection)
+    def unregister(self, connection: HttpConnection) -> None:
+        super().unregister(connection)
         self.gone.set()
 
 
@@ -144,16 +145,16 @@ def answering(size: int, *, idle: float = 75, send_timeout: float = SOON) -> Obs
     async def answer(exchange: Exchange) -> None:
         exchange.respond(200, b"", b"x" * size)
 
-    return Observed(answer, idle=idle, send_timeout=send_timeout)
+    return Observed(SingleHandler(answer), idle_timeout=idle, send_timeout=send_timeout)
 
 
 @pytest.mark.parametrize(
     "sent",
     [
-        request("GET", "/") * 2,
-        request("GET", "/", b"", "connection: close"),
-        request("GET", "/") + b"nonsense\r\n\r\n",
-        request("GET", "/") + b"GET /" + b"x" * 2 * LONGEST_HEAD,
+        encode_request("GET", "/") * 2,
+        encode_request("GET", "/", b"", "connection: close"),
+        encode_request("GET", "/") + b"nonsense\r\n\r\n",
+        encode_request("GET", "/") + b"GET /" + b"x" * 2 * MAX_HEAD_BYTES,
     ],
     ids=["pipelined", "closing", "refused", "refused head"],
 )
@@ -174,7 +175,7 @@ def test_idle_connection_with_unread_bytes_is_dropped(run: Run[None]) -> None:
     async def main() -> None:
         server = answering(HIGH_WATER // 2, idle=SOON)
         async with _connected(server) as client:
-            await asyncio.get_running_loop().sock_sendall(client, request("GET", "/"))
+            await asyncio.get_running_loop().sock_sendall(client, encode_request("GET", "/"))
             await asyncio.wait_for(server.gone.wait(), 30)
 
     with log.captured() as logged:
@@ -186,7 +187,7 @@ def test_half_closed_connection_with_unread_bytes_is_dropped(run: Run[None]) -> 
     async def main() -> None:
         server = answering(HIGH_WATER // 2)
         async with _connected(server) as client:
-            await asyncio.get_running_loop().sock_sendall(client, request("GET", "/"))
+            await asyncio.get_running_loop().sock_sendall(client, encode_request("GET", "/"))
             client.shutdown(socket.SHUT_WR)
             await asyncio.wait_for(server.gone.wait(), 30)
 
@@ -205,7 +206,7 @@ def test_slow_but_steady_reader_gets_everything(run: Run[int], sends: int, recei
         server = answering(size, send_timeout=2 * SOON)
         received = 0
         async with _connected(server, sends=sends, receives=receives) as client:
-            await loop.sock_sendall(client, request("GET", "/", b"", "connection: close"))
+            await loop.sock_sendall(client, encode_request("GET", "/", b"", "connection: close"))
             for _ in range(40):  # in all many times longer than a client may read nothing
                 received += len(await loop.sock_recv(client, receives // 2))
                 await asyncio.sleep(SOON / 5)

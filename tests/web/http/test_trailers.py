@@ -13,11 +13,12 @@ import psutil
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.raw_client import RawClient, encode_request
 from tests.scripted import listening
 from tests.stage import FRONTS, Front
-from tests.visitor import Visitor, request
+from tests.web.http.application import SingleHandler
 from toolrelay import log
-from toolrelay.web.http.connection import LONGEST_HEAD
+from toolrelay.web.http.connection import MAX_HEAD_BYTES
 from toolrelay.web.http.exchange import Exchange
 from toolrelay.web.http.server import Server
 
@@ -48,23 +49,23 @@ def asked(front: Front, *lines: str, trailers: bytes = TRAILERS) -> bytes:
 @pytest.mark.parametrize("offer", [(), UPGRADE], ids=["plain", "upgrade"])
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_request_after_trailers_with_a_key_is_refused_without_its_own(*, pipelined: bool, offer: tuple[str, ...]) -> None:
-    first, second = asked(CHAT, *offer), request("GET", "/v1/models")
-    with running(CONFIG) as gateway, Visitor(gateway.port) as visitor:
-        visitor.say(first + second if pipelined else first)
-        assert visitor.reply().status == 200
+    first, second = asked(CHAT, *offer), encode_request("GET", "/v1/models")
+    with running(CONFIG) as gateway, RawClient(gateway.port) as client:
+        client.send(first + second if pipelined else first)
+        assert client.reply().status == 200
         if not pipelined:
-            visitor.say(second)
-        reply = visitor.reply()
+            client.send(second)
+        reply = client.reply()
     assert reply.status == 401
     assert reply.json()["error"]["code"] == "missing_api_key"
 
 
 def test_turn_after_trailers_is_logged_under_its_own_key(front: Front) -> None:
-    own = request("POST", front.path, json.dumps(front.ask()).encode(), f"authorization: Bearer {KEYS['bob']}")
+    own = encode_request("POST", front.path, json.dumps(front.ask()).encode(), f"authorization: Bearer {KEYS['bob']}")
     with running(CONFIG) as gateway:
-        with Visitor(gateway.port) as visitor:
-            visitor.say(asked(front) + own)
-            assert [visitor.reply().status, visitor.reply().status] == [200, 200]
+        with RawClient(gateway.port) as client:
+            client.send(asked(front) + own)
+            assert [client.reply().status, client.reply().status] == [200, 200]
         assert gateway.get("/healthz").status_code == 200  # by now the last turn is in the log
         assert [json.loads(line)["key"] for line in gateway.log().splitlines()] == ["alice", "bob"]
 
@@ -86,18 +87,18 @@ async def _answers(port: int, pieces: list[bytes]) -> bytes:
             await asyncio.sleep(0)
     answers = await asyncio.wait_for(reader.read(), 30)
     writer.close()
-    return re.sub(rb"req_\w+", b"", answers)
+    return re.sub(rb"test_\w+", b"", answers)
 
 
 @pytest.mark.parametrize("offer", [(), UPGRADE], ids=["plain", "upgrade"])
 def test_request_after_trailers_has_its_own_headers_however_it_is_split(offer: tuple[str, ...]) -> None:
     first = chunked("/a", b"hello", *offer, trailers=TRAILERS)
-    second = request("POST", "/b", b"there", "x-name: own", "connection: close")
+    second = encode_request("POST", "/b", b"there", "x-name: own", "connection: close")
     whole = first + second
     alone = chunked("/a", b"hello", *offer)
 
     async def main() -> None:
-        async with listening(Server(echo)) as port:
+        async with listening(Server(SingleHandler(echo))) as port:
             expected = await _answers(port, [alone + second])
             assert expected.count(b'"/a"') == expected.count(b'"/b"') == expected.count(b'["x-name", "own"]') == 1
             assert await _answers(port, [whole[place : place + 1] for place in range(len(whole))]) == expected
@@ -133,10 +134,10 @@ def begun(path: str, start: bytes, *lines: str) -> bytes:
 
 @endless
 def test_trailers_above_the_limit_are_refused(demo: Gateway, start: bytes, piece: bytes) -> None:
-    with Visitor(demo.port) as visitor:
-        visitor.say(begun(CHAT.path, start) + piece * (2 * LONGEST_HEAD // len(piece)))
-        reply = visitor.reply()
-        assert visitor.read_rest() == b""
+    with RawClient(demo.port) as client:
+        client.send(begun(CHAT.path, start) + piece * (2 * MAX_HEAD_BYTES // len(piece)))
+        reply = client.reply()
+        assert client.read_rest() == b""
     assert reply.status == 431
     assert reply.json()["error"]["code"] == "head_too_large"
     assert reply.headers["connection"] == "close"
@@ -153,10 +154,10 @@ def test_endless_trailers_are_cut_off_and_not_kept(
     much = piece * (MEBIBYTE // len(piece))
     most = before
     sent = 0
-    with Visitor(demo.port) as visitor, contextlib.suppress(ConnectionError):
-        visitor.say(begun(path, start, *offer))
+    with RawClient(demo.port) as client, contextlib.suppress(ConnectionError):
+        client.send(begun(path, start, *offer))
         while sent < 100:
-            visitor.say(much)
+            client.send(much)
             sent += 1
             most = max(most, process.memory_info().rss)
     assert sent < 100
@@ -166,11 +167,11 @@ def test_endless_trailers_are_cut_off_and_not_kept(
 
 
 def test_trailers_below_the_limit_are_dropped(demo: Gateway, front: Front) -> None:
-    trailers = b"x-trailer: 1\r\n" * (LONGEST_HEAD // 2 // 14)
-    with Visitor(demo.port) as visitor:
+    trailers = b"x-trailer: 1\r\n" * (MAX_HEAD_BYTES // 2 // 14)
+    with RawClient(demo.port) as client:
         for _ in range(3):
-            visitor.say(chunked(front.path, json.dumps(front.ask()).encode(), trailers=trailers))
-            assert visitor.reply().status == 200
+            client.send(chunked(front.path, json.dumps(front.ask()).encode(), trailers=trailers))
+            assert client.reply().status == 200
 
 
 def test_pipelined_endless_trailers_do_not_spoil_the_answer_before_them() -> None:
@@ -182,12 +183,12 @@ def test_pipelined_endless_trailers_do_not_spoil_the_answer_before_them() -> Non
         await echo(exchange)
 
     async def main() -> bytes:
-        async with listening(Server(answer)) as port:
+        async with listening(Server(SingleHandler(answer))) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(request("GET", "/a") + begun("/b", b"0\r\n"))
+            writer.write(encode_request("GET", "/a") + begun("/b", b"0\r\n"))
             await reached.wait()
             for _ in range(4):
-                writer.write(b"x" * LONGEST_HEAD)
+                writer.write(b"x" * MAX_HEAD_BYTES)
                 await writer.drain()
                 await asyncio.sleep(0)
             goes_on.set()

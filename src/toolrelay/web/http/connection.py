@@ -1,84 +1,68 @@
-"""A client's connection: HTTP/1.1 and 1.0 on httptools, one task that answers its requests one after the other.
+"""One client connection: HTTP/1.1 and 1.0 on httptools, and one task that handles its requests in order.
 
-- A response leaves in one write, or its head with the first piece of its body.
-- An offer to change the protocol, such as Java's client makes with its first request, is passed over.
-- A request that does not come, or comes drop by drop, is not waited for for ever; a head has an end, and so has a body that
-  nobody wants any more.
-- A client that stops reading is cut off after `send_timeout`.
-- When the connection is lost, whoever answers is told at once.
+- A response is sent in one write; a streamed response sends its head with the first chunk.
+- Offers to upgrade the protocol are ignored (Java's HTTP client makes one with its first request).
+- Time and size are limited: of a head, of trailers, of a body that is read only to be dropped.
+- A client that stops reading is disconnected after `send_timeout`.
+- When the connection is lost, the running exchange is told at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import lru_cache
-from typing import Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 
 from toolrelay import log
 from toolrelay.errors import ClientError
-from toolrelay.web.http.exchange import JSON, Exchange
+from toolrelay.web.http.exchange import Exchange, wake
 from toolrelay.web.http.send_timeout import SendTimeout
-from toolrelay.wires.errors import encode_error
 
-LONGEST_HEAD = 65536
-LEAST_DISCARDED = 65536  # about as much as is on its way before a client can know of the refusal
+if TYPE_CHECKING:
+    from toolrelay.web.http.server import Server
+
+MAX_HEAD_BYTES = 65536
+MIN_DISCARD_BYTES = 65536  # about as much as is in flight before a client can see the refusal
 HIGH_WATER = 65536
-MOST_AHEAD = 8  # requests that may wait; a connection that is not read does not tell when its client goes
-PARTING_SECONDS = 2.0
-
-_LONG = 256  # such a URL is not remembered
-Answer: TypeAlias = Callable[[Exchange], Awaitable[None]]
+MAX_PIPELINED = 8  # then reading pauses, and with it the detection of a disconnect
+LINGER_SECONDS = 2.0
+MAX_CACHED_URL = 256
 
 
-class ConnectionOwner(Protocol):
-    """Whose connections they are. `idle` is how many seconds one without a request is kept, `send_timeout` how many seconds a
-    client may read nothing of what was written.
-    """
-
-    idle: float
-    send_timeout: float
-
-    @property
-    def answer(self) -> Answer: ...
-
-    def greet(self, connection: Connection) -> None: ...
-
-    def forget(self, connection: Connection) -> None: ...
-
-
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     _transport: asyncio.Transport
 
-    def __init__(self, house: ConnectionOwner) -> None:
-        self._house = house
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._application = server.application
         self._loop = asyncio.get_running_loop()
         self._parser = self._new_parser()
-        self._exchange: Exchange | None = None  # the one whose request is being read, or was read last
-        self._waiting: deque[Exchange] = deque()  # those that have not had their turn
-        self._answering: Exchange | None = None
-        self._next: asyncio.Future[None] | None = None
-        self._writable: asyncio.Future[None] | None = None
-        self._watch: asyncio.TimerHandle | None = None
-        self._due: float | None = None  # by when the next head must be there; None: a request is being read or answered
-        self._in_body = False  # the head of `_exchange` is read, its body or its trailers are not
+        self._incoming: Exchange | None = None  # its request is being read, or was read last
+        self._queue: deque[Exchange] = deque()  # pipelined requests
+        self._running: Exchange | None = None
+        self._queue_waiter: asyncio.Future[None] | None = None
+        self._drain_waiter: asyncio.Future[None] | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._head_deadline: float | None = None  # None while a request is being read or handled
+        self._in_body = False  # of `_incoming`: between the end of its head and the end of its trailers
         self._overhead = 0  # bytes of a head, of trailers or of chunk extensions since the last piece of a body
-        self._resumes = False  # the head that is being read only tells a new parser where it is
+        self._restarting = False  # a new parser is reading the head that _restart_parser wrote
         self._discarded = 0
-        self._parting: int | None = None  # how much is still read, and passed over, before a refused connection is closed
-        self._paused = False
+        self._linger_bytes: int | None = None  # how much more is read and dropped before a refused connection is closed
+        self._read_paused = False
         self._closing = False
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
-        self.full = False
+        self.write_paused = False
 
     def _new_parser(self) -> HttpRequestParser:
         parser = HttpRequestParser(self)
-        parser.set_dangerous_leniencies(lenient_data_after_close=True)  # the answer before it is still to be given
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)  # an error would replace the response before it
         return parser
 
     # The task
@@ -86,37 +70,37 @@ class Connection(asyncio.Protocol):
     async def _serve(self) -> None:
         try:
             while not self._closing:
-                if not self._waiting:
-                    self._next = self._loop.create_future()
-                    await self._next
+                if not self._queue:
+                    self._queue_waiter = self._loop.create_future()
+                    await self._queue_waiter
                     continue
-                self._answering = exchange = self._waiting.popleft()
-                self.listen()
-                await self._house.answer(exchange)
-                self._answering = None
+                self._running = exchange = self._queue.popleft()
+                self.resume_reading()
+                await self._application.handle(exchange)
+                self._running = None
                 self._finish(exchange)
-                if self.full:
-                    await self.drained()
-        except Exception:  # noqa: BLE001 -- a page sees to its own; this is the last place where it could be told
+                if self.write_paused:
+                    await self.drain()
+        except Exception:  # noqa: BLE001 -- handlers catch their own; this is the last place to log it
             log.exception("internal_error")
         finally:
             self._close()
 
     def _finish(self, exchange: Exchange) -> None:
-        if not exchange.answered:
+        if not exchange.response_complete:
             self._closing = True
             self._transport.abort()
         elif not exchange.keep_alive:
             self._closing = True
-        elif not self._waiting:
-            self._due = self._loop.time() + self._house.idle
-            self.listen()
+        elif not self._queue:
+            self._head_deadline = self._loop.time() + self._server.idle_timeout
+            self.resume_reading()
 
-    def retire(self) -> None:
-        """No more requests: those that are here are the last."""
-        under_way = self._under_way()
-        if under_way:
-            under_way[-1].keep_alive = False
+    def close_after_requests(self) -> None:
+        """Close after the requests that have arrived."""
+        pending = self._pending()
+        if pending:
+            pending[-1].keep_alive = False
         else:
             self._close()
 
@@ -124,83 +108,83 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _close(self) -> None:
-        """Close once all is sent, or once the client reads nothing more of it."""
+        """Close once everything is sent, or once the client stops reading it."""
         self._closing = True
         if not self._transport.is_closing():
             self._transport.close()
             if self._transport.get_write_buffer_size():
-                self._sending.start()
+                self._send_timeout.start()
 
-    def _under_way(self) -> list[Exchange]:
-        return [*self._waiting] if self._answering is None else [self._answering, *self._waiting]
+    def _pending(self) -> list[Exchange]:
+        return [*self._queue] if self._running is None else [self._running, *self._queue]
 
-    # What an exchange needs
+    # ResponseChannel
 
     def cancel(self) -> None:
         self._task.cancel()
 
-    def drained(self) -> Awaitable[None]:
-        if self._writable is None or self._writable.done():
-            self._writable = self._loop.create_future()
-        return self._writable
+    def drain(self) -> Awaitable[None]:
+        if self._drain_waiter is None or self._drain_waiter.done():
+            self._drain_waiter = self._loop.create_future()
+        return self._drain_waiter
 
-    def listen(self) -> None:
-        if self._paused:
-            self._paused = False
+    def resume_reading(self) -> None:
+        if self._read_paused:
+            self._read_paused = False
             self._transport.resume_reading()
 
-    def _pause(self) -> None:
-        if not self._paused:
-            self._paused = True
+    def _pause_reading(self) -> None:
+        if not self._read_paused:
+            self._read_paused = True
             self._transport.pause_reading()
 
-    # What the event loop says
+    # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self.write = self._transport.write
-        self._sending = SendTimeout(self._transport, self._house.send_timeout, self._drop_stalled)
-        self._house.greet(self)
-        self._expect_head()
+        self._send_timeout = SendTimeout(self._transport, self._server.send_timeout, self._on_stall)
+        self._server.register(self)
+        self._head_deadline = self._loop.time() + self._server.idle_timeout
+        self._idle_timer = self._loop.call_at(self._head_deadline, self._check_idle)
         self._task = self._loop.create_task(self._serve())
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- however it was lost
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- the reason does not matter
         self._closing = True
-        self._house.forget(self)
-        if self._watch is not None:
-            self._watch.cancel()
-        for exchange in self._under_way():
-            exchange.leave()
+        self._server.unregister(self)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for exchange in self._pending():
+            exchange.disconnect()
         self.resume_writing()
-        self._sending.stop()
-        self._wake()
-        del self._parser, self._sending  # they refer back to this object, and so does an exchange
-        self._exchange = None
+        self._send_timeout.stop()
+        wake(self._queue_waiter)
+        del self._parser, self._send_timeout  # both refer back to this object, as an exchange does
+        self._incoming = None
 
     def eof_received(self) -> None:
         self._close()
 
     def pause_writing(self) -> None:
-        self.full = True
-        self._sending.start()
+        self.write_paused = True
+        self._send_timeout.start()
 
     def resume_writing(self) -> None:
-        self.full = False
+        self.write_paused = False
         if not self._transport.is_closing():
-            self._sending.stop()
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
+            self._send_timeout.stop()
+        wake(self._drain_waiter)
 
     def data_received(self, data: bytes) -> None:
-        if self._parting is not None:
-            self._pass_over(len(data))
+        if self._linger_bytes is not None:
+            self._linger(len(data))
             return
         while data and not self._transport.is_closing():
             data = self._read_some(data)
 
     def _read_some(self, data: bytes) -> bytes:
-        """Returns what is left to read."""
-        room = LONGEST_HEAD - self._overhead
+        """Parse as much as the limits allow. Return the rest."""
+        room = MAX_HEAD_BYTES - self._overhead
         if room == 0:
             self._refuse_head(len(data))
             return b""
@@ -213,64 +197,66 @@ class Connection(asyncio.Protocol):
         return data[room:]
 
     def _discards_too_much(self, size: int) -> bool:
-        exchange = self._exchange
-        if exchange is None or not exchange.answered:
+        exchange = self._incoming
+        if exchange is None or not exchange.response_complete:
             return False
         self._discarded += size
-        return self._discarded > max(LEAST_DISCARDED, exchange.discard)
+        return self._discarded > max(MIN_DISCARD_BYTES, exchange.max_discard)
 
     def _parse(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as offer:
-            self._read_on(data[offer.args[0] :])
+            self._restart_parser(data[offer.args[0] :])
         except HttpParserError:
             if self._refuse(ClientError("Invalid HTTP request received.", code="invalid_http")):
                 self._close()
 
-    def _read_on(self, data: bytes) -> None:
-        """For the parser an offer to change the protocol was the end of HTTP. Another one reads on, from the same place."""
-        exchange = self._exchange
+    def _restart_parser(self, data: bytes) -> None:
+        """Ignore an offer to upgrade: the old parser takes it for the end of HTTP, a new one continues with the body."""
+        exchange = self._incoming
         if exchange is None:
             return
-        exchange.whole = False
-        self._resumes = True
+        exchange.request_complete = False
+        self._restarting = True
         self._parser = self._new_parser()
-        body = [name for name in (b"content-length", b"transfer-encoding") if name in exchange.headers]
-        self._parse(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(b"%b: %b\r\n" % (name, exchange.headers[name]) for name in body))
+        framing = [name for name in (b"content-length", b"transfer-encoding") if name in exchange.headers]
+        lines = b"".join(b"%b: %b\r\n" % (name, exchange.headers[name]) for name in framing)
+        self._parse(b"POST / HTTP/1.1\r\n%b\r\n" % lines)
         self._parse(data)
 
-    # What the parser says
+    # Callbacks of the parser
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_body:  # a trailer is not a header: it must not reach this request, nor the next one
+        if not self._in_body:  # trailers are dropped: they must reach neither this request nor the next
             self._headers.setdefault(name.lower(), value)
 
     def on_headers_complete(self) -> None:
-        if self._resumes:
-            self._resumes = False
+        if self._restarting:
+            self._restarting = False
             self._end_head()
             return
         parser = self._parser
-        modern = parser.get_http_version() != "1.0"
-        self._exchange = exchange = Exchange(
+        is_http_1_1 = parser.get_http_version() != "1.0"
+        self._incoming = exchange = Exchange(
             self,
             parser.get_method().decode("ascii"),
-            _path(self._url) if len(self._url) < _LONG else _path.__wrapped__(self._url),
+            _path(self._url) if len(self._url) < MAX_CACHED_URL else _path.__wrapped__(self._url),
             self._headers,
-            modern=modern,
-            keep_alive=modern and parser.should_keep_alive(),
+            self._application.new_request_id(),
+            is_http_1_1,
+            is_http_1_1 and parser.should_keep_alive(),
         )
         self._end_head()
-        self._due = None
+        self._head_deadline = None
         self._discarded = 0
-        self._waiting.append(exchange)
-        if len(self._waiting) > MOST_AHEAD:
-            self._pause()
-        self._wake()
+        self._queue.append(exchange)
+        if len(self._queue) > MAX_PIPELINED:
+            self._pause_reading()
+        wake(self._queue_waiter)
 
     def _end_head(self) -> None:
         self._url, self._headers = b"", {}
@@ -278,81 +264,67 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self._overhead = 0
-        exchange = self._exchange
-        if exchange is not None and not exchange.answered and exchange.feed(body) > HIGH_WATER:
-            self._pause()
+        exchange = self._incoming
+        if exchange is not None and not exchange.response_complete and exchange.feed(body) > HIGH_WATER:
+            self._pause_reading()
 
     def on_message_complete(self) -> None:
         self._in_body, self._overhead = False, 0
-        exchange = self._exchange
-        if exchange is not None:
-            exchange.whole = True
-            exchange.wake()
+        if self._incoming is not None:
+            self._incoming.feed_end()
 
-    def _wake(self) -> None:
-        waiter = self._next
-        if waiter is not None:
-            self._next = None
-            if not waiter.done():
-                waiter.set_result(None)
+    # Limits and refusals
 
-    # Too late, too long, not HTTP at all
-
-    def _expect_head(self) -> None:
-        """However slowly it comes, the head of a request has as long as an idle connection is kept."""
-        self._due = self._loop.time() + self._house.idle
-        self._watch = self._loop.call_at(self._due, self._check_time)
-
-    def _check_time(self) -> None:
+    def _check_idle(self) -> None:
+        """Close a connection whose next head is not complete in time, even if it comes byte by byte."""
         now = self._loop.time()
-        due = now + self._house.idle if self._due is None else self._due
-        if due <= now:
+        deadline = now + self._server.idle_timeout if self._head_deadline is None else self._head_deadline
+        if deadline <= now:
             self._close()
         else:
-            self._watch = self._loop.call_at(due, self._check_time)
+            self._idle_timer = self._loop.call_at(deadline, self._check_idle)
 
     def _refuse_head(self, surplus: int) -> None:
         part = "trailers of the request are" if self._in_body else "head of the request is"
-        message = f"The {part} larger than {LONGEST_HEAD} bytes."
+        message = f"The {part} larger than {MAX_HEAD_BYTES} bytes."
         if self._refuse(ClientError(message, status=431, code="head_too_large")):
-            # A connection that is closed while more comes is reset, and the client might never see why.
+            # Closing while more arrives would reset the connection, and the client might never see the response.
             self._transport.write_eof()
-            self._parting = LONGEST_HEAD
-            self._loop.call_later(PARTING_SECONDS, self._close)
-            self._pass_over(surplus)
+            self._linger_bytes = MAX_HEAD_BYTES
+            self._loop.call_later(LINGER_SECONDS, self._close)
+            self._linger(surplus)
 
     def _refuse(self, error: ClientError) -> bool:
-        """False: there is no place for it, because answers are under way. Then the connection ends after them."""
-        broken = self._exchange if self._in_body else None  # the request whose body it is
-        if broken is not None and broken in self._waiting:
-            self._waiting.remove(broken)
-        before = [exchange for exchange in self._under_way() if exchange is not broken]
-        if before:
-            before[-1].keep_alive = False
+        """Respond with the error. Return False if earlier responses are pending: then the connection ends after them."""
+        broken = self._incoming if self._in_body else None  # the request whose body is wrong
+        if broken is not None and broken in self._queue:
+            self._queue.remove(broken)
+        earlier = [exchange for exchange in self._pending() if exchange is not broken]
+        if earlier:
+            earlier[-1].keep_alive = False
             return False
-        if broken is not None and broken.begun:
+        if broken is not None and broken.response_started:
             self._close()
             return False
         if broken is not None:
-            broken.gone = True  # its answer is the refusal, and nothing may follow that
-        refusal = Exchange(self, "", "", {}, keep_alive=False)
-        log.info("refused", turn=refusal.token, status=error.status, code=error.code)
-        refusal.respond(error.status, JSON, encode_error(error))
+            broken.disconnected = True  # nothing may follow the refusal
+        refusal = Exchange(self, "", "", {}, self._application.new_request_id(), keep_alive=False)
+        self._application.refuse(refusal, error)
         return True
 
-    def _pass_over(self, size: int) -> None:
-        self._parting = (self._parting or 0) - size
-        if self._parting < 0:
+    def _linger(self, size: int) -> None:
+        self._linger_bytes = (self._linger_bytes or 0) - size
+        if self._linger_bytes < 0:
             self._close()
 
-    def _drop_stalled(self, unsent: int) -> None:
+    def _on_stall(self, unsent: int) -> None:
         log.info("client_stalled", unsent=unsent)
-        for exchange in self._under_way():
+        for exchange in self._pending():
             exchange.stalled = True
         self._transport.abort()
 
 
 @lru_cache(maxsize=1024)
 def _path(url: bytes) -> str:
-    """Raises what the parser takes for an error of the client's."""
+    """Return the decoded path. Raises what the parser turns into an HttpParserError."""
     return unquote((parse_url(url).path or b"").decode("ascii"))

@@ -1,19 +1,19 @@
-"""One request and the way to answer it: what a page sees of a connection."""
+"""One HTTP request and its response, as a handler sees them."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Awaitable, Mapping
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
 
-from toolrelay.core.identity import token
+from msgspec import Struct
+
 from toolrelay.errors import ClientError
 
-SILENCE_SECONDS = 60.0  # how long a body that is under way may pause
-USUALLY_DISCARDED = 16 * 1024 * 1024  # where a page does not say
+BODY_TIMEOUT_SECONDS = 60.0  # between two pieces of a request body
+DEFAULT_MAX_DISCARD = 16 * 1024 * 1024
 
 JSON = b"content-type: application/json\r\n"
 EVENT_STREAM = b"content-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
@@ -22,214 +22,184 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".en
 _UNSAFE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-class ClientGoneError(Exception):
-    """The client went away before its request was whole."""
+class ClientDisconnectedError(Exception):
+    pass
 
 
 class ResponseChannel(Protocol):
-    """What an exchange needs of its connection."""
+    """The part of a connection that an exchange uses."""
 
-    full: bool
+    write_paused: bool
 
     def write(self, data: bytes) -> None: ...
 
-    def drained(self) -> Awaitable[None]:
-        """Once the client has read enough of what was written."""
+    def drain(self) -> Awaitable[None]:
+        """Return an awaitable that ends when `write_paused` does."""
         ...
 
-    def listen(self) -> None:
-        """The rest of the body is wanted."""
-        ...
-
-    def cancel(self) -> None:
-        """Cancels the task that answers."""
-        ...
-
-
-def status_line(status: int) -> bytes:
-    return _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+    def resume_reading(self) -> None: ...
 
 
 def header_line(name: bytes, value: bytes) -> bytes:
-    """For a value that is not this program's own."""
+    """Encode a header whose value comes from outside."""
     if _UNSAFE.search(value):
-        raise ValueError("a header's value that would not stay one")
+        raise ValueError("a header value with a control character")
     return b"%b: %b\r\n" % (name, value)
 
 
-class Exchange:
-    """`headers` are the request's, their names in lower case. `lines` go with whatever is answered; `rest` is what follows a
-    page's path; `discard` is how many bytes of the body are read and passed over once the request has been answered.
+def wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
 
-    `token` names the request in the log and, as x-request-id, in the answer.
-    """
 
-    __slots__ = (
-        "_head",
-        "_line",
-        "_modern",
-        "_pieces",
-        "_size",
-        "_waiter",
-        "answered",
-        "begun",
-        "discard",
-        "gone",
-        "headers",
-        "keep_alive",
-        "lines",
-        "method",
-        "path",
-        "rest",
-        "stalled",
-        "token",
-        "watched",
-        "whole",
-    )
+class Exchange(Struct, eq=False):
+    """A request and the methods that answer it."""
 
-    def __init__(
-        self,
-        line: ResponseChannel,
-        method: str,
-        path: str,
-        headers: Mapping[bytes, bytes],
-        *,
-        modern: bool = True,
-        keep_alive: bool = True,
-    ) -> None:
-        self._line = line
-        self._modern = modern
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._waiter: asyncio.Future[None] | None = None
-        self._head: bytes | None = None
-        self.method = method
-        self.path = path
-        self.headers = headers
-        self.keep_alive = keep_alive
-        self.rest = ""
-        self.discard = USUALLY_DISCARDED
-        self.token = made = token(os.urandom(10))
-        self.lines = b"x-request-id: req_%b\r\n" % made.encode()
-        self.whole = False  # the request
-        self.begun = False  # the answer
-        self.answered = False
-        self.gone = False
-        self.stalled = False  # the client is cut off because it stopped reading
-        self.watched = False
+    _channel: ResponseChannel
+    method: str
+    path: str
+    headers: Mapping[bytes, bytes]  # names in lower case
+    request_id: str  # sent back as x-request-id
+    is_http_1_1: bool = True
+    keep_alive: bool = True
+    response_headers: bytes = b""  # header lines that every response to this request gets
+    path_suffix: str = ""  # the part of the path after a route that is a prefix
+    max_discard: int = DEFAULT_MAX_DISCARD  # bytes of the body that are read and dropped after the response
+    request_complete: bool = False
+    response_started: bool = False
+    response_complete: bool = False
+    disconnected: bool = False
+    stalled: bool = False  # the client is disconnected because it stopped reading
+    task_to_cancel: asyncio.Task[Any] | None = None  # on disconnect
+    _head: bytes = b""  # of a streamed response, until its first chunk is written
+    _body: list[bytes] = []
+    _body_size: int = 0
+    _body_waiter: asyncio.Future[None] | None = None
 
-    # The request's body
+    # Request
 
     async def body(self, limit: int) -> bytes:
-        """The whole body, or 413 as soon as it is known to be too large."""
-        declared = self.headers.get(b"content-length")
-        # int() refuses more than 4,300 digits, and the parser takes any number of leading zeros.
-        if declared is not None and declared.isdigit() and int(declared.lstrip(b"0") or b"0") > limit:
-            raise _too_large(limit)
-        self._line.listen()
-        if not self.whole:
-            await self._read(limit)
-        if self._size > limit:
-            raise _too_large(limit)
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        """Return the whole body. Raise a 413 as soon as it is known to be larger than `limit`."""
+        declared = self.headers.get(b"content-length", b"")
+        # int() refuses more than 4,300 digits, and the parser accepts any number of leading zeros.
+        is_too_large = declared.isdigit() and int(declared.lstrip(b"0") or b"0") > limit
+        if not is_too_large:
+            self._channel.resume_reading()
+            if not self.request_complete:
+                await self._read_body(limit)
+        if is_too_large or self._body_size > limit:
+            raise ClientError(
+                f"The request body is larger than {limit} bytes. The limit is server.max_body_bytes.",
+                status=413,
+                code="request_too_large",
+            )
+        return self._body[0] if len(self._body) == 1 else b"".join(self._body)
 
-    async def _read(self, limit: int) -> None:
-        if self.headers.get(b"expect", b"").lower() == b"100-continue" and self._modern:
-            self._line.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    async def _read_body(self, limit: int) -> None:
+        if self.headers.get(b"expect", b"").lower() == b"100-continue" and self.is_http_1_1:
+            self._channel.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         loop = asyncio.get_running_loop()
         try:
-            while not self.whole and self._size <= limit:
-                if self.gone:
-                    raise ClientGoneError
-                self._waiter = loop.create_future()
-                async with asyncio.timeout(SILENCE_SECONDS):
-                    await self._waiter
+            while not self.request_complete and self._body_size <= limit:
+                if self.disconnected:
+                    raise ClientDisconnectedError
+                self._body_waiter = loop.create_future()
+                async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
+                    await self._body_waiter
         except TimeoutError:
             raise ClientError(
-                f"The rest of the request body did not come: {SILENCE_SECONDS:g} seconds passed without a byte of it.",
+                f"The rest of the request body did not come: {BODY_TIMEOUT_SECONDS:g} seconds passed without a byte of it.",
                 status=408,
                 code="request_timeout",
             ) from None
 
     def feed(self, piece: bytes) -> int:
-        """A piece of the body has come. Returns how much has that nobody waits for."""
-        self._pieces.append(piece)
-        self._size += len(piece)
-        if self._waiter is not None:
-            self.wake()
+        """Add a piece of the body. Return the number of bytes that no handler waits for."""
+        self._body.append(piece)
+        self._body_size += len(piece)
+        if self._body_waiter is not None:
+            wake(self._body_waiter)
             return 0
-        return self._size
+        return self._body_size
 
-    def wake(self) -> None:
-        """Something is new: a piece, the body's end, or that the client is gone."""
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+    def feed_end(self) -> None:
+        self.request_complete = True
+        wake(self._body_waiter)
 
-    # The response
+    # Response
 
-    def respond(self, status: int, lines: bytes, body: bytes) -> None:
-        """A whole response, unless there is one already."""
-        if self.begun:
+    def respond(self, status: int, headers: bytes, body: bytes) -> None:
+        """Send a whole response in one write, unless one was started."""
+        if self.response_started:
             return
-        if status != 204:  # which may not even say that its body is empty
-            lines = b"%bcontent-length: %d\r\n" % (lines, len(body))
-        head = self._begin(status, lines)
-        self.answered = True
-        if not self.gone:
-            self._line.write(head if self.method == "HEAD" else head + body)
+        if status != 204:  # which must not have a content-length
+            headers = b"%bcontent-length: %d\r\n" % (headers, len(body))
+        head = self._start(status, headers)
+        self.response_complete = True
+        if not self.disconnected:
+            self._channel.write(head if self.method == "HEAD" else head + body)
 
-    def begin(self, status: int, lines: bytes) -> None:
-        """Opens a response whose body comes piece by piece. Its head leaves with the first of them."""
-        if self._modern:
-            lines += b"transfer-encoding: chunked\r\n"
-        self._head = self._begin(status, lines)
+    def begin(self, status: int, headers: bytes) -> None:
+        """Start a streamed response. Its head is sent with the first chunk."""
+        if self.is_http_1_1:
+            headers += b"transfer-encoding: chunked\r\n"
+        self._head = self._start(status, headers)
 
     def write(self, data: bytes) -> Awaitable[None] | None:
-        """A piece of an open response. What is returned is to be waited for: the client reads too slowly."""
-        if self.gone or self.answered or not data:  # an empty chunk would be the last one
+        """Send a chunk of a streamed response. Return an awaitable if the client reads too slowly."""
+        if self.disconnected or self.response_complete or not data:  # an empty chunk would end the response
             return None
-        if self._modern:
+        if self.is_http_1_1:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         if self._head:
-            data, self._head = self._head + data, None
-        line = self._line
-        line.write(data)
-        return line.drained() if line.full else None
+            data, self._head = self._head + data, b""
+        channel = self._channel
+        channel.write(data)
+        return channel.drain() if channel.write_paused else None
 
     def end(self) -> None:
-        """Closes an open response."""
-        if self.answered:
+        """End a streamed response."""
+        if self.response_complete:
             return
-        self.answered = True
-        if not self.gone:
-            self._line.write((self._head or b"") + (b"0\r\n\r\n" if self._modern else b""))
+        self.response_complete = True
+        if not self.disconnected:
+            self._channel.write(self._head + (b"0\r\n\r\n" if self.is_http_1_1 else b""))
 
     @property
-    def full(self) -> bool:
-        """Whether the client reads too slowly."""
-        return self._line.full
+    def write_paused(self) -> bool:
+        return self._channel.write_paused
 
-    def _begin(self, status: int, lines: bytes) -> bytes:
-        self.begun = True
+    def _start(self, status: int, headers: bytes) -> bytes:
+        self.response_started = True
         if not self.keep_alive:
-            lines += b"connection: close\r\n"
-        return b"%b%b%b\r\n" % (status_line(status), self.lines, lines)
+            headers += b"connection: close\r\n"
+        status_line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+        return b"%bx-request-id: %b\r\n%b%b\r\n" % (status_line, self.request_id.encode(), self.response_headers, headers)
 
-    # The client's leaving
+    # Disconnection
 
-    def leave(self) -> None:
-        """The client is gone. Whoever watches is cancelled."""
-        self.gone = True
-        self.wake()
-        if self.watched:
-            self.watched = False
-            self._line.cancel()
+    def cancel_on_disconnect(self) -> _CancelOnDisconnect:
+        """Return a context manager that cancels its block and raises ClientDisconnectedError when the client disconnects."""
+        return _CancelOnDisconnect(self)
+
+    def disconnect(self) -> None:
+        self.disconnected = True
+        wake(self._body_waiter)
+        if self.task_to_cancel is not None:
+            self.task_to_cancel.cancel()
 
 
-def _too_large(limit: int) -> ClientError:
-    return ClientError(
-        f"The request body is larger than {limit} bytes. The limit is server.max_body_bytes.",
-        status=413,
-        code="request_too_large",
-    )
+class _CancelOnDisconnect:
+    __slots__ = ("_exchange",)
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    def __enter__(self) -> None:
+        self._exchange.task_to_cancel = asyncio.current_task()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task, self._exchange.task_to_cancel = self._exchange.task_to_cancel, None
+        if task is not None and self._exchange.disconnected and kind is asyncio.CancelledError:
+            task.uncancel()
+            raise ClientDisconnectedError

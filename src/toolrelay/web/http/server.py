@@ -1,57 +1,79 @@
-"""Takes connections, and takes leave of them."""
+"""Listening, open connections and graceful shutdown."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any
+from typing import Any, Protocol
 
-from toolrelay.web.http.connection import Answer, Connection
+from toolrelay.errors import ClientError
+from toolrelay.web.http.connection import HttpConnection
+from toolrelay.web.http.exchange import Exchange, wake
 
-IDLE_SECONDS = 75.0
+IDLE_TIMEOUT_SECONDS = 75.0
 SEND_TIMEOUT_SECONDS = 60.0
-FAREWELL_SECONDS = 1.0
+CANCEL_SECONDS = 1.0  # how long cancelled handlers may take to respond
 BACKLOG = 4096
 
 
-class Server:
-    """`idle` is how many seconds a connection without a request is kept, `send_timeout` how long a client may read nothing."""
+class Application(Protocol):
+    def new_request_id(self) -> str: ...
 
-    def __init__(self, answer: Answer, *, idle: float = IDLE_SECONDS, send_timeout: float = SEND_TIMEOUT_SECONDS) -> None:
-        self.answer = answer
-        self.idle = idle
+    async def handle(self, exchange: Exchange) -> None: ...
+
+    def refuse(self, exchange: Exchange, error: ClientError) -> None:
+        """Respond with the error to bytes that are no valid request."""
+        ...
+
+
+class Server:
+    """An HTTP server. `idle_timeout` and `send_timeout` are in seconds:
+
+    - A connection without a request is closed after `idle_timeout`.
+    - A client that reads nothing of what was written is disconnected after `send_timeout`.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        *,
+        idle_timeout: float = IDLE_TIMEOUT_SECONDS,
+        send_timeout: float = SEND_TIMEOUT_SECONDS,
+    ) -> None:
+        self.application = application
+        self.idle_timeout = idle_timeout
         self.send_timeout = send_timeout
-        self._connections: set[Connection] = set()
-        self._gone: asyncio.Future[None] | None = None
+        self._connections: set[HttpConnection] = set()
+        self._all_closed: asyncio.Future[None] | None = None
         self._listening: asyncio.Server | None = None
 
     async def start(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
+        self._listening = await loop.create_server(lambda: HttpConnection(self), sock=listener, backlog=BACKLOG)
 
-    def greet(self, connection: Connection) -> None:
+    def register(self, connection: HttpConnection) -> None:
         self._connections.add(connection)
 
-    def forget(self, connection: Connection) -> None:
+    def unregister(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
-        if self._gone is not None and not self._connections and not self._gone.done():
-            self._gone.set_result(None)
+        if not self._connections:
+            wake(self._all_closed)
 
-    async def stop(self, seconds: float, hurry: asyncio.Event) -> None:
-        """Answers under way have that many seconds, or until there is a hurry; then they are cancelled, and say so."""
+    async def stop(self, seconds: float, force_requested: asyncio.Event) -> None:
+        """Wait for running requests until `seconds` have passed or `force_requested` is set, then cancel them."""
         if self._listening is not None:
             self._listening.close()
         for connection in list(self._connections):
-            connection.retire()
-        self._gone = asyncio.get_running_loop().create_future()
+            connection.close_after_requests()
+        self._all_closed = asyncio.get_running_loop().create_future()
         if self._connections:
-            hurried: asyncio.Future[Any] = asyncio.ensure_future(hurry.wait())
-            ends: list[asyncio.Future[Any]] = [self._gone, hurried]
+            forced: asyncio.Future[Any] = asyncio.ensure_future(force_requested.wait())
+            ends: list[asyncio.Future[Any]] = [self._all_closed, forced]
             await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            hurried.cancel()
+            forced.cancel()
         if self._connections:
             for connection in list(self._connections):
                 connection.cancel()
-            await asyncio.wait([self._gone], timeout=FAREWELL_SECONDS)
+            await asyncio.wait([self._all_closed], timeout=CANCEL_SECONDS)
         for connection in list(self._connections):
             connection.abort()
