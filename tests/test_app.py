@@ -1,4 +1,4 @@
-"""The running server as a process: how it starts, and how it ends."""
+"""Start and shutdown of the gateway process."""
 
 from __future__ import annotations
 
@@ -28,85 +28,85 @@ def front(request: pytest.FixtureRequest) -> Front:
     return FRONTS[request.param]
 
 
-def refuses_connections(gateway: Gateway) -> None:
-    """Returns once it does."""
+def wait_until_refusing(gateway: Gateway) -> None:
+    """Wait until new connections are refused."""
     while True:
         try:
             socket.create_connection(("127.0.0.1", gateway.port), timeout=30).close()
         except ConnectionRefusedError:
             return
         except ConnectionResetError:
-            continue  # it was still in the queue
+            continue  # it was still in the backlog
 
 
 def serve(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """For a server that is not expected to start."""
+    """Run a server that is expected to fail at the start."""
     return subprocess.run(
         [sys.executable, "-m", "toolrelay", "serve", *arguments], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
     )
 
 
-# Starting
+# Start
 
 
-def test_one_line_says_where_it_is_ready() -> None:
+def test_ready_line_is_the_only_output() -> None:
     with running() as gateway:
         assert gateway.url == f"http://127.0.0.1:{gateway.port}"
         assert gateway.get("/readyz").status_code == 200
         assert gateway.stop() == 0
         assert gateway.process.stdout is not None
-        assert gateway.process.stdout.read() == "", "and nothing else is on standard output"
-        assert gateway.log() == "", "nor is there anything to complain of"
+        assert gateway.process.stdout.read() == "", "nothing else is on standard output"
+        assert gateway.log() == "", "nothing is logged"
 
 
-def test_an_ipv6_address_is_shown_as_a_url_has_it() -> None:
+def test_ipv6_address_is_shown_in_brackets() -> None:
     with running(flags=("--host", "::1")) as gateway:
         assert gateway.url.startswith("http://[::1]:")
         assert gateway.get("/healthz").status_code == 200
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+def test_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        ended = serve("--port", str(port), cwd=tmp_path)
-    assert ended.returncode == 1
-    assert ended.stdout == ""
-    assert ended.stderr.startswith(f"toolrelay: cannot listen on 127.0.0.1:{port}: Address already in use.")
-    assert "Traceback" not in ended.stderr
+        process = serve("--port", str(port), cwd=tmp_path)
+    assert process.returncode == 1
+    assert process.stdout == ""
+    assert process.stderr.startswith(f"toolrelay: cannot listen on 127.0.0.1:{port}: Address already in use.")
+    assert "Traceback" not in process.stderr
 
 
-def test_of_two_that_start_at_once_one_is_told_that_the_port_is_taken() -> None:
+def test_second_listener_on_a_port_fails() -> None:
     with _listen("127.0.0.1", 0) as first, pytest.raises(OSError, match="in use"):
         _listen("127.0.0.1", first.getsockname()[1])
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
-def test_without_keys_it_does_not_bind_beyond_this_machine(tmp_path: Path, host: str) -> None:
-    ended = serve("--host", host, "--port", "0", cwd=tmp_path)
-    assert ended.returncode == 2
-    assert ended.stdout == ""
-    assert "loopback" in ended.stderr
-    assert "[[keys]]" in ended.stderr
-    assert "Traceback" not in ended.stderr
+def test_without_keys_only_loopback_can_be_bound(tmp_path: Path, host: str) -> None:
+    process = serve("--host", host, "--port", "0", cwd=tmp_path)
+    assert process.returncode == 2
+    assert process.stdout == ""
+    assert "loopback" in process.stderr
+    assert "[[keys]]" in process.stderr
+    assert "Traceback" not in process.stderr
 
 
-def test_with_keys_it_may_bind_to_every_address() -> None:
+def test_with_keys_any_address_can_be_bound() -> None:
     with running(f'[[keys]]\nname = "me"\nsha256 = "{HASH}"\n', flags=("--host", "0.0.0.0")) as gateway:
         with RawClient(gateway.port) as client:
             assert client.get("/v1/models").reply().status == 401
         assert gateway.stop() == 0
 
 
-def test_an_address_of_another_machine_is_named(tmp_path: Path) -> None:
+def test_address_of_another_machine_is_named(tmp_path: Path) -> None:
     (tmp_path / "toolrelay.toml").write_text(f'[[keys]]\nname = "me"\nsha256 = "{HASH}"\n')
-    ended = serve("--host", "192.0.2.1", "--port", "0", cwd=tmp_path)
-    assert ended.returncode == 1
-    assert ended.stderr.startswith("toolrelay: cannot listen on 192.0.2.1:0: ")
-    assert "Traceback" not in ended.stderr
+    process = serve("--host", "192.0.2.1", "--port", "0", cwd=tmp_path)
+    assert process.returncode == 1
+    assert process.stderr.startswith("toolrelay: cannot listen on 192.0.2.1:0: ")
+    assert "Traceback" not in process.stderr
 
 
-def test_it_may_open_as_many_files_as_the_system_lets_it() -> None:
-    """A turn takes two, and the usual limit of 1,024 is a soft one."""
+def test_file_limit_is_raised() -> None:
+    """A turn takes two files, and the usual soft limit is 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
@@ -116,11 +116,11 @@ def test_it_may_open_as_many_files_as_the_system_lets_it() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-# Ending
+# Shutdown
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_ends_it_in_good_order(number: signal.Signals) -> None:
+def test_signal_stops_the_gateway_with_exit_code_0(number: signal.Signals) -> None:
     with running() as gateway, RawClient(gateway.port) as idle:
         assert idle.get("/healthz").reply().status == 200
         gateway.process.send_signal(number)
@@ -131,14 +131,14 @@ def test_a_signal_ends_it_in_good_order(number: signal.Signals) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_turn_under_way_is_finished_first(front: Front, number: signal.Signals, *, stream: bool) -> None:
+def test_running_turn_is_finished_before_the_exit(front: Front, number: signal.Signals, *, stream: bool) -> None:
     gate = Gate()
     script = (BEGUN, gate, REST) if stream else (gate, whole())
     with Stage(script) as stage, running(configuration(stage)) as gateway, RawClient(gateway.port) as client:
         client.post(front.path, front.ask(stream=stream))
         gate.reached.result(30)
         gateway.process.send_signal(number)
-        refuses_connections(gateway)
+        wait_until_refusing(gateway)
         assert gateway.process.poll() is None
         gate.open()
         reply = client.reply()
@@ -151,7 +151,7 @@ def test_a_turn_under_way_is_finished_first(front: Front, number: signal.Signals
 
 
 @pytest.mark.parametrize("second", SIGNALS)
-def test_a_second_signal_ends_it_at_once_and_the_client_is_told(front: Front, second: signal.Signals) -> None:
+def test_second_signal_cancels_turns_with_an_error(front: Front, second: signal.Signals) -> None:
     gate = Gate()
     with Stage((BEGUN, gate), (gate,)) as stage, running(configuration(stage)) as gateway:
         with RawClient(gateway.port) as streaming, RawClient(gateway.port) as waiting:
@@ -160,7 +160,7 @@ def test_a_second_signal_ends_it_at_once_and_the_client_is_told(front: Front, se
             waiting.post(front.path, front.ask())
             stage.request(1).result(30)
             gateway.process.send_signal(signal.SIGTERM)
-            refuses_connections(gateway)
+            wait_until_refusing(gateway)
             gateway.process.send_signal(second)
             stream, refusal = streaming.reply(), waiting.reply()
             assert gateway.process.wait(30) == 0
@@ -172,26 +172,26 @@ def test_a_second_signal_ends_it_at_once_and_the_client_is_told(front: Front, se
         assert [(line["event"], line["status"], line["code"]) for line in lines] == [("turn", 503, "shutting_down")] * 2
 
 
-IMPATIENT = "from toolrelay.app import App, serve_app\nsys.exit(serve_app(App(settings), settings.server, drain_seconds=0))"
+NO_DRAIN = "from toolrelay.app import App, serve_app\nsys.exit(serve_app(App(settings), settings.server, drain_seconds=0))"
 
 
-def test_a_turn_that_does_not_end_in_time_ends_with_an_error(front: Front) -> None:
+def test_turn_that_outlasts_the_drain_ends_with_an_error(front: Front) -> None:
     gate = Gate()
     with (
         Stage((BEGUN, gate), (gate,)) as stage,
-        running(configuration(stage), program=IMPATIENT) as gateway,
+        running(configuration(stage), program=NO_DRAIN) as gateway,
         RawClient(gateway.port) as streaming,
         RawClient(gateway.port) as waiting,
-        RawClient(gateway.port) as half,
+        RawClient(gateway.port) as incomplete,
     ):
         streaming.post(front.path, front.ask(stream=True))
         stage.request(0).result(30)
         waiting.post(front.path, front.ask())
         stage.request(1).result(30)
-        half.send(encode_request("POST", front.path, json.dumps(front.ask()).encode())[:-1])
+        incomplete.send(encode_request("POST", front.path, json.dumps(front.ask()).encode())[:-1])
         gateway.process.send_signal(signal.SIGTERM)
         assert failure(streaming.reply().body)["code"] == "shutting_down"
-        for client in (waiting, half):
+        for client in (waiting, incomplete):
             reply = client.reply()
             assert reply.status == 503
             assert reply.json()["error"]["code"] == "shutting_down"
@@ -200,11 +200,11 @@ def test_a_turn_that_does_not_end_in_time_ends_with_an_error(front: Front) -> No
         assert "Traceback" not in gateway.log()
 
 
-def test_a_client_that_does_not_read_cannot_hold_up_the_end(front: Front) -> None:
-    piece = BEGUN[BEGUN.index(b"\r\n\r\n") + 4 :] * 1000
+def test_client_that_does_not_read_does_not_delay_the_exit(front: Front) -> None:
+    chunks = BEGUN[BEGUN.index(b"\r\n\r\n") + 4 :] * 1000
     with (
-        Stage((BEGUN, *[piece] * 1000)) as stage,
-        running(configuration(stage), program=IMPATIENT) as gateway,
+        Stage((BEGUN, *[chunks] * 1000)) as stage,
+        running(configuration(stage), program=NO_DRAIN) as gateway,
         RawClient(gateway.port, window=4096) as client,
     ):
         client.post(front.path, front.ask(stream=True)).frame()
@@ -212,7 +212,7 @@ def test_a_client_that_does_not_read_cannot_hold_up_the_end(front: Front) -> Non
         assert gateway.process.wait(60) == 0
 
 
-def test_connections_that_never_asked_do_not_hold_up_the_end() -> None:
+def test_connections_without_a_request_do_not_delay_the_exit() -> None:
     with running() as gateway, RawClient(gateway.port), RawClient(gateway.port) as slow:
         slow.send(b"GET /v1/models HTT")
         assert gateway.get("/healthz").status_code == 200

@@ -1,11 +1,13 @@
-"""The log as a process writes it: a reader of standard error that stalls or leaves must not stop the gateway."""
+"""The log of the gateway process: a stalled or closed reader of standard error must not block it."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, Any
 
 import pytest
@@ -14,8 +16,8 @@ from tests.gateway import Gateway, running
 from tests.raw_client import RawClient
 
 PATH = "/v1/chat/completions"
-PIPE_BYTES = 4096  # one page, the smallest that Linux gives
-REQUESTS = 300  # a line has some 150 bytes: many times what the pipe holds
+PIPE_BYTES = 4096  # one page, the minimum on Linux
+REQUESTS = 300  # at 150 bytes per line, many times the size of the pipe
 
 SMALL_BUFFER = """
 from toolrelay import log
@@ -27,7 +29,7 @@ sys.exit(serve_app(App(settings), settings.server))
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[IO[str], int]]:
-    """A small pipe: its reading end, and the descriptor of its writing end."""
+    """A small pipe: its read end as a file, its write end as a descriptor."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     with os.fdopen(reading) as reader:
@@ -35,7 +37,7 @@ def pipe() -> Iterator[tuple[IO[str], int]]:
         os.close(writing)
 
 
-def refused(gateway: Gateway, count: int) -> None:
+def send_refused(gateway: Gateway, count: int) -> None:
     """Send that many requests, each of which logs one line."""
     with RawClient(gateway.port) as client:
         for _ in range(count):
@@ -46,25 +48,25 @@ def parsed(lines: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines.splitlines()]
 
 
-def test_stderr_that_nobody_reads_stops_no_request(pipe: tuple[IO[str], int]) -> None:
+def test_unread_stderr_does_not_block_requests(pipe: tuple[IO[str], int]) -> None:
     with running(stderr=pipe[1]) as gateway:
-        refused(gateway, REQUESTS)
+        send_refused(gateway, REQUESTS)
 
 
-def test_stderr_that_nobody_reads_does_not_keep_the_process_from_exiting(pipe: tuple[IO[str], int]) -> None:
+def test_unread_stderr_does_not_block_the_exit(pipe: tuple[IO[str], int]) -> None:
     reader, writing = pipe
     with running(stderr=writing) as gateway:
-        refused(gateway, REQUESTS)
+        send_refused(gateway, REQUESTS)
         assert gateway.stop() == 0
         os.set_blocking(reader.fileno(), False)
         lines = parsed(reader.read())
-    assert {line["event"] for line in lines} == {"refused"}, "what the pipe took are whole lines"
+    assert {line["event"] for line in lines} == {"refused"}, "the pipe holds whole lines"
 
 
 def test_lines_that_do_not_fit_the_buffer_are_counted(pipe: tuple[IO[str], int]) -> None:
     reader, writing = pipe
     with running(program=SMALL_BUFFER, stderr=writing) as gateway:
-        refused(gateway, REQUESTS)
+        send_refused(gateway, REQUESTS)
         written = dropped = 0
         while written + dropped < REQUESTS:
             line = json.loads(reader.readline())
@@ -72,8 +74,8 @@ def test_lines_that_do_not_fit_the_buffer_are_counted(pipe: tuple[IO[str], int])
             written += line["event"] == "refused"
         assert (line["event"], line["level"]) == ("log_dropped", "warning")
         assert written + dropped == REQUESTS
-        refused(gateway, 1)
-        assert json.loads(reader.readline())["event"] == "refused", "the log goes on"
+        send_refused(gateway, 1)
+        assert json.loads(reader.readline())["event"] == "refused", "logging continues"
 
 
 def test_all_lines_are_written_in_order_before_the_process_exits() -> None:
@@ -85,10 +87,23 @@ def test_all_lines_are_written_in_order_before_the_process_exits() -> None:
     assert [f"req_{line['turn']}" for line in lines] == ids
 
 
-def test_a_reader_that_leaves_stops_no_request(pipe: tuple[IO[str], int]) -> None:
+def test_closed_stderr_does_not_block_requests(pipe: tuple[IO[str], int]) -> None:
     reader, writing = pipe
     with running(stderr=writing) as gateway:
-        refused(gateway, REQUESTS)
+        send_refused(gateway, REQUESTS)
         reader.close()
-        refused(gateway, REQUESTS)
+        send_refused(gateway, REQUESTS)
         assert gateway.stop() == 0
+
+
+def test_every_event_and_metric_is_documented() -> None:
+    root = Path(__file__).parent.parent
+    sources = "".join(path.read_text() for path in (root / "src").rglob("*.py"))
+    events = set(re.findall(r"\blog\.(?:debug|info|warning|error|exception)\(\s*\"(\w+)\"", sources))
+    events.update(re.findall(r"\bNoticed?\(event=\"(\w+)\"", sources))
+    metrics = re.findall(r"(Counter|Gauge|Histogram)MetricFamily\(\s*\"(\w+)\"", sources)
+    names = events | {f"{name}_total" if kind == "Counter" else name for kind, name in metrics}
+    assert len(events) > 20
+    assert len(metrics) == 9
+    page = (root / "docs" / "operation.md").read_text()
+    assert [name for name in sorted(names) if f"| `{name}` " not in page] == []

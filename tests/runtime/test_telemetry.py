@@ -227,7 +227,7 @@ def test_a_traceback_names_places_and_not_what_was_in_them(front: Front, form: s
         log = gateway.log()
     assert "internal_error" in log
     assert "RuntimeError: as planned" in log
-    assert "front_doors.py" in log
+    assert "endpoints.py" in log
     assert CANARY not in log
 
 

@@ -1,4 +1,4 @@
-"""A real gateway in front of a scripted model server, shared by many tests, and the front doors one by one."""
+"""A gateway process in front of a scripted model server, shared by many tests; every API of the gateway."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture(scope="session")
 def gateway(stage: Stage) -> Iterator[Gateway]:
-    """Without keys, with the usual settings. Its models are `fast`, which is the stage's, and `demo`."""
+    """A gateway without keys and with default settings. Its models are `fast`, served by the stage, and `demo`."""
     with running(configuration(stage, before='[models.demo]\nprovider = "demo"\n')) as started:
         yield started
 

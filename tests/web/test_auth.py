@@ -1,4 +1,4 @@
-"""Who may come in: with keys, and without."""
+"""Authentication with and without keys."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from toolrelay.settings import KeySettings
 from toolrelay.web import auth
 
 PLAIN = "tr-a-key-for-everything"
-NARROW = "tr-a-key-for-some-models"
-WIDE_CHARACTERS = "tr-clé-ключ"
+LIMITED = "tr-a-key-for-some-models"
+UNICODE = "tr-clé-ключ"
 
 
 def key(name: str, secret: str, models: str) -> str:
     return f'[[keys]]\nname = "{name}"\nsha256 = "{sha256(secret.encode()).hexdigest()}"\nmodels = {models}\n'
 
 
-KEYS = key("all", PLAIN, '["*"]') + key("some", NARROW, '["demo-*", "[no]ne"]') + key("odd", WIDE_CHARACTERS, '["*"]')
-OTHERS = '[models.demo-1]\nprovider = "demo"\n[models.demo]\nprovider = "demo"\n'
+KEYS = key("all", PLAIN, '["*"]') + key("some", LIMITED, '["demo-*", "[no]ne"]') + key("odd", UNICODE, '["*"]')
+MODELS = '[models.demo-1]\nprovider = "demo"\n[models.demo]\nprovider = "demo"\n'
 
 
 @pytest.fixture(scope="module")
 def guarded(stage: Stage) -> Iterator[Gateway]:
-    """With keys. Its models are fast, demo and demo-1."""
-    with running(configuration(stage, before=KEYS + OTHERS)) as gateway:
+    """A gateway with keys. Its models are fast, demo and demo-1."""
+    with running(configuration(stage, before=KEYS + MODELS)) as gateway:
         yield gateway
 
 
@@ -44,7 +44,7 @@ def ask(gateway: Gateway, method: str, path: str, *lines: str, body: object = No
         return client.send(encode_request(method, path, encoded, *lines)).reply(to=method)
 
 
-def problem(reply: Reply) -> tuple[int, str, str]:
+def error_of(reply: Reply) -> tuple[int, str, str]:
     found: dict[str, Any] = reply.json()["error"]
     assert set(found) == {"message", "type", "param", "code"}
     return reply.status, found["type"], found["code"]
@@ -61,10 +61,10 @@ def problem(reply: Reply) -> tuple[int, str, str]:
         [f"x-api-key: {PLAIN}"],
         ["authorization: Basic dXNlcjpwYXNz", f"x-api-key: {PLAIN}"],
         ["authorization: Bearer ", f"x-api-key: {PLAIN}"],
-        [f"authorization: Bearer {WIDE_CHARACTERS}"],
+        [f"authorization: Bearer {UNICODE}"],
     ],
 )
-def test_a_key_opens_the_door(guarded: Gateway, stage: Stage, front: Front, lines: list[str]) -> None:
+def test_valid_key_is_accepted(guarded: Gateway, stage: Stage, front: Front, lines: list[str]) -> None:
     stage.play(whole())
     assert ask(guarded, "POST", front.path, *lines, body=front.ask()).status == 200
     assert ask(guarded, "GET", "/v1/models", *lines).status == 200
@@ -85,19 +85,19 @@ def test_a_key_opens_the_door(guarded: Gateway, stage: Stage, front: Front, line
         (["authorization: Bearer wrong", f"x-api-key: {PLAIN}"], "invalid_api_key"),
     ],
 )
-def test_without_the_right_key_the_door_stays_shut(guarded: Gateway, front: Front, lines: list[str], code: str) -> None:
+def test_missing_or_wrong_key_is_refused(guarded: Gateway, front: Front, lines: list[str], code: str) -> None:
     for reply in (
         ask(guarded, "POST", front.path, *lines, body=front.ask()),
         ask(guarded, "GET", "/v1/models", *lines),
         ask(guarded, "GET", "/v1/models/demo", *lines),
         ask(guarded, "GET", "/v1/responses/resp_1", *lines),
     ):
-        assert problem(reply) == (401, "invalid_request_error", code)
+        assert error_of(reply) == (401, "invalid_request_error", code)
         assert reply.headers["www-authenticate"] == "Bearer"
         assert PLAIN not in reply.body.decode()
 
 
-def test_a_wrong_key_is_told_before_the_body_is_read(guarded: Gateway, front: Front) -> None:
+def test_wrong_key_is_refused_before_the_body_is_read(guarded: Gateway, front: Front) -> None:
     with RawClient(guarded.port) as client:
         client.send(encode_request("POST", front.path).replace(b"length: 0", b"length: 1000000"))
         assert client.reply().status == 401
@@ -108,8 +108,8 @@ def test_health_and_metrics_need_no_key(guarded: Gateway, path: str) -> None:
     assert ask(guarded, "GET", path).status == 200
 
 
-def test_a_key_sees_and_uses_its_own_models_only(guarded: Gateway, front: Front) -> None:
-    line = f"authorization: Bearer {NARROW}"
+def test_key_sees_and_uses_only_its_own_models(guarded: Gateway, front: Front) -> None:
+    line = f"authorization: Bearer {LIMITED}"
     listed = ask(guarded, "GET", "/v1/models", line).json()["data"]
     assert [model["id"] for model in listed] == ["demo-1"]
     assert ask(guarded, "POST", front.path, line, body=front.ask() | {"model": "demo-1"}).status == 200
@@ -117,20 +117,20 @@ def test_a_key_sees_and_uses_its_own_models_only(guarded: Gateway, front: Front)
     for hidden in ("demo", "fast"):
         refused = ask(guarded, "POST", front.path, line, body=front.ask() | {"model": hidden})
         unknown = ask(guarded, "POST", front.path, line, body=front.ask() | {"model": "nowhere"})
-        assert problem(refused) == problem(unknown) == (404, "invalid_request_error", "model_not_found")
+        assert error_of(refused) == error_of(unknown) == (404, "invalid_request_error", "model_not_found")
         assert refused.json()["error"]["message"].replace(hidden, "nowhere") == unknown.json()["error"]["message"]
         assert ask(guarded, "GET", f"/v1/models/{hidden}", line).status == 404
 
 
-def test_a_key_opens_the_door_to_pages_of_any_name_and_origin(guarded: Gateway) -> None:
-    """Whoever has a key may come from anywhere; the page's browser, not the gateway, keeps the answer from it."""
+def test_key_is_accepted_from_any_host_and_origin(guarded: Gateway) -> None:
+    """A key is valid from any origin; the browser, not the gateway, keeps the response from the page."""
     lines = [f"authorization: Bearer {PLAIN}", "host: gateway.example", "origin: https://elsewhere.example"]
     reply = ask(guarded, "GET", "/v1/models", *lines)
     assert reply.status == 200
     assert "access-control-allow-origin" not in reply.headers
 
 
-def test_no_key_is_ever_written_down(stage: Stage, front: Front) -> None:
+def test_keys_are_neither_logged_nor_sent(stage: Stage, front: Front) -> None:
     stage.play(whole())
     with running(configuration(stage, before=KEYS), environ={"TOOLRELAY_LOG_LEVEL": "debug"}) as gateway:
         answers = [
@@ -141,15 +141,15 @@ def test_no_key_is_ever_written_down(stage: Stage, front: Front) -> None:
         answers += [ask(gateway, "GET", path, f"x-api-key: {PLAIN}") for path in ("/", "/v1/models", "/metrics", "/nowhere")]
         assert gateway.stop() == 0
         log = gateway.log()
-    assert '"key":"all"' in log, "its name is"
+    assert '"key":"all"' in log, "the name of the key is logged"
     written = log + "".join(answer.body.decode() + str(answer.headers) for answer in answers)
     for secret in (PLAIN, "tr-a-key-that-is-wrong", KEY, sha256(PLAIN.encode()).hexdigest()):
         assert secret not in written
 
 
-@pytest.mark.parametrize("secret", [PLAIN, NARROW, "wrong"])
-def test_every_key_is_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch, secret: str) -> None:
-    """In constant time, that is: through the function that exists for it, and as often for one key as for another."""
+@pytest.mark.parametrize("secret", [PLAIN, LIMITED, "wrong"])
+def test_every_key_is_compared_whichever_matches(monkeypatch: pytest.MonkeyPatch, secret: str) -> None:
+    """Comparison in constant time: compare_digest, once for every key."""
     compared: list[bytes] = []
 
     def compare(known: bytes, given: bytes) -> bool:
@@ -157,7 +157,7 @@ def test_every_key_is_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch, s
         return known == given
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
-    known = [KeySettings(name=each, sha256=sha256(each.encode()).hexdigest()) for each in (PLAIN, NARROW, WIDE_CHARACTERS)]
+    known = [KeySettings(name=each, sha256=sha256(each.encode()).hexdigest()) for each in (PLAIN, LIMITED, UNICODE)]
     with contextlib.suppress(ClientError):
         auth.Authenticator(known, ()).identify({b"x-api-key": secret.encode()})
     assert len(compared) == 3
@@ -169,7 +169,7 @@ def test_every_key_is_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch, s
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.0.0.1:8787", "localhost", "LocalHost:80", "[::1]", "[::1]:8787", "127.8.8.8:1"]
 )
-def test_without_keys_this_machine_is_answered_by_any_of_its_names(gateway: Gateway, front: Front, host: str) -> None:
+def test_without_keys_loopback_hosts_are_accepted(gateway: Gateway, front: Front, host: str) -> None:
     assert ask(gateway, "GET", "/v1/models", f"host: {host}").status == 200
     assert ask(gateway, "POST", front.path, f"host: {host}", body=front.ask() | {"model": "demo"}).status == 200
 
@@ -178,8 +178,8 @@ def test_without_keys_this_machine_is_answered_by_any_of_its_names(gateway: Gate
     "host",
     ["evil.example", "evil.example:8787", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.1.5", "[fe80::1]", ""],
 )
-def test_without_keys_a_foreign_name_for_this_machine_is_refused(gateway: Gateway, front: Front, host: str) -> None:
-    """A page that has its own name point to this machine (DNS rebinding) is of the same origin as the gateway, to a browser."""
+def test_without_keys_foreign_hosts_are_refused(gateway: Gateway, front: Front, host: str) -> None:
+    """With DNS rebinding, a browser takes a foreign page and the gateway for the same origin."""
     lines = (f"host: {host}", f"origin: http://{host}")
     for reply in (
         ask(gateway, "GET", "/v1/models", *lines),
@@ -187,7 +187,7 @@ def test_without_keys_a_foreign_name_for_this_machine_is_refused(gateway: Gatewa
         ask(gateway, "GET", "/metrics", *lines),
         ask(gateway, "POST", front.path, *lines, body=front.ask()),
     ):
-        assert problem(reply) == (403, "permission_error", "foreign_host")
+        assert error_of(reply) == (403, "permission_error", "foreign_host")
 
 
 @pytest.mark.parametrize(
@@ -203,28 +203,28 @@ def test_without_keys_a_foreign_name_for_this_machine_is_refused(gateway: Gatewa
         "http://app://obsidian.md",
     ],
 )
-def test_without_keys_a_foreign_page_is_refused(gateway: Gateway, front: Front, origin: str) -> None:
+def test_without_keys_foreign_origins_are_refused(gateway: Gateway, front: Front, origin: str) -> None:
     for reply in (
         ask(gateway, "POST", front.path, f"origin: {origin}", body=front.ask()),
         ask(gateway, "GET", "/v1/models", f"origin: {origin}"),
     ):
-        assert problem(reply) == (403, "permission_error", "foreign_origin")
+        assert error_of(reply) == (403, "permission_error", "foreign_origin")
         assert "access-control-allow-origin" not in reply.headers
 
 
 @pytest.mark.parametrize("origin", ["app://obsidian.md", "capacitor://localhost", "http://localhost", "http://127.0.0.1:8787"])
-def test_without_keys_obsidian_and_our_own_pages_are_welcome(gateway: Gateway, front: Front, origin: str) -> None:
+def test_without_keys_obsidian_and_own_origins_are_accepted(gateway: Gateway, front: Front, origin: str) -> None:
     lines = ("host: 127.0.0.1:8787", f"origin: {origin}")
     assert ask(gateway, "POST", front.path, *lines, body=front.ask() | {"model": "demo"}).status == 200
 
 
-def test_a_key_that_nobody_asked_for_does_no_harm(gateway: Gateway, front: Front) -> None:
+def test_unneeded_key_is_ignored(gateway: Gateway, front: Front) -> None:
     line = "authorization: Bearer not-needed"
     assert ask(gateway, "POST", front.path, line, body=front.ask() | {"model": "demo"}).status == 200
 
 
-def test_more_ports_than_are_remembered_are_answered_all_the_same() -> None:
-    keeper = auth.Authenticator((), ())
+def test_host_cache_is_bounded() -> None:
+    authenticator = auth.Authenticator((), ())
     for port in range(200):
-        assert keeper.identify({b"host": f"localhost:{port}".encode()}) is auth.ANONYMOUS
-    assert len(keeper._local_hosts) <= 64
+        assert authenticator.identify({b"host": f"localhost:{port}".encode()}) is auth.ANONYMOUS
+    assert len(authenticator._local_hosts) <= 64

@@ -1,4 +1,4 @@
-"""Clients that leave, and clients that do not read: the upstream must feel both."""
+"""Clients that disconnect and clients that do not read: effects on the upstream and on the log."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.stage import BEGUN, STREAMED, Front, Stage, configuration, delta, who
 from tests.upstream import Gate, chunk, stream_head
 
 MEBIBYTE = 1024 * 1024
-Leave = Callable[[RawClient], None]
-LEAVES = pytest.mark.parametrize("leave", [RawClient.close, RawClient.reset])
+Disconnect = Callable[[RawClient], None]
+DISCONNECTS = pytest.mark.parametrize("disconnect", [RawClient.close, RawClient.reset])
 
 
 def turns(gateway: Gateway) -> list[dict[str, object]]:
-    """The log's turns. What was answered, or let go, before this call is in it: the gateway does one thing at a time."""
+    """Return the logged turns. The request proves that earlier events are handled: the gateway has one thread."""
     assert gateway.get("/healthz").status_code == 200
     return [line for line in map(json.loads, gateway.log().splitlines()) if line["event"] == "turn"]
 
@@ -29,55 +29,55 @@ def open_turns(gateway: Gateway) -> float:
     return float(value)
 
 
-# Leaving
+# Disconnection
 
 
-@LEAVES
-def test_a_client_that_leaves_in_the_midst_of_a_stream_lets_the_upstream_go(
-    gateway: Gateway, stage: Stage, front: Front, leave: Leave
+@DISCONNECTS
+def test_disconnect_during_a_stream_closes_the_upstream(
+    gateway: Gateway, stage: Stage, front: Front, disconnect: Disconnect
 ) -> None:  # bug 44
     asked = stage.play((BEGUN, Gate()))
     with RawClient(gateway.port) as client:
         client.post(front.path, front.ask(stream=True)).frame()
-        leave(client)
+        disconnect(client)
         stage.left(asked).result(30)
     assert open_turns(gateway) == 0
 
 
-@LEAVES
-@pytest.mark.parametrize("heard", [b"", stream_head()])
-def test_a_client_that_leaves_before_the_first_token_lets_the_upstream_go(
-    gateway: Gateway, stage: Stage, front: Front, leave: Leave, heard: bytes
+@DISCONNECTS
+@pytest.mark.parametrize("received", [b"", stream_head()])
+def test_disconnect_before_the_first_token_closes_the_upstream(
+    gateway: Gateway, stage: Stage, front: Front, disconnect: Disconnect, received: bytes
 ) -> None:  # bug 44
     gate = Gate()
-    asked = stage.play((heard, gate))
+    asked = stage.play((received, gate))
     with RawClient(gateway.port) as client:
         client.post(front.path, front.ask(stream=True))
         gate.reached.result(30)
-        leave(client)
+        disconnect(client)
         stage.left(asked).result(30)
     assert open_turns(gateway) == 0
 
 
-@LEAVES
-@pytest.mark.parametrize("heard", [b"", whole()[:-10]])
-def test_a_client_that_leaves_without_streaming_lets_the_upstream_go(
-    gateway: Gateway, stage: Stage, front: Front, leave: Leave, heard: bytes
+@DISCONNECTS
+@pytest.mark.parametrize("received", [b"", whole()[:-10]])
+def test_disconnect_without_streaming_closes_the_upstream(
+    gateway: Gateway, stage: Stage, front: Front, disconnect: Disconnect, received: bytes
 ) -> None:  # bug 44
     gate = Gate()
-    asked = stage.play((heard, gate))
+    asked = stage.play((received, gate))
     with RawClient(gateway.port) as client:
         client.post(front.path, front.ask())
         gate.reached.result(30)
-        leave(client)
+        disconnect(client)
         stage.left(asked).result(30)
     assert open_turns(gateway) == 0
 
 
-@LEAVES
+@DISCONNECTS
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_has_sent_its_next_request_and_leaves_lets_the_upstream_go(
-    gateway: Gateway, stage: Stage, front: Front, leave: Leave, *, stream: bool
+def test_disconnect_after_pipelined_requests_closes_the_upstream(
+    gateway: Gateway, stage: Stage, front: Front, disconnect: Disconnect, *, stream: bool
 ) -> None:  # bug 44
     gate = Gate()
     asked = stage.play(whole(), (gate,)) + 1
@@ -85,15 +85,15 @@ def test_a_client_that_has_sent_its_next_request_and_leaves_lets_the_upstream_go
     with RawClient(gateway.port) as client:
         client.send(post + post + encode_request("GET", "/v1/models") * 2)
         gate.reached.result(30)
-        leave(client)
+        disconnect(client)
         stage.left(asked).result(30)
     assert open_turns(gateway) == 0
 
 
-@LEAVES
+@DISCONNECTS
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_sends_its_next_request_in_the_midst_and_leaves_lets_the_upstream_go(
-    gateway: Gateway, stage: Stage, front: Front, leave: Leave, *, stream: bool
+def test_disconnect_after_a_request_during_the_response_closes_the_upstream(
+    gateway: Gateway, stage: Stage, front: Front, disconnect: Disconnect, *, stream: bool
 ) -> None:  # bug 44
     gate = Gate()
     asked = stage.play((BEGUN, gate) if stream else (gate,))
@@ -101,13 +101,13 @@ def test_a_client_that_sends_its_next_request_in_the_midst_and_leaves_lets_the_u
         client.post(front.path, front.ask(stream=stream))
         gate.reached.result(30)
         client.get("/v1/models")
-        assert other.get("/healthz").reply().status == 200  # by now the gateway has read it
-        leave(client)
+        assert other.get("/healthz").reply().status == 200  # proves that the gateway has read it
+        disconnect(client)
         stage.left(asked).result(30)
     assert open_turns(gateway) == 0
 
 
-def test_a_client_that_leaves_is_in_the_log_and_nothing_else_is(stage: Stage, front: Front) -> None:
+def test_disconnect_is_logged_once(stage: Stage, front: Front) -> None:
     asked = stage.play((BEGUN, Gate()), (Gate(),))
     with running(configuration(stage)) as gateway:
         for number, stream in ((asked, True), (asked + 1, False)):
@@ -125,7 +125,7 @@ def test_a_client_that_leaves_is_in_the_log_and_nothing_else_is(stage: Stage, fr
         assert len(gateway.log().splitlines()) == 2
 
 
-def test_a_client_that_leaves_before_its_request_is_whole_leaves_no_trace(stage: Stage, front: Front) -> None:
+def test_disconnect_during_the_request_is_not_logged(stage: Stage, front: Front) -> None:
     before = len(stage.requests)
     with running(configuration(stage)) as gateway:
         whole_request = encode_request("POST", front.path, json.dumps(front.ask()).encode())
@@ -138,8 +138,8 @@ def test_a_client_that_leaves_before_its_request_is_whole_leaves_no_trace(stage:
     assert len(stage.requests) == before
 
 
-def test_an_answer_that_nobody_waits_for_is_not_waited_for(gateway: Gateway, stage: Stage, front: Front) -> None:
-    """A client that closes its half after the request is taken for one that left, as most servers take it."""
+def test_half_close_counts_as_a_disconnect(gateway: Gateway, stage: Stage, front: Front) -> None:
+    """As in most servers."""
     asked = stage.play((BEGUN, Gate()))
     with RawClient(gateway.port) as client:
         client.post(front.path, front.ask(stream=True)).frame()
@@ -147,7 +147,7 @@ def test_an_answer_that_nobody_waits_for_is_not_waited_for(gateway: Gateway, sta
         stage.left(asked).result(30)
 
 
-def test_a_thousand_clients_that_come_and_go_leave_nothing_behind(gateway: Gateway, stage: Stage, front: Front) -> None:
+def test_thousand_disconnects_leak_nothing(gateway: Gateway, stage: Stage, front: Front) -> None:
     process = psutil.Process(gateway.process.pid)
     assert gateway.get("/healthz").status_code == 200
     before = process.num_fds()
@@ -160,17 +160,17 @@ def test_a_thousand_clients_that_come_and_go_leave_nothing_behind(gateway: Gatew
         for number, client in enumerate(clients):
             (client.close if number % 2 else client.reset)()
     stage.play(STREAMED)
-    for _ in range(2):  # what came in before the first stream began has been dealt with when the second ends
+    for _ in range(2):  # everything sent before the first stream is handled when the second ends
         assert gateway.post(front.path, front.ask(stream=True)).status_code == 200
     assert open_turns(gateway) == 0
-    assert process.num_fds() <= before + 10, "the upstream's kept connections, and not more"
+    assert process.num_fds() <= before + 10, "only pooled upstream connections are added"
 
 
-# Not reading
+# Backpressure
 
 
-def test_a_client_that_does_not_read_holds_up_the_upstream(gateway: Gateway, stage: Stage, front: Front) -> None:
-    """200 MB are offered; what the upstream gets rid of are the buffers in between, and the gateway does not grow."""
+def test_client_that_does_not_read_blocks_the_upstream(gateway: Gateway, stage: Stage, front: Front) -> None:
+    """Of 200 MB the upstream can send only what the buffers in between hold, and the gateway does not grow."""
     process = psutil.Process(gateway.process.pid)
     stage.play(STREAMED)
     gateway.post(front.path, front.ask(stream=True))
@@ -180,10 +180,10 @@ def test_a_client_that_does_not_read_holds_up_the_upstream(gateway: Gateway, sta
     with RawClient(gateway.port, window=4096) as client, RawClient(gateway.port) as other:
         client.post(front.path, front.ask(stream=True)).frame()
         link = stage.link(asked)
-        sent, still = -1, 0
-        while still < 500:  # as many other requests were answered, and not a byte moved
+        sent, unchanged = -1, 0
+        while unchanged < 500:  # that many requests were answered meanwhile, and not a byte moved
             assert other.get("/healthz").reply().status == 200
-            sent, still = link.sent, still + 1 if link.sent == sent else 0
+            sent, unchanged = link.sent, unchanged + 1 if link.sent == sent else 0
         assert sent < 16 * MEBIBYTE
         assert process.memory_info().rss - before < 64 * MEBIBYTE
         assert not link.left.done()
@@ -192,12 +192,12 @@ def test_a_client_that_does_not_read_holds_up_the_upstream(gateway: Gateway, sta
     assert open_turns(gateway) == 0
 
 
-def test_a_client_that_reads_slowly_gets_everything(gateway: Gateway, stage: Stage, front: Front) -> None:
+def test_slow_reader_gets_everything(gateway: Gateway, stage: Stage, front: Front) -> None:
     words = [f"word{number:05d}" for number in range(20_000)]
     pieces = [chunk(b"".join(map(delta, words[start : start + 100]))) for start in range(0, len(words), 100)]
     stage.play((BEGUN, *pieces, STREAMED.removeprefix(BEGUN)))
     with RawClient(gateway.port, window=4096) as client:
         answer = client.post(front.path, front.ask(stream=True)).reply()
-    place = 0
+    position = 0
     for word in words:
-        place = answer.body.index(word.encode(), place)
+        position = answer.body.index(word.encode(), position)

@@ -1,4 +1,4 @@
-"""The pages beside the doors."""
+"""The pages beside the API endpoints."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from toolrelay import __version__
 from toolrelay.backends.demo import DemoBackend
 
 
-def test_the_models_are_listed_in_openais_shape(gateway: Gateway) -> None:
+def test_models_are_listed_in_openai_format(gateway: Gateway) -> None:
     body = gateway.get("/v1/models").json()
     assert body["object"] == "list"
     models = [OpenAIModel.model_validate(model, strict=True) for model in body["data"]]
     assert {model.id: model.owned_by for model in models} == {"fast": "toolrelay:compatible", "demo": "toolrelay:demo"}
 
 
-def test_one_model_is_what_the_list_says_of_it(gateway: Gateway) -> None:
+def test_one_model_equals_its_entry_in_the_list(gateway: Gateway) -> None:
     [listed] = [model for model in gateway.get("/v1/models").json()["data"] if model["id"] == "fast"]
     assert gateway.get("/v1/models/fast").json() == listed
 
 
-def test_a_model_that_is_not_there_is_not_found(gateway: Gateway) -> None:
+def test_missing_model_is_a_404(gateway: Gateway) -> None:
     response = gateway.get("/v1/models/nowhere")
     assert response.status_code == 404
     assert response.json()["error"]["code"] == "model_not_found"
 
 
-def test_a_models_name_may_hold_slashes_and_more() -> None:
+def test_model_name_with_special_characters_is_found() -> None:
     with running('[models."org/model:7b <é>"]\nprovider = "demo"\n') as gateway:
         [name] = [model["id"] for model in gateway.get("/v1/models").json()["data"]]
         for path in ("/v1/models/org/model:7b%20%3C%C3%A9%3E", "/v1/models/org%2Fmodel%3A7b%20%3C%C3%A9%3E/"):
@@ -46,7 +46,7 @@ def test_a_models_name_may_hold_slashes_and_more() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 @pytest.mark.parametrize("path", ["/v1/responses/resp_1", "/v1/responses/resp_1/cancel", "/responses/resp_1/input_items"])
-def test_a_stored_response_is_not_found_while_none_are_kept(gateway: Gateway, method: str, path: str) -> None:
+def test_stored_response_is_a_404(gateway: Gateway, method: str, path: str) -> None:
     with RawClient(gateway.port) as client:
         reply = client.send(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()).reply()
     assert reply.status == 404
@@ -54,26 +54,26 @@ def test_a_stored_response_is_not_found_while_none_are_kept(gateway: Gateway, me
     assert "resp_1" in reply.json()["error"]["message"]
 
 
-def test_health_says_the_version(gateway: Gateway) -> None:
+def test_health_has_the_version(gateway: Gateway) -> None:
     assert gateway.get("/healthz").json() == {"status": "ok", "version": __version__}
 
 
-def test_readiness_is_said(gateway: Gateway) -> None:
+def test_readiness_is_200_while_running(gateway: Gateway) -> None:
     assert gateway.get("/readyz").json() == {"status": "ready"}
 
 
-def test_readiness_is_denied_while_turns_are_finished() -> None:
-    async def story() -> tuple[int, bytes]:
+def test_readiness_is_503_while_draining() -> None:
+    async def scenario() -> tuple[int, bytes]:
         app = scripted(DemoBackend())
         app.ready = False
         async with serving(app) as port:
             return await ask(port, "/readyz", method="GET")
 
-    assert asyncio.run(story()) == (503, b'{"status":"draining"}')
+    assert asyncio.run(scenario()) == (503, b'{"status":"draining"}')
 
 
 class _Page(HTMLParser):
-    """The links of a page, and its text."""
+    """Links and text of an HTML page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class _Page(HTMLParser):
         self.text += f"{data}\n"
 
 
-def test_the_welcome_page_says_how_to_begin_and_all_its_links_work(gateway: Gateway) -> None:
+def test_welcome_page_links_work(gateway: Gateway) -> None:
     page = _Page(gateway.get("/").text)
     assert f"http://127.0.0.1:{gateway.port}/v1" in page.text
     assert {"fast", "demo"} <= set(page.text.split())
@@ -97,20 +97,20 @@ def test_the_welcome_page_says_how_to_begin_and_all_its_links_work(gateway: Gate
         assert gateway.get(link).status_code == 200
 
 
-def test_the_welcome_page_cannot_be_made_to_say_something_else(gateway: Gateway) -> None:
+def test_welcome_page_escapes_the_host(gateway: Gateway) -> None:
     with RawClient(gateway.port) as client:
         reply = client.get("/?<script>", 'host: localhost:80"><script>alert(1)</script>').reply()
     assert b"<script>" not in reply.body
 
 
 def example(gateway: Gateway, **headers: str) -> tuple[list[str], str]:
-    """The words of the page's command as a shell would read them, and all of the page's text."""
+    """Return the words of the example command, as a shell splits them, and the text of the page."""
     text = _Page(gateway.get("/", **headers).text).text
     command = text[text.index("curl ") :].partition("\n\n")[0].replace("\\\n", " ")
     return shlex.split(command), text
 
 
-def test_the_welcome_pages_example_holds_whatever_a_model_is_called() -> None:
+def test_welcome_page_example_quotes_the_model_name() -> None:
     name = 'it\'s "$(touch x)" `y` \\ <é>'
     with running(f'[models.{json.dumps(name)}]\nprovider = "demo"\n') as gateway:
         words, _ = example(gateway)
@@ -120,7 +120,7 @@ def test_the_welcome_pages_example_holds_whatever_a_model_is_called() -> None:
     assert not [word for word in words if word.lower().startswith("authorization")]
 
 
-def test_the_welcome_page_shows_a_key_what_it_may_use_and_how() -> None:
+def test_welcome_page_shows_only_the_models_of_the_key() -> None:
     keys = "".join(
         f'[[keys]]\nname = "{name}"\nsha256 = "{sha256(name.encode()).hexdigest()}"\nmodels = ["{models}"]\n'
         for name, models in (("some", "mine-*"), ("none", "nothing"))
@@ -128,11 +128,11 @@ def test_the_welcome_page_shows_a_key_what_it_may_use_and_how() -> None:
     models = "".join(f'[models.{name}]\nprovider = "demo"\n' for name in ("hidden", "mine-1"))
     with running(keys + models) as gateway:
         words, text = example(gateway, authorization="Bearer some")
-        bare = gateway.get("/", authorization="Bearer none")
+        without_models = gateway.get("/", authorization="Bearer none")
     assert "hidden" not in text
     assert json.loads(words[words.index("-d") + 1])["model"] == "mine-1"
     [authorization] = [word for word in words if word.lower().startswith("authorization: bearer ")]
-    assert "some" not in authorization, "a page does not repeat the key"
-    assert bare.status_code == 200
-    assert "hidden" not in bare.text
-    assert "curl" not in bare.text, "there is nothing to try"
+    assert "some" not in authorization, "the key is not shown"
+    assert without_models.status_code == 200
+    assert "hidden" not in without_models.text
+    assert "curl" not in without_models.text, "without models there is no example"

@@ -1,4 +1,4 @@
-"""Comments that keep a silent stream alive: when they flow, what they commit to, and when they do not."""
+"""Keep-alive comments, and the order of writes in both sinks."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ async def put(sink: AnswerSink, events: list[StreamEvent]) -> None:
 
 
 @pytest.fixture(scope="module")
-def lively(stage: Stage) -> Iterator[Gateway]:
-    """A gateway that is soon afraid of silence."""
+def frequent(stage: Stage) -> Iterator[Gateway]:
+    """A gateway with frequent keep-alive comments."""
     with running(configuration(stage, before="[server]\nkeepalive_seconds = 0.05\n")) as gateway:
         yield gateway
 
 
 def body_of(stream: bytes) -> bytes:
-    """The stream without its comments and the marks of its chunks."""
+    """Return the stream without comments and chunk framing."""
     return b"\n".join(line for line in stream.replace(b"\r\n", b"\n").split(b"\n") if line.startswith(b"data: "))
 
 
-def test_comments_flow_while_the_model_is_silent(lively: Gateway, stage: Stage, front: Front) -> None:  # bug 46
+def test_comments_are_sent_while_the_model_is_silent(frequent: Gateway, stage: Stage, front: Front) -> None:  # bug 46
     before, after = Gate(), Gate()
     stage.play((before, BEGUN, after, REST))
-    with RawClient(lively.port) as client:
+    with RawClient(frequent.port) as client:
         client.post(front.path, front.ask(stream=True))
         status, headers = client.head()
         assert status == 200
@@ -57,10 +57,10 @@ def test_comments_flow_while_the_model_is_silent(lively: Gateway, stage: Stage, 
         assert frames(body_of(client.read_until(b"\r\n0\r\n\r\n")))
 
 
-def test_nothing_follows_the_end_and_nothing_comes_without_a_stream(lively: Gateway, stage: Stage, front: Front) -> None:
+def test_no_comment_after_a_stream_or_without_one(frequent: Gateway, stage: Stage, front: Front) -> None:
     gate = Gate()
     stage.play(BEGUN + REST, (gate, whole()), (Gate(),))
-    with RawClient(lively.port) as client, RawClient(lively.port) as clock:
+    with RawClient(frequent.port) as client, RawClient(frequent.port) as clock:
         assert frames(client.post(front.path, front.ask(stream=True)).reply().body)
         client.post(front.path, front.ask())
         gate.reached.result(30)
@@ -68,13 +68,13 @@ def test_nothing_follows_the_end_and_nothing_comes_without_a_stream(lively: Gate
         for _ in range(5):
             clock.read_until(COMMENT)
         gate.open()
-        assert client.reply().status == 200, "a stray comment would stand where the status line is expected"
+        assert client.reply().status == 200, "a stray comment would precede the status line"
 
 
-def test_a_failure_after_a_comment_is_an_error_frame(lively: Gateway, stage: Stage, front: Front) -> None:  # bug 46
+def test_failure_after_a_comment_is_an_error_frame(frequent: Gateway, stage: Stage, front: Front) -> None:  # bug 46
     gate = Gate()
     stage.play((gate, error(400, "too long", code="context_length_exceeded")))
-    with RawClient(lively.port) as client:
+    with RawClient(frequent.port) as client:
         assert client.post(front.path, front.ask(stream=True)).head()[0] == 200
         assert client.frame() == COMMENT
         gate.open()
@@ -83,31 +83,29 @@ def test_a_failure_after_a_comment_is_an_error_frame(lively: Gateway, stage: Sta
         assert client.get("/healthz").reply().status == 200
 
 
-def test_a_cut_after_a_comment_is_an_error_frame(lively: Gateway, stage: Stage, front: Front) -> None:  # bug 38
+def test_truncation_after_a_comment_is_an_error_frame(frequent: Gateway, stage: Stage, front: Front) -> None:  # bug 38
     gate = Gate()
     stage.play((BEGUN, gate, CUT))
-    with RawClient(lively.port) as client:
+    with RawClient(frequent.port) as client:
         client.post(front.path, front.ask(stream=True)).read_until(COMMENT)
         gate.open()
         assert failure(body_of(client.read_until(b"\r\n0\r\n\r\n")))["code"] == "upstream_cut"
 
 
-def test_a_client_that_hears_comments_and_leaves_lets_the_upstream_go(
-    lively: Gateway, stage: Stage, front: Front
-) -> None:  # bug 44
+def test_disconnect_after_a_comment_closes_the_upstream(frequent: Gateway, stage: Stage, front: Front) -> None:  # bug 44
     asked = stage.play((Gate(),))
-    with RawClient(lively.port) as client:
+    with RawClient(frequent.port) as client:
         client.post(front.path, front.ask(stream=True)).read_until(COMMENT)
     stage.left(asked).result(30)
 
 
-def test_with_keepalive_off_no_comment_comes(stage: Stage, lively: Gateway, front: Front) -> None:
+def test_keepalive_zero_sends_no_comment(stage: Stage, frequent: Gateway, front: Front) -> None:
     gate = Gate()
     stage.play((gate, BEGUN + REST), (Gate(),))
     with (
         running(configuration(stage, before="[server]\nkeepalive_seconds = 0\n")) as gateway,
         RawClient(gateway.port) as client,
-        RawClient(lively.port) as clock,
+        RawClient(frequent.port) as clock,
     ):
         client.post(front.path, front.ask(stream=True))
         gate.reached.result(30)
@@ -118,51 +116,51 @@ def test_with_keepalive_off_no_comment_comes(stage: Stage, lively: Gateway, fron
         assert COMMENT not in client.reply().body
 
 
-# By hand, where the order of things matters
+# Sinks without a gateway
 
 
-class Ear:
-    """A response, and what has been written to it. `write_paused` is True if the client does not read."""
+class RecordingWriter:
+    """A response writer that records its calls."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, bytes]] = []
+        self.writes: list[tuple[str, bytes]] = []
         self.write_paused = False
-        self._enough = 0
-        self._heard_enough = asyncio.Event()
+        self._expected = 0
+        self._reached = asyncio.Event()
 
     def respond(self, status: int, headers: bytes, body: bytes) -> None:
-        self._hear("whole", body)
+        self._record("whole", body)
 
     def begin(self, status: int, headers: bytes) -> None:
-        self._hear("begin", b"")
+        self._record("begin", b"")
 
     def write(self, data: bytes) -> None:
-        self._hear("piece", data)
+        self._record("piece", data)
 
     def end(self) -> None:
-        self._hear("end", b"")
+        self._record("end", b"")
 
-    def _hear(self, kind: str, data: bytes) -> None:
-        self.heard.append((kind, data))
-        if len(self.heard) == self._enough:
-            self._heard_enough.set()
+    def _record(self, kind: str, data: bytes) -> None:
+        self.writes.append((kind, data))
+        if len(self.writes) == self._expected:
+            self._reached.set()
 
-    async def hears(self, much: int) -> None:
-        """Returns once that much has come."""
-        self._enough = much
-        await self._heard_enough.wait()
+    async def wait_for(self, number: int) -> None:
+        """Wait until there are that many writes."""
+        self._expected = number
+        await self._reached.wait()
 
     @property
     def kinds(self) -> list[str]:
-        return [kind for kind, _ in self.heard]
+        return [kind for kind, _ in self.writes]
 
     @property
     def body(self) -> bytes:
-        return b"".join(data for _, data in self.heard)
+        return b"".join(data for _, data in self.writes)
 
 
-def stream_sink(name: str, ear: Ear, keepalive: float) -> StreamSink:
-    return StreamSink(discover()[name], _envelope(name), ear, keepalive=keepalive)
+def stream_sink(name: str, writer: RecordingWriter, keepalive: float) -> StreamSink:
+    return StreamSink(discover()[name], _envelope(name), writer, keepalive=keepalive)
 
 
 def _envelope(name: str) -> Envelope:
@@ -174,105 +172,105 @@ FINISHED: list[StreamEvent] = [AnswerStarted(), TextDelta("Hello"), AnswerFinish
 FAILED: list[StreamEvent] = [AnswerFailed(BackendError("gone", code="upstream_cut"))]
 
 
-def due(sink: StreamSink) -> None:
-    """A comment's time has come."""
+def fire_timer(sink: StreamSink) -> None:
+    """Make the next comment due, and run the timer."""
     sink._last_write -= 2000
     sink._tick()
 
 
 @pytest.mark.parametrize("name", WIRES)
 @pytest.mark.parametrize("fails", [False, True])
-def test_no_comment_is_due_once_a_stream_has_ended(name: str, *, fails: bool) -> None:
-    async def story() -> None:
-        ear, clock = Ear(), Ear()
-        sink, other = stream_sink(name, ear, 0.001), stream_sink(name, clock, 0.001)
+def test_no_comment_is_written_after_the_end(name: str, *, fails: bool) -> None:
+    async def scenario() -> None:
+        writer, clock = RecordingWriter(), RecordingWriter()
+        sink, other = stream_sink(name, writer, 0.001), stream_sink(name, clock, 0.001)
         await put(sink, FINISHED[:2] if fails else FINISHED)
         if fails:
             assert sink.fail(BackendError("gone"))
         else:
             sink.close()
-        await clock.hears(5)
+        await clock.wait_for(5)
         other.stop()
-        assert ear.kinds[-1] == "end"
-        assert ear.kinds.count("end") == 1
+        assert writer.kinds[-1] == "end"
+        assert writer.kinds.count("end") == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_a_failure_after_the_first_comment_begins_the_response_once(name: str) -> None:
-    async def story() -> None:
-        ear = Ear()
-        sink = stream_sink(name, ear, 1000)
-        due(sink)
+def test_failure_after_the_first_comment_starts_the_response_once(name: str) -> None:
+    async def scenario() -> None:
+        writer = RecordingWriter()
+        sink = stream_sink(name, writer, 1000)
+        fire_timer(sink)
         assert sink.fail(BackendError("gone", code="upstream_cut"))
-        assert ear.kinds == ["begin", "piece", "piece", "end"]
-        assert failure(ear.body)["code"] == "upstream_cut"
+        assert writer.kinds == ["begin", "piece", "piece", "end"]
+        assert failure(writer.body)["code"] == "upstream_cut"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("name", WIRES)
 def test_no_comment_is_written_while_the_client_does_not_read(name: str) -> None:
-    async def story() -> None:
-        ear = Ear()
-        sink = stream_sink(name, ear, 1000)
+    async def scenario() -> None:
+        writer = RecordingWriter()
+        sink = stream_sink(name, writer, 1000)
         await put(sink, FINISHED[:2])
-        ear.write_paused = True
-        due(sink)
-        assert COMMENT not in ear.body
-        ear.write_paused = False
-        due(sink)
-        assert COMMENT in ear.body
+        writer.write_paused = True
+        fire_timer(sink)
+        assert COMMENT not in writer.body
+        writer.write_paused = False
+        fire_timer(sink)
+        assert COMMENT in writer.body
         sink.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("name", WIRES)
 @pytest.mark.parametrize("before", [[], [AnswerStarted()]], ids=["at once", "after its start"])
-def test_an_answer_that_fails_before_a_word_can_still_be_an_http_error(name: str, before: list[StreamEvent]) -> None:  # bug 39
-    async def story(sink: AnswerSink) -> None:
+def test_failure_before_the_first_delta_can_be_an_http_error(name: str, before: list[StreamEvent]) -> None:  # bug 39
+    async def scenario(sink: AnswerSink) -> None:
         with pytest.raises(BackendError, match="gone"):
             await put(sink, before + FAILED)
         assert not sink.fail(BackendError("gone"))
 
     async def both() -> None:
-        ear = Ear()
-        await story(stream_sink(name, ear, 0))
-        await story(BufferedSink(discover()[name], _envelope(name), ear))
-        assert ear.heard == []
+        writer = RecordingWriter()
+        await scenario(stream_sink(name, writer, 0))
+        await scenario(BufferedSink(discover()[name], _envelope(name), writer))
+        assert writer.writes == []
 
     asyncio.run(both())
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_a_client_that_has_left_is_not_written_to_any_more(name: str) -> None:
-    async def story() -> None:
-        ear, clock = Ear(), Ear()
-        sink, other = stream_sink(name, ear, 0.001), stream_sink(name, clock, 0.001)
-        await ear.hears(3)
+def test_stopped_sink_writes_nothing(name: str) -> None:
+    async def scenario() -> None:
+        writer, clock = RecordingWriter(), RecordingWriter()
+        sink, other = stream_sink(name, writer, 0.001), stream_sink(name, clock, 0.001)
+        await writer.wait_for(3)
         sink.stop()
-        heard = len(ear.heard)
-        await clock.hears(10)
+        writes = len(writer.writes)
+        await clock.wait_for(10)
         other.stop()
-        assert len(ear.heard) == heard
+        assert len(writer.writes) == writes
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_a_whole_answer_is_written_once(name: str) -> None:
-    async def story() -> None:
-        ear = Ear()
-        sink = BufferedSink(discover()[name], _envelope(name), ear)
+def test_whole_answer_is_written_once(name: str) -> None:
+    async def scenario() -> None:
+        writer = RecordingWriter()
+        sink = BufferedSink(discover()[name], _envelope(name), writer)
         await put(sink, FINISHED)
         sink.close()
-        assert sink.fail(BackendError("gone")), "no error can be told any more"
-        assert ear.kinds == ["whole"]
+        assert sink.fail(BackendError("gone")), "the response is already sent"
+        assert writer.kinds == ["whole"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_every_wire_has_its_front() -> None:
+def test_every_wire_has_a_front() -> None:
     assert sorted(FRONTS) == WIRES

@@ -145,7 +145,7 @@ class _FirstEventTimer:
 
 
 def _as_failure(error: BaseException, token: str) -> ToolrelayError:
-    """Return what the client is told. Log what is a fault of the gateway."""
+    """Return the error for the client. Log an exception that is a fault of the gateway."""
     if isinstance(error, ToolrelayError):
         return error
     if isinstance(error, asyncio.CancelledError):

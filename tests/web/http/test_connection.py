@@ -1,4 +1,4 @@
-"""Connections on which no request comes, none in time, too much of one, or one of an older kind."""
+"""Limits of a connection in time and size, invalid HTTP, and HTTP/1.0."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ SOON = 0.2
 CHAT = FRONTS["openai_chat"]
 
 
-def test_a_connection_that_says_nothing_is_closed() -> None:
-    async def story() -> None:
+def test_silent_connection_is_closed() -> None:
+    async def scenario() -> None:
         async with serving(scripted(DemoBackend()), idle_timeout=SOON) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             assert await reader.read() == b""
             writer.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_head_that_comes_drop_by_drop_is_not_waited_for_for_ever() -> None:
-    async def story() -> None:
+def test_slow_head_is_closed_after_the_idle_timeout() -> None:
+    async def scenario() -> None:
         async with serving(scripted(DemoBackend()), idle_timeout=SOON) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
 
-            async def drip() -> None:
+            async def send_slowly() -> None:
                 with contextlib.suppress(ConnectionError):
                     while True:
                         writer.write(b"x-drop: 1\r\n")
                         await writer.drain()
                         await asyncio.sleep(SOON / 20)
 
-            dripping = asyncio.create_task(drip())
+            sending = asyncio.create_task(send_slowly())
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == b""
-            dripping.cancel()
+            sending.cancel()
             writer.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_turn_may_take_longer_than_an_idle_connection_is_kept() -> None:
-    async def story() -> None:
+def test_turn_may_take_longer_than_the_idle_timeout() -> None:
+    async def scenario() -> None:
         over = asyncio.Event()
         backend = DemoBackend(script=[[AnswerStarted(), TextDelta("Hello"), over, AnswerFinished(finish="stop")]])
         async with serving(scripted(backend), idle_timeout=1) as port:
@@ -71,20 +71,20 @@ def test_a_turn_may_take_longer_than_an_idle_connection_is_kept() -> None:
             writer.close()
 
     with log.captured():
-        asyncio.run(story())
+        asyncio.run(scenario())
 
 
-# Too much
+# Size limits
 
 
 def head_of(size: int, path: str = "/healthz") -> bytes:
-    """The head of a request with that many bytes in all."""
+    """Return a request head of exactly `size` bytes."""
     bare = encode_request("GET", path, b"", "x-long: ")
     return encode_request("GET", path, b"", "x-long: " + "a" * (size - len(bare)))
 
 
 def is_cut_off(client: RawClient) -> bool:
-    """Whether the connection ends before a hundred megabytes are taken."""
+    """Return whether the connection ends before a hundred megabytes are accepted."""
     try:
         for _ in range(100):
             client.send(b"a" * 1_000_000)
@@ -93,15 +93,15 @@ def is_cut_off(client: RawClient) -> bool:
     return False
 
 
-def ended(client: RawClient) -> bool:
-    """Whether nothing more comes. What was sent and not read makes the end a reset."""
+def is_closed(client: RawClient) -> bool:
+    """Return whether the connection ends without more data. Unread bytes on the other side make it a reset."""
     try:
         return client.read_rest() == b""
     except ConnectionResetError:
         return True
 
 
-def test_a_head_of_exactly_the_limit_is_taken(gateway: Gateway) -> None:
+def test_head_of_exactly_the_limit_is_accepted(gateway: Gateway) -> None:
     head = head_of(MAX_HEAD_BYTES)
     assert len(head) == MAX_HEAD_BYTES
     with RawClient(gateway.port) as client:
@@ -111,7 +111,7 @@ def test_a_head_of_exactly_the_limit_is_taken(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("whole_head", [False, True])
 @pytest.mark.parametrize("earlier", [0, 1])
-def test_a_head_above_the_limit_is_refused(gateway: Gateway, earlier: int, *, whole_head: bool) -> None:
+def test_head_above_the_limit_is_refused(gateway: Gateway, earlier: int, *, whole_head: bool) -> None:
     with RawClient(gateway.port) as client:
         for _ in range(earlier):
             assert client.get("/healthz").reply().status == 200
@@ -126,14 +126,14 @@ def test_a_head_above_the_limit_is_refused(gateway: Gateway, earlier: int, *, wh
     assert reply.headers["x-request-id"].startswith("req_")
 
 
-def test_a_refused_head_that_goes_on_for_long_is_not_read_to_its_end(gateway: Gateway) -> None:
+def test_endless_refused_head_is_cut_off(gateway: Gateway) -> None:
     with RawClient(gateway.port) as client:
         assert is_cut_off(client.send(b"GET /healthz HTTP/1.1\r\nx-long: "))
     assert gateway.get("/healthz").status_code == 200
 
 
 @pytest.mark.parametrize("ahead", [head_of(3 * MAX_HEAD_BYTES), b"nonsense\r\n\r\n"], ids=["a long head", "garbage"])
-def test_what_is_sent_ahead_does_not_spoil_the_answer_before_it(
+def test_invalid_pipelined_request_does_not_affect_the_response_before_it(
     gateway: Gateway, stage: Stage, front: Front, ahead: bytes
 ) -> None:
     gate = Gate()
@@ -142,13 +142,13 @@ def test_what_is_sent_ahead_does_not_spoil_the_answer_before_it(
     with RawClient(gateway.port) as client, RawClient(gateway.port) as other:
         client.send(encode_request("POST", front.path, body) + ahead)
         gate.reached.result(30)
-        assert other.get("/healthz").reply().status == 200  # by now the gateway has read it
+        assert other.get("/healthz").reply().status == 200  # proves that the gateway has read it
         gate.open()
         assert frames(client.reply().body)
-        assert ended(client)
+        assert is_closed(client)
 
 
-def test_a_body_that_is_no_http_does_not_spoil_the_answer_before_it(gateway: Gateway, stage: Stage, front: Front) -> None:
+def test_invalid_pipelined_body_does_not_affect_the_response_before_it(gateway: Gateway, stage: Stage, front: Front) -> None:
     gate = Gate()
     stage.play((BEGUN, gate, REST))
     body = json.dumps(front.ask(stream=True)).encode()
@@ -157,21 +157,21 @@ def test_a_body_that_is_no_http_does_not_spoil_the_answer_before_it(gateway: Gat
         client.send(encode_request("POST", front.path, body) + chunked)
         gate.reached.result(30)
         client.send(b"zz\r\n\r\n")
-        assert other.get("/healthz").reply().status == 200  # by now the gateway has read it
+        assert other.get("/healthz").reply().status == 200  # proves that the gateway has read it
         gate.open()
         assert frames(client.reply().body)
-        assert ended(client)
+        assert is_closed(client)
 
 
-def test_a_refused_body_that_turns_out_to_be_no_http_ends_the_connection(gateway: Gateway) -> None:
+def test_invalid_body_of_a_refused_request_closes_the_connection(gateway: Gateway) -> None:
     with RawClient(gateway.port) as client:
         client.send(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")
         assert client.reply().status == 404
         client.send(b"zz\r\n\r\n")
-        assert ended(client)
+        assert is_closed(client)
 
 
-def test_a_large_body_does_not_count_as_head(gateway: Gateway, stage: Stage, front: Front) -> None:
+def test_large_body_does_not_count_as_head(gateway: Gateway, stage: Stage, front: Front) -> None:
     stage.play(whole(), whole())
     body = json.dumps(front.ask()).encode().ljust(10 * MAX_HEAD_BYTES)
     with RawClient(gateway.port) as client:
@@ -179,7 +179,7 @@ def test_a_large_body_does_not_count_as_head(gateway: Gateway, stage: Stage, fro
             assert client.send(encode_request("POST", front.path, body)).reply().status == 200
 
 
-def test_what_is_no_http_is_told_so_in_json(gateway: Gateway) -> None:
+def test_invalid_http_is_refused_in_json(gateway: Gateway) -> None:
     with RawClient(gateway.port) as client:
         reply = client.send(b"nonsense\r\n\r\n").reply()
         assert client.read_rest() == b""
@@ -190,7 +190,7 @@ def test_what_is_no_http_is_told_so_in_json(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("refusal", [413, 401, 404])
-def test_of_a_refused_body_only_so_much_is_read(stage: Stage, front: Front, refusal: int) -> None:
+def test_body_of_a_refused_request_is_read_up_to_a_limit(stage: Stage, front: Front, refusal: int) -> None:
     keys = f'[[keys]]\nname = "a"\nsha256 = "{"0" * 64}"\n' if refusal == 401 else ""
     path = "/nowhere" if refusal == 404 else front.path
     with (
@@ -202,59 +202,57 @@ def test_of_a_refused_body_only_so_much_is_read(stage: Stage, front: Front, refu
         assert is_cut_off(client)
 
 
-# Too late
+# Time limits
 
 
 @pytest.mark.parametrize("begun", [b"", b'{"model":'])
-def test_a_body_that_does_not_come_is_not_waited_for_for_ever(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_body_is_refused_after_a_timeout(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "BODY_TIMEOUT_SECONDS", SOON)
 
-    async def story() -> bytes:
+    async def scenario() -> bytes:
         async with serving(scripted(DemoBackend())) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(encode_request("POST", CHAT.path, b" " * 100)[:-100] + begun)
-            answer = await reader.read()
+            response = await reader.read()
             writer.close()
-        return answer
+        return response
 
     with log.captured() as lines:
-        answer = asyncio.run(story())
-    head, _, body = answer.partition(b"\r\n\r\n")
+        response = asyncio.run(scenario())
+    head, _, body = response.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 408 ")
     assert b"connection: close" in head
     assert json.loads(body)["error"]["code"] == "request_timeout"
     assert [(line["event"], line["status"]) for line in lines] == [("refused", 408)]
 
 
-def test_a_body_that_comes_slowly_but_comes_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_but_steady_body_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "BODY_TIMEOUT_SECONDS", 1)
 
-    async def story() -> bytes:
+    async def scenario() -> bytes:
         async with serving(scripted(DemoBackend())) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             whole_request = encode_request("POST", CHAT.path, b"{     ", "connection: close")
             writer.write(whole_request[:-6])
-            for byte in whole_request[-6:]:  # in all longer than a silence may be
+            for byte in whole_request[-6:]:  # in all longer than the timeout
                 await asyncio.sleep(0.2)
                 writer.write(bytes([byte]))
-            answer = await reader.read()
+            response = await reader.read()
             writer.close()
-        return answer
+        return response
 
     with log.captured():
-        assert asyncio.run(story()).startswith(b"HTTP/1.1 400 ")
+        assert asyncio.run(scenario()).startswith(b"HTTP/1.1 400 ")
 
 
 # HTTP/1.0
 
 
-def test_a_stream_to_a_client_of_http_1_0_has_no_chunks_and_ends_with_the_connection(
-    gateway: Gateway, stage: Stage, front: Front
-) -> None:
+def test_stream_to_http_1_0_has_no_chunks_and_ends_with_the_connection(gateway: Gateway, stage: Stage, front: Front) -> None:
     stage.play(STREAMED, STREAMED)
     body = json.dumps(front.ask(stream=True)).encode()
     with RawClient(gateway.port) as client:
-        modern = frames(client.send(encode_request("POST", front.path, body)).reply().body)
+        chunked_frames = frames(client.send(encode_request("POST", front.path, body)).reply().body)
     with RawClient(gateway.port) as client:
         status, headers = client.send(encode_request("POST", front.path, body, version="1.0")).head()
         raw = client.read_rest()
@@ -262,11 +260,11 @@ def test_a_stream_to_a_client_of_http_1_0_has_no_chunks_and_ends_with_the_connec
     assert "transfer-encoding" not in headers
     assert headers["connection"] == "close"
     assert raw.startswith((b"data: ", b"event: "))
-    assert b"\r\n" not in raw, "no marks of chunks"
-    assert len(frames(raw)) == len(modern)
+    assert b"\r\n" not in raw, "no chunk framing"
+    assert len(frames(raw)) == len(chunked_frames)
 
 
-def test_a_client_of_http_1_0_may_ask_for_the_head_alone(gateway: Gateway) -> None:
+def test_head_request_of_http_1_0_has_no_body(gateway: Gateway) -> None:
     with RawClient(gateway.port) as client:
         reply = client.send(encode_request("HEAD", "/healthz", version="1.0")).reply(to="HEAD")
         assert client.read_rest() == b""

@@ -1,4 +1,4 @@
-"""One request and its answer, on a connection of their own: what a page may rely on."""
+"""Requests and responses of one connection, as a handler sees them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolrelay.web.http.connection import HIGH_WATER, MAX_PIPELINED
 from toolrelay.web.http.exchange import ClientDisconnectedError, Exchange, header_line
 from toolrelay.web.http.server import Server
 
-MUCH = b"a" * (3 * HIGH_WATER)
+LARGE = b"a" * (3 * HIGH_WATER)
 
 
 class Client:
@@ -27,10 +27,10 @@ class Client:
     def send(self, data: bytes) -> None:
         self._writer.write(data)
 
-    async def hears(self, mark: bytes) -> bytes:
-        return await asyncio.wait_for(self.reader.readuntil(mark), 30)
+    async def read_until(self, marker: bytes) -> bytes:
+        return await asyncio.wait_for(self.reader.readuntil(marker), 30)
 
-    async def hears_the_end(self) -> bytes:
+    async def read_rest(self) -> bytes:
         return await asyncio.wait_for(self.reader.read(), 30)
 
     def close(self) -> None:
@@ -38,8 +38,8 @@ class Client:
 
 
 @asynccontextmanager
-async def client_of(answer: Handler, *, server: Server | None = None) -> AsyncIterator[Client]:
-    async with listening(server or Server(SingleHandler(answer))) as port:
+async def connected_client(handler: Handler, *, server: Server | None = None) -> AsyncIterator[Client]:
+    async with listening(server or Server(SingleHandler(handler))) as port:
         client = Client(*await asyncio.open_connection("127.0.0.1", port))
         try:
             yield client
@@ -47,10 +47,10 @@ async def client_of(answer: Handler, *, server: Server | None = None) -> AsyncIt
             client.close()
 
 
-def run(answer: Handler, story: Callable[[Client], Awaitable[None]]) -> None:
+def run(handler: Handler, scenario: Callable[[Client], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with client_of(answer) as client:
-            await story(client)
+        async with connected_client(handler) as client:
+            await scenario(client)
 
     asyncio.run(main())
 
@@ -60,8 +60,8 @@ class _Ready:
         yield
 
 
-class Wire:
-    """A connection of which only what is written matters."""
+class RecordingChannel:
+    """A response channel that records what is written."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -77,11 +77,11 @@ class Wire:
     def resume_reading(self) -> None: ...
 
 
-async def say_the_path(exchange: Exchange) -> None:
+async def respond_with_path(exchange: Exchange) -> None:
     exchange.respond(200, b"", exchange.path.encode())
 
 
-# The request
+# Request
 
 
 @pytest.mark.parametrize(
@@ -93,215 +93,215 @@ async def say_the_path(exchange: Exchange) -> None:
         ("/a#b", "/a"),
     ],
 )
-def test_the_path_is_what_stands_between_host_and_query(target: str, path: str) -> None:
-    async def story(client: Client) -> None:
+def test_path_is_decoded_without_host_and_query(target: str, path: str) -> None:
+    async def scenario(client: Client) -> None:
         client.send(encode_request("GET", target))
-        head = await client.hears(b"\r\n\r\n")
-        said = await client.reader.readexactly(len(path.encode()))
+        head = await client.read_until(b"\r\n\r\n")
+        body = await client.reader.readexactly(len(path.encode()))
         assert b"content-length: %d\r\n" % len(path.encode()) in head
-        assert said.decode() == path
+        assert body.decode() == path
 
-    run(say_the_path, story)
+    run(respond_with_path, scenario)
 
 
-def test_of_a_header_that_comes_twice_the_first_counts() -> None:
-    async def answer(exchange: Exchange) -> None:
+def test_repeated_header_keeps_its_first_value() -> None:
+    async def handler(exchange: Exchange) -> None:
         exchange.respond(200, b"", exchange.headers[b"x-name"])
 
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         client.send(encode_request("GET", "/", b"", "X-Name: first", "x-name: second", "connection: close"))
-        assert (await client.hears_the_end()).endswith(b"\r\n\r\nfirst")
+        assert (await client.read_rest()).endswith(b"\r\n\r\nfirst")
 
-    run(answer, story)
+    run(handler, scenario)
 
 
-def test_who_has_sent_the_body_already_is_not_told_to_continue() -> None:
-    async def answer(exchange: Exchange) -> None:
+def test_expect_header_with_a_complete_body_gets_no_100_continue() -> None:
+    async def handler(exchange: Exchange) -> None:
         exchange.respond(200, b"", await exchange.body(10))
 
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         client.send(encode_request("POST", "/", b"hello", "expect: 100-continue", "connection: close"))
-        assert (await client.hears_the_end()).startswith(b"HTTP/1.1 200 ")
+        assert (await client.read_rest()).startswith(b"HTTP/1.1 200 ")
 
-    run(answer, story)
+    run(handler, scenario)
 
 
-def test_content_length_may_have_thousands_of_zeros() -> None:
-    async def answer(exchange: Exchange) -> None:
+def test_content_length_with_thousands_of_zeros_is_accepted() -> None:
+    async def handler(exchange: Exchange) -> None:
         exchange.respond(200, b"", await exchange.body(10))
 
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         client.send(b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: %b5\r\n\r\nhello" % (b"0" * 5000))
-        assert (await client.hears_the_end()).endswith(b"\r\n\r\nhello")
+        assert (await client.read_rest()).endswith(b"\r\n\r\nhello")
 
-    run(answer, story)
+    run(handler, scenario)
 
 
-def test_a_body_that_nobody_reads_is_passed_over() -> None:
-    async def story(client: Client) -> None:
+def test_unread_body_is_discarded() -> None:
+    async def scenario(client: Client) -> None:
         for _ in range(3):
-            client.send(encode_request("POST", "/a", MUCH) + encode_request("GET", "/b"))
-            assert (await client.hears(b"/a")).startswith(b"HTTP/1.1 200 ")
-            assert (await client.hears(b"/b")).startswith(b"HTTP/1.1 200 ")
+            client.send(encode_request("POST", "/a", LARGE) + encode_request("GET", "/b"))
+            assert (await client.read_until(b"/a")).startswith(b"HTTP/1.1 200 ")
+            assert (await client.read_until(b"/b")).startswith(b"HTTP/1.1 200 ")
 
-    run(say_the_path, story)
+    run(respond_with_path, scenario)
 
 
-@pytest.mark.parametrize("body", [b"", MUCH[: HIGH_WATER // 2]], ids=["without bodies", "with bodies"])
-def test_any_number_of_requests_may_be_sent_ahead(body: bytes) -> None:
-    async def answer(exchange: Exchange) -> None:
-        said = await exchange.body(len(body))
-        exchange.respond(200, b"", b"%b %d" % (exchange.path.encode(), len(said)))
+@pytest.mark.parametrize("body", [b"", LARGE[: HIGH_WATER // 2]], ids=["without bodies", "with bodies"])
+def test_many_pipelined_requests_are_answered(body: bytes) -> None:
+    async def handler(exchange: Exchange) -> None:
+        received = await exchange.body(len(body))
+        exchange.respond(200, b"", b"%b %d" % (exchange.path.encode(), len(received)))
 
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         number = 5 * MAX_PIPELINED
         client.send(b"".join(encode_request("POST", f"/{place}", body) for place in range(number)))
         for place in range(number):
-            assert (await client.hears(b"/%d %d" % (place, len(body)))).startswith(b"HTTP/1.1 200 ")
+            assert (await client.read_until(b"/%d %d" % (place, len(body)))).startswith(b"HTTP/1.1 200 ")
 
-    run(answer, story)
-
-
-# The answer
+    run(handler, scenario)
 
 
-def exchange_on(line: Wire) -> Exchange:
-    return Exchange(line, "POST", "/", {}, "test")
+# Response
 
 
-def test_a_head_leaves_with_the_first_piece_of_its_body() -> None:
-    line = Wire()
-    exchange = exchange_on(line)
+def make_exchange(channel: RecordingChannel) -> Exchange:
+    return Exchange(channel, "POST", "/", {}, "test")
+
+
+def test_head_is_sent_with_the_first_chunk() -> None:
+    channel = RecordingChannel()
+    exchange = make_exchange(channel)
     exchange.begin(200, b"")
-    assert not line.written
+    assert not channel.written
     exchange.write(b"hello")
     exchange.write(b"there")
     exchange.end()
-    first, *rest = line.written
+    first, *rest = channel.written
     assert first.startswith(b"HTTP/1.1 200 OK\r\n")
     assert first.endswith(b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n")
     assert rest == [b"5\r\nthere\r\n", b"0\r\n\r\n"]
 
 
-def test_an_open_response_may_end_without_a_piece() -> None:
-    line = Wire()
-    exchange = exchange_on(line)
+def test_streamed_response_may_end_without_a_chunk() -> None:
+    channel = RecordingChannel()
+    exchange = make_exchange(channel)
     exchange.begin(200, b"")
     exchange.end()
-    [written] = line.written
+    [written] = channel.written
     assert written.endswith(b"chunked\r\n\r\n0\r\n\r\n")
 
 
-def test_empty_piece_does_not_end_an_open_response() -> None:
-    line = Wire()
-    exchange = exchange_on(line)
+def test_empty_chunk_does_not_end_a_streamed_response() -> None:
+    channel = RecordingChannel()
+    exchange = make_exchange(channel)
     exchange.begin(200, b"")
     exchange.write(b"")
     exchange.write(b"hello")
     exchange.write(b"")
     exchange.end()
-    assert b"".join(line.written).endswith(b"\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+    assert b"".join(channel.written).endswith(b"\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
 
 
 def test_nothing_is_written_after_the_end_of_a_response() -> None:
-    line = Wire()
-    streamed, plain = exchange_on(line), exchange_on(line)
+    channel = RecordingChannel()
+    streamed, plain = make_exchange(channel), make_exchange(channel)
     streamed.begin(200, b"")
     streamed.write(b"hello")
     streamed.end()
     plain.respond(200, b"", b"hello")
-    written = list(line.written)
+    written = list(channel.written)
     for exchange in (streamed, plain):
         exchange.write(b"more")
         exchange.end()
         exchange.respond(500, b"", b"failed")
-    assert line.written == written
+    assert channel.written == written
 
 
-def test_error_in_the_midst_of_an_open_response_is_no_second_response() -> None:
-    line = Wire()
-    exchange = exchange_on(line)
+def test_error_during_a_streamed_response_sends_no_second_response() -> None:
+    channel = RecordingChannel()
+    exchange = make_exchange(channel)
     exchange.begin(200, b"")
     exchange.write(b"hello")
     exchange.respond(500, b"", b"failed")
-    assert b"500" not in b"".join(line.written)
+    assert b"500" not in b"".join(channel.written)
     assert not exchange.response_complete
 
 
-def test_a_whole_response_is_one_write() -> None:
-    line = Wire()
-    exchange_on(line).respond(200, b"x-a: b\r\n", b"hello")
-    [written] = line.written
+def test_whole_response_is_one_write() -> None:
+    channel = RecordingChannel()
+    make_exchange(channel).respond(200, b"x-a: b\r\n", b"hello")
+    [written] = channel.written
     assert written.endswith(b"x-a: b\r\ncontent-length: 5\r\n\r\nhello")
 
 
-def test_a_client_that_reads_too_slowly_is_to_be_waited_for() -> None:
-    line = Wire()
-    exchange = exchange_on(line)
+def test_write_to_a_slow_reader_returns_an_awaitable() -> None:
+    channel = RecordingChannel()
+    exchange = make_exchange(channel)
     exchange.begin(200, b"")
     assert exchange.write(b"hello") is None
-    line.write_paused = True
-    assert exchange.write(b"hello") is line.drained
+    channel.write_paused = True
+    assert exchange.write(b"hello") is channel.drained
 
 
-def test_what_is_written_to_a_client_that_has_left_goes_nowhere() -> None:
-    line = Wire()
-    streaming, plain = exchange_on(line), exchange_on(line)
+def test_nothing_is_written_after_a_disconnect() -> None:
+    channel = RecordingChannel()
+    streaming, plain = make_exchange(channel), make_exchange(channel)
     streaming.begin(200, b"")
     for exchange in (streaming, plain):
         exchange.disconnect()
     assert streaming.write(b"hello") is None
     streaming.end()
     plain.respond(200, b"", b"hello")
-    assert not line.written
+    assert not channel.written
 
 
-def test_a_page_that_does_not_answer_costs_the_connection() -> None:
-    async def answer(exchange: Exchange) -> None:
+def test_handler_without_a_response_closes_the_connection() -> None:
+    async def handler(exchange: Exchange) -> None:
         pass
 
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         client.send(encode_request("GET", "/"))
-        assert await client.hears_the_end() == b""
+        assert await client.read_rest() == b""
 
-    run(answer, story)
+    run(handler, scenario)
 
 
-def test_a_fault_beneath_the_pages_is_logged_and_ends_the_connection() -> None:
-    async def answer(exchange: Exchange) -> None:
+def test_exception_of_a_handler_is_logged_and_closes_the_connection() -> None:
+    async def handler(exchange: Exchange) -> None:
         raise RuntimeError("as planned")
 
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         client.send(encode_request("GET", "/"))
-        assert await client.hears_the_end() == b""
+        assert await client.read_rest() == b""
 
     with log.captured() as lines:
-        run(answer, story)
+        run(handler, scenario)
     assert [line["event"] for line in lines] == ["internal_error"]
     assert "as planned" in lines[0]["exception"]
 
 
-def test_a_status_that_nobody_knows_is_a_status() -> None:
-    line = Wire()
-    exchange_on(line).respond(499, b"", b"")
-    assert line.written[0].startswith(b"HTTP/1.1 499 \r\n")
+def test_unknown_status_is_sent_without_a_phrase() -> None:
+    channel = RecordingChannel()
+    make_exchange(channel).respond(499, b"", b"")
+    assert channel.written[0].startswith(b"HTTP/1.1 499 \r\n")
 
 
 @pytest.mark.parametrize("value", [b"a\r\nset-cookie: b", b"a\nb", b"a\x00b", b"\x7f"])
-def test_a_value_that_would_be_more_than_one_line_is_none(value: bytes) -> None:
+def test_header_value_with_control_characters_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match="value"):
         header_line(b"x", value)
 
 
-# Leaving
+# Disconnection
 
 
-@pytest.mark.parametrize("body", [b"", b"a", MUCH], ids=["nothing", "little", "much"])
-def test_a_client_that_leaves_cancels_whoever_watches(body: bytes) -> None:  # bug 44
+@pytest.mark.parametrize("body", [b"", b"a", LARGE], ids=["nothing", "little", "much"])
+def test_disconnect_cancels_the_block_and_not_the_task(body: bytes) -> None:  # bug 44
     reached, ended = asyncio.Event(), asyncio.Event()
 
-    async def answer(exchange: Exchange) -> None:
-        await exchange.body(len(MUCH))
+    async def handler(exchange: Exchange) -> None:
+        await exchange.body(len(LARGE))
         reached.set()
         with pytest.raises(ClientDisconnectedError), exchange.cancel_on_disconnect():
             await asyncio.Event().wait()
@@ -309,37 +309,37 @@ def test_a_client_that_leaves_cancels_whoever_watches(body: bytes) -> None:  # b
         await asyncio.sleep(0)  # the task is no longer cancelled
         ended.set()
 
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         client.send(encode_request("POST", "/", body))
         await asyncio.wait_for(reached.wait(), 30)
         client.close()
         await asyncio.wait_for(ended.wait(), 30)
 
-    run(answer, story)
+    run(handler, scenario)
 
 
-# The server's end
+# Shutdown
 
 
-def test_requests_that_were_sent_ahead_are_answered_before_the_end() -> None:
-    reached, goes_on = asyncio.Event(), asyncio.Event()
+def test_pipelined_requests_are_answered_before_shutdown() -> None:
+    reached, released = asyncio.Event(), asyncio.Event()
 
-    async def answer(exchange: Exchange) -> None:
+    async def handler(exchange: Exchange) -> None:
         reached.set()
-        await goes_on.wait()
-        await say_the_path(exchange)
+        await released.wait()
+        await respond_with_path(exchange)
 
     async def main() -> None:
-        server = Server(SingleHandler(answer))
-        async with client_of(answer, server=server) as client:
+        server = Server(SingleHandler(handler))
+        async with connected_client(handler, server=server) as client:
             client.send(encode_request("GET", "/a") + encode_request("GET", "/b"))
             await reached.wait()
             stopping = asyncio.ensure_future(server.stop(30, asyncio.Event()))
             await asyncio.sleep(0)
-            goes_on.set()
-            told = await client.hears_the_end()
+            released.set()
+            received = await client.read_rest()
             await stopping
-        first, _, second = told.partition(b"/a")
+        first, _, second = received.partition(b"/a")
         assert b"connection: close" not in first
         assert b"connection: close" in second
         assert second.endswith(b"/b")
@@ -347,11 +347,11 @@ def test_requests_that_were_sent_ahead_are_answered_before_the_end() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("hurries", [False, True])
-def test_who_does_not_finish_in_time_is_cancelled(*, hurries: bool) -> None:
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_handler_that_outlasts_the_shutdown_is_cancelled(*, is_forced: bool) -> None:
     reached = asyncio.Event()
 
-    async def answer(exchange: Exchange) -> None:
+    async def handler(exchange: Exchange) -> None:
         reached.set()
         try:
             await asyncio.Event().wait()
@@ -359,13 +359,13 @@ def test_who_does_not_finish_in_time_is_cancelled(*, hurries: bool) -> None:
             exchange.respond(503, b"", b"no")
 
     async def main() -> None:
-        server, force_requested = Server(SingleHandler(answer)), asyncio.Event()
-        async with client_of(answer, server=server) as client:
+        server, force_requested = Server(SingleHandler(handler)), asyncio.Event()
+        async with connected_client(handler, server=server) as client:
             client.send(encode_request("GET", "/"))
             await reached.wait()
-            if hurries:
+            if is_forced:
                 force_requested.set()
-            await server.stop(30 if hurries else 0, force_requested)
-            assert (await client.hears_the_end()).endswith(b"connection: close\r\n\r\nno")
+            await server.stop(30 if is_forced else 0, force_requested)
+            assert (await client.read_rest()).endswith(b"connection: close\r\n\r\nno")
 
     asyncio.run(main())

@@ -17,8 +17,8 @@ from toolrelay.web.http.exchange import Exchange
 from toolrelay.web.http.server import Server
 
 
-class Collected(asyncio.Transport):
-    """A transport of which only what is written matters."""
+class RecordingTransport(asyncio.Transport):
+    """A transport that records what is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,15 +44,15 @@ class Collected(asyncio.Transport):
         pass
 
 
-def heard(pieces: list[bytes]) -> bytes:
-    """What is answered to bytes that arrive so, without the ids."""
+def responses_to(pieces: list[bytes]) -> bytes:
+    """Return the responses to bytes that arrive in these pieces, without request ids."""
 
-    async def answer(exchange: Exchange) -> None:
+    async def handler(exchange: Exchange) -> None:
         body = await exchange.body(1000)
         exchange.respond(200, b"", b"%b %b %b" % (exchange.method.encode(), exchange.path.encode(), body))
 
     async def main() -> bytes:
-        transport, server = Collected(), Server(SingleHandler(answer))
+        transport, server = RecordingTransport(), Server(SingleHandler(handler))
         connection = HttpConnection(server)
         connection.connection_made(transport)
         for piece in pieces:
@@ -70,7 +70,7 @@ def heard(pieces: list[bytes]) -> bytes:
         return asyncio.run(main())
 
 
-_OFFERS = st.sampled_from(
+_UPGRADES = st.sampled_from(
     [encode_request("POST", "/u", b"hello", "connection: upgrade", f"{name}: h2c") for name in ("upgrade", "UPGRADE ")]
 )
 _CHUNKED = b"POST /c?d HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
@@ -86,8 +86,8 @@ _REQUESTS = st.sampled_from(
 )
 
 
-@given(_OFFERS | _REQUESTS, st.lists(_REQUESTS, max_size=3), st.data())
+@given(_UPGRADES | _REQUESTS, st.lists(_REQUESTS, max_size=3), st.data())
 @settings(max_examples=50, deadline=None)
-def test_how_requests_arrive_does_not_matter(first: bytes, ahead: list[bytes], data: st.DataObject) -> None:
-    whole = b"".join([first, *ahead])
-    assert heard(data.draw(cut_bytes(whole))) == heard([whole])
+def test_fragmentation_does_not_change_the_responses(first: bytes, pipelined: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join([first, *pipelined])
+    assert responses_to(data.draw(cut_bytes(whole))) == responses_to([whole])

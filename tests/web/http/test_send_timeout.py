@@ -1,4 +1,4 @@
-"""Clients that stop reading: they are cut off, and free what they hold. Clients that read slowly are not."""
+"""Clients that stop reading are disconnected and free what they hold. Slow readers are not."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from toolrelay.web.http.server import Server
 SOON = 0.2
 CHAT = FRONTS["openai_chat"]
 MUCH = 16 * 1024 * 1024  # more than the kernel takes on both sides
-ENDLESS = (BEGUN, *[chunk(delta("x" * 1000) * 1000)] * 200)
+LONG_STREAM = (BEGUN, *[chunk(delta("x" * 1000) * 1000)] * 200)
 TURNS = 8
 
 
 @pytest.fixture(scope="module")
-def impatient(stage: Stage) -> Iterator[Gateway]:
+def short_timeout(stage: Stage) -> Iterator[Gateway]:
     limits = f"[server]\nsend_timeout_seconds = {SOON}\n[limits]\nconcurrent_turns = {TURNS}\n"
     with running(configuration(stage, before=limits)) as gateway:
         yield gateway
@@ -43,16 +43,16 @@ def lines(gateway: Gateway, event: str) -> list[dict[str, object]]:
 
 
 def await_lines(gateway: Gateway, event: str, number: int) -> list[dict[str, object]]:
-    """The log's lines of that event, once there are so many."""
+    """Return the log lines of that event once there are `number` of them."""
     while len(found := lines(gateway, event)) < number:
         assert gateway.get("/healthz").status_code == 200
     return found
 
 
-def is_cut_off(client: RawClient, least: int) -> bool:
-    """Whether the connection ends before so many bytes have come."""
+def is_cut_off(client: RawClient, size: int) -> bool:
+    """Return whether the connection ends before that many bytes have arrived."""
     try:
-        return len(client.read_rest()) < least
+        return len(client.read_rest()) < size
     except ConnectionResetError:
         return True
 
@@ -60,37 +60,37 @@ def is_cut_off(client: RawClient, least: int) -> bool:
 # The whole gateway
 
 
-def test_stalled_streams_free_their_turns_and_their_upstreams(impatient: Gateway, stage: Stage, front: Front) -> None:
-    turns, drops = len(lines(impatient, "turn")), len(lines(impatient, "client_stalled"))
-    asked = stage.play(*[ENDLESS] * TURNS, STREAMED)
+def test_stalled_streams_free_their_turns_and_their_upstreams(short_timeout: Gateway, stage: Stage, front: Front) -> None:
+    turns, drops = len(lines(short_timeout, "turn")), len(lines(short_timeout, "client_stalled"))
+    asked = stage.play(*[LONG_STREAM] * TURNS, STREAMED)
     with contextlib.ExitStack() as stack:
         for _ in range(TURNS):
-            stack.enter_context(RawClient(impatient.port, window=4096)).post(front.path, front.ask(stream=True)).frame()
+            stack.enter_context(RawClient(short_timeout.port, window=4096)).post(front.path, front.ask(stream=True)).frame()
         for number in range(asked, asked + TURNS):
             stage.left(number).result(30)
-        assert impatient.post(front.path, front.ask(stream=True)).status_code == 200
-        ended = await_lines(impatient, "turn", turns + TURNS + 1)[turns:]
+        assert short_timeout.post(front.path, front.ask(stream=True)).status_code == 200
+        ended = await_lines(short_timeout, "turn", turns + TURNS + 1)[turns:]
         assert [(line["status"], line["code"]) for line in ended[:TURNS]] == [(499, "client_stalled")] * TURNS
         assert ended[TURNS]["status"] == 200
-        assert len(lines(impatient, "client_stalled")) == drops + TURNS
+        assert len(lines(short_timeout, "client_stalled")) == drops + TURNS
 
 
-def test_unread_whole_answer_is_dropped(impatient: Gateway, stage: Stage, front: Front) -> None:
-    assert impatient.get("/healthz").status_code == 200
-    process = psutil.Process(impatient.process.pid)
-    drops = len(lines(impatient, "client_stalled"))
+def test_unread_whole_response_is_dropped(short_timeout: Gateway, stage: Stage, front: Front) -> None:
+    assert short_timeout.get("/healthz").status_code == 200
+    process = psutil.Process(short_timeout.process.pid)
+    drops = len(lines(short_timeout, "client_stalled"))
     stage.play(whole("x" * MUCH))
-    with RawClient(impatient.port, window=4096) as client:
+    with RawClient(short_timeout.port, window=4096) as client:
         client.post(front.path, front.ask())
-        [line] = await_lines(impatient, "client_stalled", drops + 1)[drops:]
+        [line] = await_lines(short_timeout, "client_stalled", drops + 1)[drops:]
         assert isinstance(line["unsent"], int)
         assert line["unsent"] > HIGH_WATER
-        open_sockets = [link for link in process.net_connections() if link.laddr.port == impatient.port]
+        open_sockets = [link for link in process.net_connections() if link.laddr.port == short_timeout.port]
         assert [link.status for link in open_sockets] == ["LISTEN"]
         assert is_cut_off(client, MUCH)
 
 
-def test_unread_answer_does_not_hold_up_the_shutdown(stage: Stage, front: Front) -> None:
+def test_unread_response_does_not_delay_the_shutdown(stage: Stage, front: Front) -> None:
     stage.play(whole("x" * MUCH))
     with running(configuration(stage, before="[server]\nsend_timeout_seconds = 1\n")) as gateway:
         with RawClient(gateway.port, window=4096) as client:
@@ -104,19 +104,19 @@ def test_unread_answer_does_not_hold_up_the_shutdown(stage: Stage, front: Front)
 # One connection, with buffers of a known size in the kernel
 
 
-class Observed(Server):
-    """A server that tells when a connection is gone."""
+class ObservedServer(Server):
+    """A server with an event for the loss of a connection."""
 
-    gone: asyncio.Event
+    lost: asyncio.Event
 
     def unregister(self, connection: HttpConnection) -> None:
         super().unregister(connection)
-        self.gone.set()
+        self.lost.set()
 
 
 @contextlib.asynccontextmanager
-async def _connected(server: Observed, *, sends: int = 4096, receives: int = 4096) -> AsyncIterator[socket.socket]:
-    server.gone = asyncio.Event()
+async def _connected(server: ObservedServer, *, sends: int = 4096, receives: int = 4096) -> AsyncIterator[socket.socket]:
+    server.lost = asyncio.Event()
     listener = socket.create_server(("127.0.0.1", 0))
     client = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, sends)
@@ -141,11 +141,11 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run[Any]]:
         yield runner.run
 
 
-def answering(size: int, *, idle: float = 75, send_timeout: float = SOON) -> Observed:
-    async def answer(exchange: Exchange) -> None:
+def answering(size: int, *, idle: float = 75, send_timeout: float = SOON) -> ObservedServer:
+    async def handler(exchange: Exchange) -> None:
         exchange.respond(200, b"", b"x" * size)
 
-    return Observed(SingleHandler(answer), idle_timeout=idle, send_timeout=send_timeout)
+    return ObservedServer(SingleHandler(handler), idle_timeout=idle, send_timeout=send_timeout)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_connection_whose_client_stopped_reading_is_dropped(run: Run[None], size
         server = answering(size, idle=SOON)
         async with _connected(server) as client:
             await asyncio.get_running_loop().sock_sendall(client, sent)
-            await asyncio.wait_for(server.gone.wait(), 30)
+            await asyncio.wait_for(server.lost.wait(), 30)
 
     with log.captured() as logged:
         run(main())
@@ -176,7 +176,7 @@ def test_idle_connection_with_unread_bytes_is_dropped(run: Run[None]) -> None:
         server = answering(HIGH_WATER // 2, idle=SOON)
         async with _connected(server) as client:
             await asyncio.get_running_loop().sock_sendall(client, encode_request("GET", "/"))
-            await asyncio.wait_for(server.gone.wait(), 30)
+            await asyncio.wait_for(server.lost.wait(), 30)
 
     with log.captured() as logged:
         run(main())
@@ -189,7 +189,7 @@ def test_half_closed_connection_with_unread_bytes_is_dropped(run: Run[None]) -> 
         async with _connected(server) as client:
             await asyncio.get_running_loop().sock_sendall(client, encode_request("GET", "/"))
             client.shutdown(socket.SHUT_WR)
-            await asyncio.wait_for(server.gone.wait(), 30)
+            await asyncio.wait_for(server.lost.wait(), 30)
 
     with log.captured() as logged:
         run(main())
@@ -207,7 +207,7 @@ def test_slow_but_steady_reader_gets_everything(run: Run[int], sends: int, recei
         received = 0
         async with _connected(server, sends=sends, receives=receives) as client:
             await loop.sock_sendall(client, encode_request("GET", "/", b"", "connection: close"))
-            for _ in range(40):  # in all many times longer than a client may read nothing
+            for _ in range(40):  # in all many times longer than the timeout
                 received += len(await loop.sock_recv(client, receives // 2))
                 await asyncio.sleep(SOON / 5)
             while piece := await loop.sock_recv(client, receives):

@@ -1,4 +1,4 @@
-"""Trailers of a chunked request: they are dropped, they count against the limit of a head, and they touch no other request."""
+"""Trailers of a chunked request: they are dropped, count against the head limit, and do not reach another request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def chunked(path: str, body: bytes, *lines: str, trailers: bytes = b"") -> bytes
 
 
 def asked(front: Front, *lines: str, trailers: bytes = TRAILERS) -> bytes:
-    """A request with trailers, and with the key that they name."""
+    """Return a request with trailers, and with the key that they name."""
     body = json.dumps(front.ask()).encode()
     return chunked(front.path, body, f"authorization: Bearer {KEYS['alice']}", *lines, trailers=trailers)
 
@@ -66,11 +66,11 @@ def test_turn_after_trailers_is_logged_under_its_own_key(front: Front) -> None:
         with RawClient(gateway.port) as client:
             client.send(asked(front) + own)
             assert [client.reply().status, client.reply().status] == [200, 200]
-        assert gateway.get("/healthz").status_code == 200  # by now the last turn is in the log
+        assert gateway.get("/healthz").status_code == 200  # proves that the last turn is in the log
         assert [json.loads(line)["key"] for line in gateway.log().splitlines()] == ["alice", "bob"]
 
 
-# Split anywhere
+# Fragmentation
 
 
 async def echo(exchange: Exchange) -> None:
@@ -79,7 +79,7 @@ async def echo(exchange: Exchange) -> None:
     exchange.respond(200, b"", json.dumps([exchange.method, exchange.path, headers, body.decode()]).encode())
 
 
-async def _answers(port: int, pieces: list[bytes]) -> bytes:
+async def _responses(port: int, pieces: list[bytes]) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for piece in pieces:
         writer.write(piece)
@@ -99,16 +99,16 @@ def test_request_after_trailers_has_its_own_headers_however_it_is_split(offer: t
 
     async def main() -> None:
         async with listening(Server(SingleHandler(echo))) as port:
-            expected = await _answers(port, [alone + second])
+            expected = await _responses(port, [alone + second])
             assert expected.count(b'"/a"') == expected.count(b'"/b"') == expected.count(b'["x-name", "own"]') == 1
-            assert await _answers(port, [whole[place : place + 1] for place in range(len(whole))]) == expected
+            assert await _responses(port, [whole[place : place + 1] for place in range(len(whole))]) == expected
             for place in range(1, len(whole)):
-                assert await _answers(port, [whole[:place], whole[place:]]) == expected, whole[:place]
+                assert await _responses(port, [whole[:place], whole[place:]]) == expected, whole[:place]
 
     asyncio.run(main())
 
 
-# Too many
+# Size limit
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ paths = pytest.mark.parametrize("path", [CHAT.path, "/nowhere"])
 
 
 def begun(path: str, start: bytes, *lines: str) -> bytes:
-    """A chunked request up to where its trailers, or an extension, begin."""
+    """Return a chunked request up to the start of its trailers or of a chunk extension."""
     return chunked(path, b"hello", *lines).removesuffix(b"0\r\n\r\n") + start
 
 
@@ -151,17 +151,17 @@ def test_endless_trailers_are_cut_off_and_not_kept(
 ) -> None:
     process = psutil.Process(demo.process.pid)
     before = process.memory_info().rss
-    much = piece * (MEBIBYTE // len(piece))
-    most = before
+    megabyte = piece * (MEBIBYTE // len(piece))
+    peak = before
     sent = 0
     with RawClient(demo.port) as client, contextlib.suppress(ConnectionError):
         client.send(begun(path, start, *offer))
         while sent < 100:
-            client.send(much)
+            client.send(megabyte)
             sent += 1
-            most = max(most, process.memory_info().rss)
+            peak = max(peak, process.memory_info().rss)
     assert sent < 100
-    assert most - before < 16 * MEBIBYTE
+    assert peak - before < 16 * MEBIBYTE
     assert demo.get("/healthz").status_code == 200
     assert "internal_error" not in demo.log()
 
@@ -174,16 +174,16 @@ def test_trailers_below_the_limit_are_dropped(demo: Gateway, front: Front) -> No
             assert client.reply().status == 200
 
 
-def test_pipelined_endless_trailers_do_not_spoil_the_answer_before_them() -> None:
-    reached, goes_on = asyncio.Event(), asyncio.Event()
+def test_pipelined_endless_trailers_do_not_affect_the_response_before_them() -> None:
+    reached, released = asyncio.Event(), asyncio.Event()
 
-    async def answer(exchange: Exchange) -> None:
+    async def handler(exchange: Exchange) -> None:
         reached.set()
-        await goes_on.wait()
+        await released.wait()
         await echo(exchange)
 
     async def main() -> bytes:
-        async with listening(Server(SingleHandler(answer))) as port:
+        async with listening(Server(SingleHandler(handler))) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(encode_request("GET", "/a") + begun("/b", b"0\r\n"))
             await reached.wait()
@@ -191,7 +191,7 @@ def test_pipelined_endless_trailers_do_not_spoil_the_answer_before_them() -> Non
                 writer.write(b"x" * MAX_HEAD_BYTES)
                 await writer.drain()
                 await asyncio.sleep(0)
-            goes_on.set()
+            released.set()
             answered = await asyncio.wait_for(reader.readuntil(b'""]'), 30)
             writer.close()
         return answered

@@ -4,7 +4,7 @@
 - Offers to upgrade the protocol are ignored (Java's HTTP client makes one with its first request).
 - Time and size are limited: of a head, of trailers, of a body that is read only to be dropped.
 - A client that stops reading is disconnected after `send_timeout`.
-- When the connection is lost, the running exchange is told at once.
+- When the connection is lost, pending exchanges are notified at once.
 """
 
 from __future__ import annotations
