@@ -23,15 +23,15 @@ application = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=examples(
-        "toolrelay serve               the demo model on http://127.0.0.1:8787",
-        "toolrelay check               is the configuration right, do the models' servers answer?",
-        "toolrelay keys new obsidian   a key for a client",
+        "toolrelay serve               start with the demo model on http://127.0.0.1:8787",
+        "toolrelay check               check the configuration and the models' servers",
+        "toolrelay keys new obsidian   make a key for a client",
     ),
 )
 application.command(epilog=serve.EXAMPLES)(serve.serve)
 application.command(epilog=check.EXAMPLES)(check.check)
 application.command(epilog=replay.EXAMPLES)(replay.replay)
-application.add_typer(keys.application, name="keys", help="Make a key for a client, or the hash of one.")
+application.add_typer(keys.application, name="keys", help="Make or hash a key for a client.")
 
 
 def _print_version(requested: bool) -> None:  # noqa: FBT001 -- typer passes it by position

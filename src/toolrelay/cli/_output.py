@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, the option --config, and how they print."""
+"""Exit codes, the option --config, and formatting of help texts and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MISUSED = 2
 ConfigFile = Annotated[
     str | None,
     typer.Option(
-        "--config", "-c", metavar="FILE", help="The configuration file. Default: $TOOLRELAY_CONFIG, else ./toolrelay.toml."
+        "--config", "-c", metavar="FILE", help="Configuration file. Default: $TOOLRELAY_CONFIG, else ./toolrelay.toml."
     ),
 ]
 

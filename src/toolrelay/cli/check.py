@@ -29,10 +29,12 @@ def check(
     config: ConfigFile = None,
     offline: Annotated[bool, typer.Option("--offline", help="Do not connect to the models' servers.")] = False,
 ) -> None:
-    """Check the configuration and try the models' servers.
+    """Check the configuration and the models' servers.
 
-    Prints each model with its provider, wire, base URL and whether a key is set, never the key. A server is tried with a TCP
-    connection only: no request is sent. Exit code 1: the configuration is wrong; 2: a server does not answer.
+    Prints each model with its provider, wire and base URL, and whether a key is set, never the key. Opens a TCP connection to
+    each server and sends no request.
+
+    Exit codes: 0 all is well, 1 the configuration is wrong, 2 a server does not answer.
     """
     from toolrelay.app import open_models
     from toolrelay.config import from_environment
@@ -63,7 +65,7 @@ def _print_models(settings: Settings, reports: dict[str, HealthReport]) -> None:
 
 
 def _row(model: ModelSettings, report: HealthReport | None) -> tuple[str, ...]:
-    """Describe one model. Which of the columns it has depends on its backend."""
+    """Format one model. Its backend decides which columns it has."""
     wire = getattr(model, "wire", "-")
     base_url = getattr(model, "base_url", "") or "-"
     key = ("yes" if model.api_key else "no") if hasattr(model, "api_key") else "-"
@@ -75,7 +77,7 @@ def _row(model: ModelSettings, report: HealthReport | None) -> tuple[str, ...]:
 
 
 def _health_reports(settings: Settings) -> dict[str, HealthReport]:
-    """Examine every model that has a server: by its backend, if that can, else by a connection to its base URL."""
+    """Check every model that has a server: with its backend's own check, if there is one, else by connecting to its base URL."""
     import asyncio
 
     from toolrelay.backends.base import HealthReport, discover
@@ -102,7 +104,7 @@ def _health_reports(settings: Settings) -> dict[str, HealthReport]:
 
 
 def _connect_all(urls: Iterable[str]) -> dict[str, str]:
-    """Connect to each URL's server and return what failed; an empty string where nothing did."""
+    """Connect to each URL's server. Return the problem of each, or an empty string."""
     import time
     from threading import Thread
 

@@ -22,15 +22,15 @@ application = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 )
 def new_key(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is; it appears in logs.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key's owner. It appears in logs.", show_default=False)],
     models: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODEL", help="A model that the key may use, or a pattern; repeatable. Default: all."),
+        typer.Option(metavar="MODEL", help="Model that the key may use, or a pattern. Repeatable. Default: all."),
     ] = None,
 ) -> None:
     """Make a key for a client.
 
-    Prints the key, once, and the block for the configuration file, which contains only its hash.
+    Prints the key, which is shown only once, and a block for the configuration file, which contains only the hash.
     """
     import json
     import secrets
@@ -58,13 +58,13 @@ def new_key(
     "hash",
     epilog=examples(
         "toolrelay keys hash < key.txt",
-        "toolrelay keys hash           asks for the key and does not show it",
+        "toolrelay keys hash           ask for the key without showing it",
     ),
 )
 def hash_key() -> None:
     """Read a key from standard input and print its sha256.
 
-    A line break at the end is not part of the key.
+    A line break at the end is ignored.
     """
     from getpass import getpass
     from hashlib import sha256

@@ -20,17 +20,17 @@ def serve(
     *,
     config: ConfigFile = None,
     host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="The address to listen on. Anything but loopback needs keys.")
+        str | None, typer.Option(metavar="HOST", help="Address to listen on. Any other than loopback needs keys.")
     ] = None,
-    port: Annotated[int | None, typer.Option(metavar="PORT", help="The port to listen on; 0: any free one.")] = None,
+    port: Annotated[int | None, typer.Option(metavar="PORT", help="Port to listen on. 0: any free port.")] = None,
     data_dir: Annotated[
-        str | None, typer.Option(metavar="DIRECTORY", help="Where state is kept. Default: ~/.local/share/toolrelay.")
+        str | None, typer.Option(metavar="DIRECTORY", help="Directory for state. Default: ~/.local/share/toolrelay.")
     ] = None,
 ) -> None:
     """Start the gateway.
 
-    Prints one line with the URL when it is ready. Without a configuration file it serves the model `demo`, which needs no
-    provider. SIGTERM or Ctrl-C shuts it down after running turns have finished; a second one, at once.
+    Prints one line with the URL when it is ready. Without a configuration file it serves the built-in model `demo`. The first
+    SIGTERM or Ctrl-C waits for running turns; the second one stops at once.
     """
     from toolrelay.config import from_environment
 

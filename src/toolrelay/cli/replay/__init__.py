@@ -18,11 +18,11 @@ EXAMPLES = examples(
 
 def replay(
     *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A recording: JSON, JSON lines, or a folder.", show_default=False)],
-    client: Annotated[str, typer.Option(metavar="STYLE", help="What the client understands: openai or use_tool.")] = "",
-    wire: Annotated[str, typer.Option(metavar="WIRE", help="What the client speaks: chat or responses.")] = "",
-    dialect: Annotated[str, typer.Option(metavar="NAME", help="The dialect in which the model prints its calls.")] = "",
-    chunk: Annotated[int, typer.Option(metavar="N", help="Split the model's answer into chunks of N characters.", min=0)] = 0,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Recording: JSON, JSON lines, or a folder.", show_default=False)],
+    client: Annotated[str, typer.Option(metavar="STYLE", help="Kind of client: openai or use_tool. Default: as recorded.")] = "",
+    wire: Annotated[str, typer.Option(metavar="WIRE", help="API of the client: chat or responses. Default: as recorded.")] = "",
+    dialect: Annotated[str, typer.Option(metavar="NAME", help="Dialect of the model's printed calls. Default: as recorded.")] = "",
+    chunk: Annotated[int, typer.Option(metavar="N", help="Split the answer into chunks of N characters. 0: do not split.", min=0)] = 0,
 ) -> None:
     """Show what a client would receive for a recorded exchange.
 
@@ -30,10 +30,10 @@ def replay(
     """
     from pathlib import Path
 
-    from toolrelay.replay import run
+    from toolrelay.cli.replay.player import play_file
 
     try:
-        run(Path(file), client=client, wire=wire, dialect=dialect, chunk=chunk)
+        play_file(Path(file), client=client, wire=wire, dialect=dialect, chunk=chunk)
     except ConfigurationError as error:
         typer.echo(f"toolrelay: {error.message}", err=True)
         raise typer.Exit(MISUSED) from None

@@ -1,0 +1,230 @@
+"""Player of recorded exchanges: decodes the request, parses the recorded answer and prints what a client would receive.
+
+A recording is a JSON object, or one per line:
+
+    request   the body of the client's request
+    answer    the model's text; or {"sse": "…", "wire": "chat"}: the bytes that its server sent
+    wire      chat | responses: the client's API. Default: responses if the request has an `input`, else chat
+    client    openai | use_tool: the kind of tool calls that the client understands
+    order     tools_first | as_is, for use_tool
+    dialect   the dialect in which the model prints its calls. Default: none, its text is only text
+    note      a comment
+
+A folder with request.WIRE.json and upstream.WIRE.sse, as in tests/golden/exchanges, is a recording, too. No model is called; the
+same recording always gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolrelay.backends.base import Backend
+from toolrelay.backends.demo import DemoBackend
+from toolrelay.clients.xml.answer import Order
+from toolrelay.clients.xml.exchange import XmlClientOptions, XmlExchange
+from toolrelay.core.assembly import Assembly
+from toolrelay.core.commands import Notice, Record
+from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
+from toolrelay.core.policy import Policy
+from toolrelay.core.turn import Turn
+from toolrelay.dialects.base import discover as discover_dialects
+from toolrelay.errors import ConfigurationError, ToolrelayError
+from toolrelay.runtime.driver import Sink, drive
+from toolrelay.toolcalls.layer import ToolCallLayer
+from toolrelay.toolcalls.options import ModelMode, ToolCallOptions
+from toolrelay.wires.base import Envelope, Wire
+from toolrelay.wires.base import discover as discover_wires
+
+_TOKEN = "Replay00000000000000"  # noqa: S105 -- a turn's token, which is random elsewhere
+
+
+class UpstreamStream(Struct, frozen=True, forbid_unknown_fields=True):
+    """The bytes that a model's server sent, and their wire."""
+
+    sse: str
+    wire: str = "chat"
+
+
+class Recording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    request: msgspec.Raw
+    answer: str | UpstreamStream
+    wire: str = ""
+    client: Literal["openai", "use_tool"] = "openai"
+    order: Order = "tools_first"
+    dialect: str = ""
+    note: str = ""
+
+
+Write = Callable[[str], object]
+
+
+def play_file(
+    path: Path,
+    *,
+    client: str = "",
+    wire: str = "",
+    dialect: str = "",
+    chunk: int = 0,
+    out: Write | None = None,
+    log: Write | None = None,
+) -> None:
+    """Play every recording of the file. Arguments that are not empty override what the recordings say."""
+    if client not in ("", "openai", "use_tool"):
+        raise ConfigurationError(f"client: expected one of openai, use_tool, found {client!r}")
+    out, log = out or sys.stdout.write, log or sys.stderr.write
+    overrides = {name: value for name, value in (("client", client), ("wire", wire), ("dialect", dialect)) if value}
+    recordings = [replace(recording, **overrides) for recording in _read(path, wire)]
+    for number, recording in enumerate(recordings, 1):
+        if len(recordings) > 1:
+            out(f"=== {number} of {len(recordings)}{f': {recording.note}' if recording.note else ''}\n")
+        asyncio.run(_play(recording, chunk, out, log))
+
+
+# Reading recordings
+
+
+def _read(path: Path, wire: str) -> list[Recording]:
+    try:
+        if path.is_dir():
+            return [_read_folder(path, wire)]
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    if not data.strip():
+        raise ConfigurationError(f"{path}: there is no recording in it")
+    try:
+        return [msgspec.json.decode(data, type=Recording)]
+    except msgspec.DecodeError as error:
+        lines = [(number, line) for number, line in enumerate(data.splitlines(), 1) if line.strip()]
+        if isinstance(error, msgspec.ValidationError) or len(lines) < 2:
+            raise ConfigurationError(f"{path}: {error}") from None
+    return [_read_line(f"{path}:{number}", line) for number, line in lines]
+
+
+def _read_line(place: str, line: bytes) -> Recording:
+    try:
+        return msgspec.json.decode(line, type=Recording)
+    except msgspec.DecodeError as error:
+        raise ConfigurationError(f"{place}: {error}") from None
+
+
+def _read_folder(folder: Path, wire: str) -> Recording:
+    requests = {path.name.split(".")[1]: path for path in sorted(folder.glob("request.*.json"))}
+    answers = {path.name.split(".")[1]: path for path in sorted(folder.glob("upstream.*.sse"))}
+    front = wire or next(iter(requests), "")
+    if front not in requests or not answers:
+        raise ConfigurationError(f"{folder}: expected request.{front or 'WIRE'}.json and upstream.WIRE.sse in it")
+    back = front if front in answers else next(iter(answers))
+    return Recording(
+        request=msgspec.Raw(requests[front].read_bytes()),
+        answer=UpstreamStream(answers[back].read_text(encoding="utf-8"), "responses" if back == "responses" else "chat"),
+        wire=front,
+    )
+
+
+# Playing recordings
+
+
+async def _play(recording: Recording, chunk: int, out: Write, log: Write) -> None:
+    wire = _find_wire(recording.wire or _guess_wire(recording.request))
+    backend = _make_backend(recording.answer, chunk)
+    try:
+        request = wire.decode_request(bytes(recording.request))
+    except ToolrelayError as error:
+        out(_format_error(wire, error))
+        return
+    exchange = None
+    if recording.client == "use_tool":
+        exchange = XmlExchange(request, XmlClientOptions(order=recording.order))
+        request = exchange.request
+    printer = _Printer(wire, Envelope(token=_TOKEN, created=0, model=request.model, request=request), out, log)
+    sink: Sink = printer if exchange is None else exchange.sink(printer, printer, turn=_TOKEN)
+    turn = Turn(token=_TOKEN, request=request, policy=Policy(keeps=False))
+    await drive(ToolCallLayer(turn, ModelMode(_options(recording.dialect))), backend, sink, printer)
+    printer.finish()
+
+
+def _find_wire(word: str) -> Wire:
+    wires = {wire.word: wire for wire in discover_wires().values()}
+    if word not in wires:
+        raise ConfigurationError(f"wire: expected one of {', '.join(sorted(wires))}, found {word!r}")
+    return wires[word]
+
+
+def _guess_wire(request: msgspec.Raw) -> str:
+    try:
+        members = msgspec.json.decode(request, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return "chat"
+    return "responses" if "input" in members else "chat"
+
+
+def _make_backend(answer: str | UpstreamStream, chunk: int) -> Backend:
+    """Return a backend that gives the recorded answer: text in chunks of so many characters, SSE in chunks of so many bytes."""
+    if isinstance(answer, str):
+        size = chunk or len(answer) or 1
+        deltas = [TextDelta(answer[start : start + size]) for start in range(0, len(answer) or 1, size)]
+        return DemoBackend(script=[[AnswerStarted(), *deltas, AnswerFinished(finish="stop")]])
+    decoder = _find_wire(answer.wire).decoder()
+    data = answer.sse.encode()
+    size = chunk or len(data) or 1
+    batches = [decoder.feed(data[start : start + size]) for start in range(0, len(data), size)]
+    return DemoBackend(script=[[batch for batch in (*batches, decoder.flush()) if batch]])
+
+
+def _options(dialect: str) -> ToolCallOptions:
+    dialects = discover_dialects()
+    if not dialect:
+        return ToolCallOptions(dialect=dialects["sealed"], native=True, on_bad_call="pass")
+    if dialect not in dialects:
+        raise ConfigurationError(f"dialect: expected one of {', '.join(sorted(dialects))}, found {dialect!r}")
+    return ToolCallOptions(dialect=dialects[dialect])
+
+
+def _format_error(wire: Wire, error: ToolrelayError) -> str:
+    return f"HTTP {error.status}\n{wire.encode_error(error).decode()}\n"
+
+
+class _Printer:
+    """A sink that prints frames as they come, or the body at the end, and an observer that prints notices."""
+
+    def __init__(self, wire: Wire, envelope: Envelope, out: Write, log: Write) -> None:
+        self._wire = wire
+        self._envelope = envelope
+        self._out = out
+        self._log = log
+        self._encoder = wire.encoder(envelope)
+        self._assembly = Assembly()
+        self._has_frames = False
+
+    def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
+        streams = self._envelope.request.stream
+        for event in events:
+            self._assembly.add(event)
+            if isinstance(event, AnswerFailed) and not (streams and self._has_frames):
+                return None
+            if streams:
+                frames = self._encoder.encode([event])
+                self._has_frames = self._has_frames or bool(frames)
+                self._out(frames.decode())
+        return None
+
+    def finish(self) -> None:
+        if self._assembly.error is not None and not self._has_frames:
+            self._out(_format_error(self._wire, self._assembly.error))
+        elif not self._envelope.request.stream:
+            self._out(f"{self._wire.encode_answer(self._assembly.answer(), self._envelope).decode()}\n")
+
+    def record(self, command: Record) -> None:
+        pass
+
+    def notice(self, command: Notice) -> None:
+        self._log(f"log: {command.event} {command.rule}{f' {command.tool}' if command.tool else ''}\n")
