@@ -46,9 +46,8 @@ from toolrelay.settings import (
 
 DEFAULT_FILE: Final = "toolrelay.toml"
 
-# Keys whose other values a later version will support: the values that work now. The others are refused, so that no setting is
-# read and then ignored. To build a feature, delete its line or add its value. Providers and wires that are not available yet are
-# in backends/providers.py.
+# The values that this version supports, for keys that will have more in a later one. Other values are refused, not ignored.
+# To add a feature, delete its line or add its value. Providers and wires that are not available yet are in backends/providers.py.
 NOT_YET: Final[dict[str, tuple[object, ...]]] = {
     "store.url": ("sqlite",),
     "redis.url": ("",),
@@ -164,7 +163,7 @@ class _FileReader:
     def read_table(
         self, raw: object, settings_type: type[_T], path: str, section: str = "", *, defaults: Mapping[str, Any] | None = None
     ) -> _T | None:
-        """Convert one table. `section` is its name in NOT_YET, if `path` is not; `defaults` are for keys that it leaves out."""
+        """Convert one table. `section` is its name in NOT_YET, if not `path`; `defaults` are for keys that the table leaves out."""
         if not isinstance(raw, dict):
             self.add_problem(path, f"expected a table, found {describe_kind(raw)}")
             return None
@@ -191,8 +190,8 @@ class _FileReader:
             working = choices(value_type)
         if working is not None and converted not in working:
             found = "this value" if is_hidden(value_type) else format_value(value)
-            today = ", ".join(format_value(each) for each in working if each != "") or '""'
-            self.add_problem(path, f"{found} is not available in this version yet; available today: {today}")
+            available = ", ".join(format_value(each) for each in working if each != "") or '""'
+            self.add_problem(path, f"{found} is not available in this version yet; available today: {available}")
         if is_secret(value_type) and isinstance(converted, str):
             return self.read_secret(path, converted)
         return converted
@@ -215,7 +214,7 @@ class _FileReader:
         return secret
 
     def read_model(self, name: str, raw: dict[str, Any]) -> ModelSettings | None:
-        """Convert a model's table. The preset of its provider says which backend's keys it may have, and their defaults."""
+        """Convert a model's table. The preset of its provider decides which backend's keys it may have, and their defaults."""
         path = f"models.{quote_key(name)}"
         provider = raw.get("provider")
         preset = PROVIDERS.get(provider) if isinstance(provider, str) else None
@@ -225,12 +224,12 @@ class _FileReader:
         for key, value in raw.items():
             providers = self.providers_with(key)
             if providers and value in ("", []):
-                continue  # as if it were not written
+                continue  # an empty value means the default
             if not providers or key in settings_type.__struct_fields__:
                 table[key] = value
             elif kind:  # else the provider is wrong, which is reported below
-                having = ", ".join(providers)
-                self.add_problem(f"{path}.{key}", f'provider "{provider}" has no such setting; providers that have it: {having}')
+                others = ", ".join(providers)
+                self.add_problem(f"{path}.{key}", f'provider "{provider}" has no such setting; providers that have it: {others}')
         defaults = {"base_url": preset.base_url, "wire": preset.wire} if preset else {}
         defaults = {key: value for key, value in defaults.items() if value and key in settings_type.__struct_fields__}
         model = self.read_table(table, settings_type, path, "models", defaults=defaults)
@@ -240,17 +239,17 @@ class _FileReader:
         return structs.replace(model, name=name, model=model.model or name)
 
     def providers_with(self, key: str) -> list[str]:
-        """Return the providers whose models have this key; none if every model has it."""
+        """Return the providers whose models have this key, or nothing if every model has it."""
         if key in ModelSettings.__struct_fields__:
             return []
         kinds = {name for name, kind in self.kinds.items() if key in kind.settings.__struct_fields__}
         return [name for name, preset in PROVIDERS.items() if preset.available and preset.backend in kinds]
 
-    def check_tool_calling(self, path: str, word: str) -> None:
-        words = ("auto", "native", "off")
+    def check_tool_calling(self, path: str, value: str) -> None:
         dialects = sorted(discover_dialects())
-        if word not in words and word not in dialects:
-            found = format_value(word) + did_you_mean(word, [*words, *dialects])
+        allowed = ["auto", "native", "off", *dialects]
+        if value not in allowed:
+            found = format_value(value) + did_you_mean(value, allowed)
             self.add_problem(path, f"expected auto, native, off or a dialect ({', '.join(dialects)}), found {found}")
 
     def read_keys(self, raw: object) -> tuple[KeySettings, ...]:

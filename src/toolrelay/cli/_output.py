@@ -14,9 +14,7 @@ MISUSED = 2
 
 ConfigFile = Annotated[
     str | None,
-    typer.Option(
-        "--config", "-c", metavar="FILE", help="Configuration file. Default: $TOOLRELAY_CONFIG, else ./toolrelay.toml."
-    ),
+    typer.Option("--config", "-c", metavar="FILE", help="Configuration file. Default: $TOOLRELAY_CONFIG, else ./toolrelay.toml."),
 ]
 
 

@@ -19,10 +19,10 @@ EXAMPLES = examples(
 def replay(
     *,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Recording: JSON, JSON lines, or a folder.", show_default=False)],
-    client: Annotated[str, typer.Option(metavar="STYLE", help="Kind of client: openai or use_tool. Default: as recorded.")] = "",
+    client: Annotated[str, typer.Option(metavar="KIND", help="Kind of client: openai or use_tool. Default: as recorded.")] = "",
     wire: Annotated[str, typer.Option(metavar="WIRE", help="API of the client: chat or responses. Default: as recorded.")] = "",
-    dialect: Annotated[str, typer.Option(metavar="NAME", help="Dialect of the model's printed calls. Default: as recorded.")] = "",
-    chunk: Annotated[int, typer.Option(metavar="N", help="Split the answer into chunks of N characters. 0: do not split.", min=0)] = 0,
+    dialect: Annotated[str, typer.Option(metavar="NAME", help="Dialect of printed calls. Default: as recorded.")] = "",
+    chunk: Annotated[int, typer.Option(metavar="N", help="Split the answer into chunks of N characters.", min=0)] = 0,
 ) -> None:
     """Show what a client would receive for a recorded exchange.
 
