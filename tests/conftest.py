@@ -1,4 +1,4 @@
-"""What holds for all tests: Hypothesis repeats itself in CI, and there nothing may be skipped."""
+"""Settings for all tests: in CI, Hypothesis is deterministic and a skipped test fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 IN_CI = os.environ.get("CI") == "true"
 
-# How long an example takes says more about the machine than about the code.
+# The duration of an example depends more on the machine than on the code.
 _UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 settings.register_profile("dev", _UNTIMED)
@@ -21,8 +21,8 @@ settings.load_profile("ci" if IN_CI else "dev")
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
-def _unless_skipped(report: Report) -> Report:
-    """The same report, or in CI a failure, since there nobody would notice what was not tested. An expected failure is none."""
+def _fail_if_skipped(report: Report) -> Report:
+    """In CI, turn the report of a skipped test into a failure: nobody would notice it there. Expected failures stay."""
     if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longreprtext
         report.outcome = "failed"
@@ -30,12 +30,12 @@ def _unless_skipped(report: Report) -> Report:
     return report
 
 
-# Both hooks come first, so that they see the report as the other plug-ins leave it.
+# Both hooks are outermost, so that they get the report after all other plug-ins.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    return _unless_skipped((yield))
+    return _fail_if_skipped((yield))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    return _unless_skipped((yield))
+    return _fail_if_skipped((yield))

@@ -1,6 +1,6 @@
-"""Fifty ways in which tool calling breaks elsewhere: every one that concerns wires and relay has a test here that names it.
+"""Fifty known classes of bugs in tool calling. Each one has a test that names its number.
 
-A test names what it guards against beside its `def`, or on the line above: `# bug 17`, or `# bug 17, 24`.
+The number stands beside the test's `def`, or on the line above: `# bug 17`, or `# bug 17, 24`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BUG_CLASSES = {
     2: "an opening marker split over chunks loses the call",
     3: "the whole answer in two chunks drops calls or names",
     4: "streaming and not streaming give different results",
-    5: "truncation leaks markup, or yields a call that looks whole and is not",
+    5: "truncation leaks markup, or yields an incomplete call that looks complete",
     6: "coercion to the schema at the end cuts arguments",
     7: "index always 0, or absent",
     8: "interleaved deltas of parallel calls merged",
@@ -31,8 +31,8 @@ BUG_CLASSES = {
     13: "text after the call dropped",
     14: "held-back text never flushed: an empty answer",
     15: "prose or a code fence executed as a call",
-    16: "calls inside of thoughts lost, or made up",
-    17: "a closing tag inside of a string argument truncates it",
+    16: "calls inside reasoning lost, or made up",
+    17: "a closing tag inside a string argument truncates it",
     18: "malformed JSON gives a 500",
     19: "repair corrupts JSON that was valid",
     20: "arguments sent as an object",
@@ -71,23 +71,23 @@ BUG_CLASSES = {
     50: "the arguments that ran are not the ones approved",
 }
 
-# What cannot be tested before the part exists that it is about.
+# Classes that cannot be tested before their feature exists.
 NOT_YET = {
     49: "nothing is stored yet",
 }
 
-_NAMED = re.compile(r"#\s*bugs?\s+(\d+(?:\s*,\s*\d+)*)")
+_BUG_COMMENT = re.compile(r"#\s*bugs?\s+(\d+(?:\s*,\s*\d+)*)")
 
 
 def _tests() -> Iterator[tuple[str, set[int]]]:
-    """Every test, and the numbers that it names."""
+    """Yield every test with the numbers that it names."""
     for path in sorted(TESTS.rglob("test_*.py")):
         lines = path.read_text().splitlines()
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
                 first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
                 head = [lines[first - 2], *lines[node.lineno - 1 : node.body[0].lineno - 1], lines[node.lineno - 2]]
-                found = {int(number) for line in head for numbers in _NAMED.findall(line) for number in numbers.split(",")}
+                found = {int(number) for line in head for numbers in _BUG_COMMENT.findall(line) for number in numbers.split(",")}
                 yield f"{path.relative_to(TESTS)}::{node.name}", found
 
 

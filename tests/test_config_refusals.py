@@ -1,4 +1,4 @@
-"""What the configuration refuses: mistakes, and values that only later versions support."""
+"""Configuration files that are refused: mistakes, and values that only later versions support."""
 
 from __future__ import annotations
 

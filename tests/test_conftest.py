@@ -1,4 +1,4 @@
-"""The rules of conftest.py, tried on a suite made for it."""
+"""Rules of conftest.py, on a suite written for this test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ import pytest
 def oracle():
     pytest.skip("no oracle: fixture")
 
-def test_asks_for_it(oracle): ...
+def test_fixture(oracle): ...
 """,
     "test_module.py": """
 import pytest
@@ -83,15 +83,15 @@ def run_suite(directory: Path, **variables: str) -> tuple[int, str]:
     return ended.returncode, ended.stdout
 
 
-def test_whatever_is_skipped_in_ci_is_a_failure_that_says_why(tmp_path: Path) -> None:
-    code, said = run_suite(tmp_path, CI="true")
+def test_skipped_tests_fail_in_ci_with_their_reason(tmp_path: Path) -> None:
+    code, output = run_suite(tmp_path, CI="true")
     assert code != 0
-    assert "1 failed, 2 passed, 1 xfailed, 3 errors" in said
+    assert "1 failed, 2 passed, 1 xfailed, 3 errors" in output
     for kind in ("marked", "called", "fixture", "module"):
-        assert f"nothing may be skipped in CI: Skipped: no oracle: {kind}" in said
+        assert f"nothing may be skipped in CI: Skipped: no oracle: {kind}" in output
 
 
-def test_a_skip_is_a_skip_elsewhere(tmp_path: Path) -> None:
-    code, said = run_suite(tmp_path)
+def test_skipped_tests_pass_outside_ci(tmp_path: Path) -> None:
+    code, output = run_suite(tmp_path)
     assert code == 0
-    assert "2 passed, 4 skipped, 1 xfailed" in said
+    assert "2 passed, 4 skipped, 1 xfailed" in output

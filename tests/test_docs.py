@@ -1,4 +1,4 @@
-"""The documents say what the code does."""
+"""Tables, links and reachability of the documents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
 
 
-def test_the_tables_of_wires_and_dialects_are_made_from_their_own() -> None:
+def test_generated_tables_are_up_to_date() -> None:
     spec = importlib.util.spec_from_file_location("make_tables", ROOT / "docs" / "make_tables.py")
     assert spec is not None
     assert spec.loader is not None
@@ -24,13 +24,13 @@ def test_the_tables_of_wires_and_dialects_are_made_from_their_own() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_between_documents_leads_somewhere(page: Path) -> None:
+def test_every_relative_link_has_a_target(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: page.name)
-def test_every_document_is_reached_from_the_readme_in_two_clicks(page: Path) -> None:
+def test_every_document_is_two_links_from_the_readme(page: Path) -> None:
     def links(source: Path) -> set[Path]:
         found = {(source.parent / target).resolve() for target in re.findall(r"\]\(([^)#:]+)", source.read_text())}
         return found | {inner for folder in found if folder.is_dir() for inner in folder.glob("*.md")}

@@ -1,4 +1,4 @@
-"""What the repository promises about itself: its locks, its papers, its commands and the rules of the house."""
+"""Rules of the repository: lock files, licence, changelog, make targets, lint exceptions and pure packages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOCKS = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "tests/node/pack
 PURE = ("core", "wires")
 
 
-def named(path: Path) -> str:
+def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
@@ -44,18 +44,18 @@ def pins(name: str) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9._-]+)==([^ ;\\]+)", text(f"requirements/{name}"), re.MULTILINE))
 
 
-def normal(requirement: str) -> str:
+def package_name(requirement: str) -> str:
     found = re.match(r"[A-Za-z0-9._-]+", requirement)
     assert found is not None
     return re.sub(r"[-_.]+", "-", found[0]).lower()
 
 
-def test_there_are_locks_for_the_installer_the_gateway_the_developer_and_node() -> None:
+def test_locks_are_dev_run_uv_and_node() -> None:
     assert [path.name for path in LOCKS] == ["dev.txt", "run.txt", "uv.txt", "package-lock.json"]
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=named)
-def test_a_lock_names_no_address(lock: Path) -> None:
+@pytest.mark.parametrize("lock", LOCKS, ids=relative)
+def test_lock_contains_no_url(lock: Path) -> None:
     assert (
         re.findall(
             r"[a-z+]+://|registry|pypi|npmjs|@\s*file:|--(?:extra-)?index-url|--find-links", lock.read_text(), re.IGNORECASE
@@ -64,35 +64,35 @@ def test_a_lock_names_no_address(lock: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("lock", LOCKS[:-1], ids=named)
-def test_every_pin_of_a_lock_has_its_hashes(lock: Path) -> None:
+@pytest.mark.parametrize("lock", LOCKS[:-1], ids=relative)
+def test_every_python_pin_has_a_hash(lock: Path) -> None:
     entries = re.split(r"\n(?=\S)", lock.read_text().strip())
     assert entries
     assert [entry.splitlines()[0] for entry in entries if "--hash=sha256:" not in entry] == []
 
 
-def test_every_package_of_the_node_lock_has_its_hash() -> None:
+def test_every_node_package_has_a_hash() -> None:
     packages = json.loads(LOCKS[-1].read_text())["packages"]
     assert [name for name, package in packages.items() if name and "integrity" not in package] == []
 
 
-def test_the_node_lock_is_of_exact_versions() -> None:
+def test_node_lock_has_the_exact_versions_of_package_json() -> None:
     wanted = json.loads(text("tests/node/package.json"))["dependencies"]
     packages = json.loads(LOCKS[-1].read_text())["packages"]
     assert wanted == {name: packages[f"node_modules/{name}"]["version"] for name in wanted}
 
 
-def test_the_smaller_locks_are_part_of_the_largest() -> None:
+def test_dev_lock_contains_the_run_and_uv_locks() -> None:
     assert pins("uv.txt").items() <= pins("dev.txt").items()
     assert pins("run.txt").items() <= pins("dev.txt").items()
 
 
-def test_every_requirement_of_the_project_is_in_the_locks() -> None:
+def test_every_requirement_is_locked() -> None:
     project = tomllib.loads(text("pyproject.toml"))
     groups = project["dependency-groups"]
     wanted = project["project"]["dependencies"]
-    assert {normal(each) for each in wanted + groups["build"]} <= pins("run.txt").keys()
-    assert {normal(each) for group in groups.values() for each in group if isinstance(each, str)} <= pins("dev.txt").keys()
+    assert {package_name(each) for each in wanted + groups["build"]} <= pins("run.txt").keys()
+    assert {package_name(each) for group in groups.values() for each in group if isinstance(each, str)} <= pins("dev.txt").keys()
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -107,34 +107,34 @@ def imported(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("folder", "with_groups"), [("src", False), ("tests", True), ("bench", True)])
-def test_whatever_is_imported_is_asked_for_and_not_there_by_chance(folder: str, *, with_groups: bool) -> None:
+def test_every_imported_package_is_a_declared_dependency(folder: str, *, with_groups: bool) -> None:
     project = tomllib.loads(text("pyproject.toml"))
     wanted = list(project["project"]["dependencies"])
     if with_groups:
         wanted += [each for group in project["dependency-groups"].values() for each in group if isinstance(each, str)]
-    declared = {"toolrelay", *(normal(each) for each in wanted)}
+    declared = {"toolrelay", *(package_name(each) for each in wanted)}
     installed = packages_distributions()
-    by_chance = {
-        f"{named(path)}: {name}"
+    undeclared = {
+        f"{relative(path)}: {name}"
         for path in sources(folder)
         for name in imported(path)
-        if name in installed and not declared & {normal(each) for each in installed[name]}
+        if name in installed and not declared & {package_name(each) for each in installed[name]}
     }
-    assert by_chance == set()
+    assert undeclared == set()
 
 
-def test_there_is_no_second_kind_of_lock() -> None:
+def test_there_is_no_uv_lock() -> None:
     assert not (ROOT / "uv.lock").exists()
 
 
-def test_the_licence_is_whole() -> None:
+def test_licence_is_apache_2_and_complete() -> None:
     licence = text("LICENSE")
     assert "Apache License" in licence
     assert "Version 2.0, January 2004" in licence
     assert "END OF TERMS AND CONDITIONS" in licence
 
 
-def test_the_changelog_has_a_place_for_what_is_not_released() -> None:
+def test_changelog_has_an_unreleased_section() -> None:
     assert re.search(r"^## \[Unreleased\]$", text("CHANGELOG.md"), re.MULTILINE)
 
 
@@ -145,9 +145,9 @@ def test_ci_runs_what_make_check_runs() -> None:
     assert script.read_text().splitlines()[-1] == "make check"
 
 
-def test_the_readme_begins_with_the_two_commands() -> None:
-    beginning = [line.split("#")[0].strip() for line in text("README.md").splitlines()[:30]]
-    commands = [line for line in beginning if line.startswith("make ")]
+def test_readme_starts_with_make_run_and_make_test() -> None:
+    first_lines = [line.split("#")[0].strip() for line in text("README.md").splitlines()[:30]]
+    commands = [line for line in first_lines if line.startswith("make ")]
     assert commands[:2] == ["make run", "make test"]
 
 
@@ -155,20 +155,22 @@ def targets() -> dict[str, str]:
     return dict(re.findall(r"^([a-z]+):.*?## (.+)$", text("Makefile"), re.MULTILINE))
 
 
-def test_every_public_target_says_what_it_does() -> None:
+def test_every_phony_target_has_a_help_text() -> None:
     phony = re.search(r"^\.PHONY: (.+)$", text("Makefile"), re.MULTILINE)
     assert phony is not None
     assert sorted(phony[1].split()) == sorted(targets())
 
 
-def test_make_alone_lists_the_targets() -> None:
+def test_make_without_a_target_lists_the_targets() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
     listed = subprocess.run(["make"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
-    assert [line.split(maxsplit=2)[1:] for line in listed.splitlines()] == [[name, said] for name, said in targets().items()]
+    assert [line.split(maxsplit=2)[1:] for line in listed.splitlines()] == [
+        [name, help_text] for name, help_text in targets().items()
+    ]
 
 
 @pytest.mark.parametrize("target", targets())
-def test_a_target_is_explained_to_contributors(target: str) -> None:
+def test_target_is_documented_in_contributing(target: str) -> None:
     assert f"`make {target}" in text("CONTRIBUTING.md")
 
 
@@ -179,32 +181,32 @@ def comments(path: Path) -> Iterator[tuple[int, str]]:
                 yield token.start[0], token.string
 
 
-def test_every_exception_to_a_rule_has_its_reason_beside_it() -> None:
-    excused = re.compile(r"# (?:(?:ruff: )?noqa: [A-Z0-9, ]+ -- \S|type: ignore\[[a-z, -]+\]  ?# ?\S)")
-    bare = [
-        f"{named(path)}:{line}: {comment}"
+def test_every_lint_exception_has_a_reason() -> None:
+    with_reason = re.compile(r"# (?:(?:ruff: )?noqa: [A-Z0-9, ]+ -- \S|type: ignore\[[a-z, -]+\]  ?# ?\S)")
+    without_reason = [
+        f"{relative(path)}:{line}: {comment}"
         for path in sources("src", "tests", "bench")
         for line, comment in comments(path)
-        if re.search(r"#\s*(?:ruff: )?noqa|type:\s*ignore", comment) and not excused.search(comment)
+        if re.search(r"#\s*(?:ruff: )?noqa|type:\s*ignore", comment) and not with_reason.search(comment)
     ]
-    assert bare == []
+    assert without_reason == []
 
 
-def test_every_rule_that_is_ignored_everywhere_has_its_reason_beside_it() -> None:
+def test_every_ignored_lint_rule_has_a_reason() -> None:
     lists = re.findall(r"(?:ignore|\*\") = \[\n(.*?)^\]", text("pyproject.toml"), re.DOTALL | re.MULTILINE)
     assert len(lists) == 3
     assert [line for each in lists for line in each.splitlines() if not re.search(r'^ +"[A-Z]+\d*", *# \S', line)] == []
 
 
-def test_core_and_wires_neither_wait_nor_open_nor_print() -> None:
+def test_pure_packages_have_no_async_and_no_io() -> None:
     impure: list[str] = []
     for path in sources(*(f"src/toolrelay/{package}" for package in PURE)):
         for node in ast.walk(ast.parse(path.read_bytes())):
             match node:
                 case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
-                    impure.append(f"{named(path)}:{node.lineno}: {type(node).__name__}")
+                    impure.append(f"{relative(path)}:{node.lineno}: {type(node).__name__}")
                 case ast.Call(func=ast.Name(id="open" | "print" | "input" | "__import__" as name)):
-                    impure.append(f"{named(path)}:{node.lineno}: {name}")
+                    impure.append(f"{relative(path)}:{node.lineno}: {name}")
                 case _:
                     pass
     assert impure == []
@@ -212,7 +214,7 @@ def test_core_and_wires_neither_wait_nor_open_nor_print() -> None:
 
 @pytest.mark.parametrize("line", ["import os", "import asyncio", "from time import monotonic", "from toolrelay import config"])
 @pytest.mark.parametrize("package", PURE)
-def test_an_impure_import_breaks_the_contract(tmp_path: Path, package: str, line: str) -> None:
+def test_impure_import_breaks_the_contract(tmp_path: Path, package: str, line: str) -> None:
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "src/toolrelay" / package / "_impure.py").write_text(f"{line}\n")

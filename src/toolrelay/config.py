@@ -163,7 +163,7 @@ class _FileReader:
     def read_table(
         self, raw: object, settings_type: type[_T], path: str, section: str = "", *, defaults: Mapping[str, Any] | None = None
     ) -> _T | None:
-        """Convert one table. `section` is its name in NOT_YET, if not `path`; `defaults` are for keys that the table leaves out."""
+        """Convert one table. `section` is its name in NOT_YET, if not `path`; `defaults` are for missing keys."""
         if not isinstance(raw, dict):
             self.add_problem(path, f"expected a table, found {describe_kind(raw)}")
             return None

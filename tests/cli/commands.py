@@ -1,4 +1,4 @@
-"""How tests run `toolrelay` and configure it."""
+"""Result of a run of `toolrelay`, and its configuration file."""
 
 from __future__ import annotations
 

@@ -48,30 +48,29 @@ def test_importing_the_cli_does_not_import_modules_of_commands() -> None:
 
 
 def test_ctrl_c_exits_with_130_without_traceback() -> None:
-    """At a terminal, while the program waits for a key."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [*PROGRAM, "keys", "hash"], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
     ) as process:
         os.close(theirs)
-        said = b""
-        while b"Key: " not in said:
-            said += os.read(ours, 1024)
+        output = b""
+        while b"Key: " not in output:
+            output += os.read(ours, 1024)
         process.send_signal(signal.SIGINT)
-        said += read_to_end(ours)
+        output += read_to_end(ours)
         code = process.wait()
     os.close(ours)
     assert code == 130
-    assert said.split() == [b"Key:"]
+    assert output.split() == [b"Key:"]
 
 
 def read_to_end(terminal: int) -> bytes:
-    said = b""
+    output = b""
     while True:
         try:
-            more = os.read(terminal, 1024)
-        except OSError:  # how Linux says that the other end of a terminal is gone
-            return said
-        if not more:
-            return said
-        said += more
+            data = os.read(terminal, 1024)
+        except OSError:  # EIO: the other end of the terminal is closed
+            return output
+        if not data:
+            return output
+        output += data

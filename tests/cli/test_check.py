@@ -84,15 +84,15 @@ def test_reachable_servers_exit_with_0(run: Run, listener: socket.socket) -> Non
 
 def test_connection_timeout_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "CONNECT_SECONDS", 0.2)
-    with closing(socket.socket()) as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen(0)
-        # Once its queue is full, Linux leaves further connections without an answer.
+    with closing(socket.socket()) as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        # Linux does not answer further connections once the backlog is full.
         waiting = [socket.socket() for _ in range(4)]
         for each in waiting:
             each.setblocking(False)
-            each.connect_ex(deaf.getsockname())
-        configure(f'[models.a]\nprovider = "vllm"\nbase_url = "http://127.0.0.1:{deaf.getsockname()[1]}"\n')
+            each.connect_ex(full.getsockname())
+        configure(f'[models.a]\nprovider = "vllm"\nbase_url = "http://127.0.0.1:{full.getsockname()[1]}"\n')
         code, out, _ = run("check")
         for each in waiting:
             each.close()
