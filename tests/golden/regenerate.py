@@ -1,4 +1,4 @@
-"""Writes the transcripts of the golden exchanges anew: `make golden`."""
+"""Regenerate the transcripts of the golden exchanges: `make golden`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 def main() -> None:
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    from tests.golden.transcripts import ways  # noqa: PLC0415 -- found only now
+    from tests.golden.transcripts import ways  # noqa: PLC0415 -- needs the path above
 
     wanted = {way.expected: way.transcript() for way in ways()}
     for path, text in wanted.items():

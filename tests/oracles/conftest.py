@@ -1,4 +1,4 @@
-"""Real gateways: one with the demo model, and one that relays to it over each wire, and to models that can only print."""
+"""Real gateways: one with the demo model, and one that relays to it over each wire and to models that print their calls."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def demo() -> Iterator[Gateway]:
 
 @pytest.fixture(scope="session")
 def relay(demo: Gateway) -> Iterator[Gateway]:
-    """Its models `chat` and `responses` are the demo model, reached over those wires; the others print calls in a dialect."""
+    """Models `chat` and `responses` are the demo model over those wires; the others print calls in a dialect."""
     with running(program=printing.PROGRAM) as printers, running(behind(demo.url) + printing.before(printers)) as gateway:
         yield gateway
 
 
 @pytest.fixture(params=["chat", "responses", *printing.DIALECTS])
 def model(request: pytest.FixtureRequest) -> str:
-    """The relay's model: native, behind either wire, or text-only, in one of the dialects."""
+    """A model of the relay: with native calls over either wire, or with printed calls in one of the dialects."""
     name: str = request.param
     return name

@@ -1,4 +1,4 @@
-"""LangChain's ChatOpenAI with bound tools, as Obsidian Copilot and many agents use it."""
+"""LangChain's ChatOpenAI with bound tools."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def get_time(city: str) -> str:
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_loop_with_bound_tools_comes_to_its_answer(relay: Gateway, model: str, api: str, *, stream: bool) -> None:
+def test_loop_with_bound_tools_ends_with_their_results(relay: Gateway, model: str, api: str, *, stream: bool) -> None:
     chat = ChatOpenAI(
         model=model,
         base_url=relay.v1,
@@ -38,13 +38,13 @@ def test_a_loop_with_bound_tools_comes_to_its_answer(relay: Gateway, model: str,
     ).bind_tools([get_weather, get_time])
     tools: dict[str, Any] = {"get_weather": get_weather, "get_time": get_time}
     messages: list[Any] = [HumanMessage("What is the weather and the time in Paris?")]
-    pieces = 0
+    chunks = 0
     for _ in range(4):
         whole: Any = None
         for chunk in chat.stream(messages) if stream else [chat.invoke(messages)]:
             assert isinstance(chunk, AIMessageChunk if stream else AIMessage)
             whole = chunk if whole is None else whole + chunk
-            pieces += 1
+            chunks += 1
         messages.append(whole)
         if not whole.tool_calls:
             break
@@ -53,9 +53,9 @@ def test_a_loop_with_bound_tools_comes_to_its_answer(relay: Gateway, model: str,
             ToolMessage(tools[call["name"]].invoke(call["args"]), tool_call_id=call["id"] or "") for call in whole.tool_calls
         ]
     answer = messages[-1].text
-    said = "AIMessageChunk" if stream else "ai"
-    assert [message.type for message in messages] == ["human", said, "tool", "tool", said]
+    answer_type = "AIMessageChunk" if stream else "ai"
+    assert [message.type for message in messages] == ["human", answer_type, "tool", "tool", answer_type]
     assert "18 degrees in Paris" in answer
     assert "noon in Paris" in answer
     assert messages[-1].usage_metadata["total_tokens"] > 0
-    assert pieces > 6 or not stream
+    assert chunks > 6 or not stream

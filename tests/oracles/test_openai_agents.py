@@ -1,4 +1,4 @@
-"""OpenAI's agents library: a real agent loop with two tools, over both APIs and both upstream wires."""
+"""OpenAI's agents library: an agent with two tools, over both APIs and both upstream wires."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def model_over(api: str, name: str, client: AsyncOpenAI) -> Model:
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_agent_runs_two_tools_and_uses_what_they_say(relay: Gateway, model: str, api: str, *, stream: bool) -> None:
+def test_agent_runs_two_tools_and_uses_their_results(relay: Gateway, model: str, api: str, *, stream: bool) -> None:
     ran: list[tuple[str, str]] = []
 
     @function_tool
@@ -46,7 +46,7 @@ def test_an_agent_runs_two_tools_and_uses_what_they_say(relay: Gateway, model: s
         ran.append(("get_time", city))
         return "noon"
 
-    async def story() -> str:
+    async def run_agent() -> str:
         async with AsyncOpenAI(base_url=relay.v1, api_key="none", max_retries=0) as client:
             agent: Agent[Any] = Agent(
                 name="guide",
@@ -62,7 +62,7 @@ def test_an_agent_runs_two_tools_and_uses_what_they_say(relay: Gateway, model: s
             assert "raw_response_event" in kinds
             return str(run.final_output)
 
-    answer = asyncio.run(story())
+    answer = asyncio.run(run_agent())
     assert sorted(ran) == [("get_time", "Paris"), ("get_weather", "Paris")]
     assert "18 degrees" in answer
     assert "noon" in answer

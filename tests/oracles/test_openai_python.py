@@ -1,4 +1,4 @@
-"""OpenAI's own Python SDK as a client, with its stream helpers, over all four combinations of front and back wire."""
+"""OpenAI's own Python SDK as a client, with its stream helpers, over all four pairs of wires."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from tests.gateway import Gateway
 from tests.oracles.tools import BOTH, CHAT_TOOLS, ONE, RESPONSES_TOOLS
 
 
-def client_of(gateway: Gateway) -> OpenAI:
+def make_client(gateway: Gateway) -> OpenAI:
     return OpenAI(base_url=gateway.v1, api_key="none", max_retries=0)
 
 
-def ask_chat(client: OpenAI, *, stream: bool, **asked: Any) -> ChatCompletion:
+def ask_chat(client: OpenAI, *, stream: bool, **members: Any) -> ChatCompletion:
     if not stream:
-        return ChatCompletion.model_validate(client.chat.completions.create(**asked))
-    with client.chat.completions.stream(**asked, stream_options={"include_usage": True}) as events:
+        return ChatCompletion.model_validate(client.chat.completions.create(**members))
+    with client.chat.completions.stream(**members, stream_options={"include_usage": True}) as events:
         for _ in events:
             pass
         return events.get_final_completion()
 
 
-def ask_responses(client: OpenAI, *, stream: bool, **asked: Any) -> Response:
+def ask_responses(client: OpenAI, *, stream: bool, **members: Any) -> Response:
     if not stream:
-        return Response.model_validate(client.responses.create(**asked))
-    with client.responses.stream(**asked) as events:
+        return Response.model_validate(client.responses.create(**members))
+    with client.responses.stream(**members) as events:
         for _ in events:
             pass
         return events.get_final_response()
@@ -41,8 +41,8 @@ def calls_of(response: Response) -> list[ResponseFunctionToolCall]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_chat_client_gets_calls_answers_them_and_gets_the_answer(relay: Gateway, model: str, *, stream: bool) -> None:
-    client = client_of(relay)
+def test_chat_loop_ends_with_the_tool_results(relay: Gateway, model: str, *, stream: bool) -> None:
+    client = make_client(relay)
     messages: list[Any] = [{"role": "user", "content": BOTH}]
     first = ask_chat(client, stream=stream, model=model, messages=messages, tools=CHAT_TOOLS)
     choice = first.choices[0]
@@ -69,8 +69,8 @@ def test_a_chat_client_gets_calls_answers_them_and_gets_the_answer(relay: Gatewa
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_responses_client_gets_calls_answers_them_and_gets_the_answer(relay: Gateway, model: str, *, stream: bool) -> None:
-    client = client_of(relay)
+def test_responses_loop_ends_with_the_tool_results(relay: Gateway, model: str, *, stream: bool) -> None:
+    client = make_client(relay)
     items: list[Any] = [{"role": "user", "content": BOTH}]
     first = ask_responses(client, stream=stream, model=model, input=items, tools=RESPONSES_TOOLS)
     assert first.status == "completed"
@@ -91,8 +91,8 @@ def test_a_responses_client_gets_calls_answers_them_and_gets_the_answer(relay: G
     assert second.usage.total_tokens == second.usage.input_tokens + second.usage.output_tokens > 0
 
 
-def test_all_four_combinations_streaming_or_not_give_the_same_calls_text_usage_and_finish(relay: Gateway) -> None:
-    client = client_of(relay)
+def test_all_pairs_of_wires_give_the_same_answer_streamed_or_not(relay: Gateway) -> None:
+    client = make_client(relay)
     seen: set[tuple[str, str, object, str, int]] = set()
     for back in ("chat", "responses"):
         for stream in (False, True):
@@ -116,23 +116,23 @@ def test_all_four_combinations_streaming_or_not_give_the_same_calls_text_usage_a
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer_cut_by_the_limit_says_so_on_both_doors(relay: Gateway, model: str, *, stream: bool) -> None:
-    client = client_of(relay)
+def test_answer_cut_by_max_tokens_has_the_finish_length(relay: Gateway, model: str, *, stream: bool) -> None:
+    client = make_client(relay)
     chunks: Any = client.chat.completions.create(
         model=model, messages=[{"role": "user", "content": "count to 50"}], max_tokens=5, stream=stream
     )
     last = [chunk for chunk in chunks if chunk.choices][-1] if stream else chunks
     assert last.choices[0].finish_reason == "length"
-    asked: Any = client.responses.create(model=model, input="count to 50", max_output_tokens=5, stream=stream)
-    # The SDK's stream helper knows no other end than `response.completed`, so the events are read here.
-    whole: Response = next(event.response for event in asked if event.type == "response.incomplete") if stream else asked
+    events: Any = client.responses.create(model=model, input="count to 50", max_output_tokens=5, stream=stream)
+    # The SDK's stream helper accepts only `response.completed` as the end, so the events are read here.
+    whole: Response = next(event.response for event in events if event.type == "response.incomplete") if stream else events
     assert whole.status == "incomplete"
     assert whole.incomplete_details is not None
     assert whole.incomplete_details.reason == "max_output_tokens"
 
 
-def test_structured_output_reaches_the_model_over_every_combination(relay: Gateway, model: str) -> None:
-    client = client_of(relay)
+def test_structured_output_works_over_both_apis(relay: Gateway, model: str) -> None:
+    client = make_client(relay)
     schema = {
         "type": "object",
         "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
@@ -153,8 +153,8 @@ def test_structured_output_reaches_the_model_over_every_combination(relay: Gatew
     assert json.loads(whole.output_text) == json.loads(chat.choices[0].message.content or "")
 
 
-def test_tool_choice_is_honoured_over_every_combination(relay: Gateway, model: str) -> None:
-    client = client_of(relay)
+def test_tool_choice_is_honoured(relay: Gateway, model: str) -> None:
+    client = make_client(relay)
     hello: list[Any] = [{"role": "user", "content": "Hello"}]
     named = client.chat.completions.create(
         model=model, messages=hello, tools=CHAT_TOOLS, tool_choice={"type": "function", "function": {"name": "get_time"}}
@@ -175,14 +175,14 @@ def test_tool_choice_is_honoured_over_every_combination(relay: Gateway, model: s
     assert [call.name for call in calls_of(only)] == ["get_time"]
 
 
-def test_the_sdk_raises_its_own_errors_for_ours(relay: Gateway) -> None:
-    client = client_of(relay)
+def test_errors_raise_the_exceptions_of_the_sdk(relay: Gateway) -> None:
+    client = make_client(relay)
     with pytest.raises(NotFoundError) as missing:
-        client.responses.create(model="nobody", input="hi")
+        client.responses.create(model="unknown", input="hi")
     assert missing.value.code == "model_not_found"
     with pytest.raises(BadRequestError) as wrong:
-        client.chat.completions.create(model="chat", messages=[{"role": "tool", "tool_call_id": "call_nowhere", "content": "x"}])
-    assert "call_nowhere" in wrong.value.message
+        client.chat.completions.create(model="chat", messages=[{"role": "tool", "tool_call_id": "call_unknown", "content": "x"}])
+    assert "call_unknown" in wrong.value.message
     assert wrong.value.param == "messages[0].tool_call_id"
     with pytest.raises(BadRequestError) as stateless:
         client.responses.create(model="chat", input="hi", previous_response_id="resp_1")
@@ -192,27 +192,27 @@ def test_the_sdk_raises_its_own_errors_for_ours(relay: Gateway) -> None:
     assert several.value.status_code == 400
 
 
-def test_several_choices_come_back_from_a_chat_upstream(relay: Gateway) -> None:
-    completion = client_of(relay).chat.completions.create(
+def test_n_returns_several_choices_from_a_chat_upstream(relay: Gateway) -> None:
+    completion = make_client(relay).chat.completions.create(
         model="chat", messages=[{"role": "user", "content": "repeat: hello there"}], n=3
     )
     assert [choice.index for choice in completion.choices] == [0, 1, 2]
     assert {choice.message.content for choice in completion.choices} == {"hello there"}
 
 
-def test_the_asynchronous_client_streams_too(relay: Gateway, model: str) -> None:
-    import asyncio  # noqa: PLC0415 -- this test alone
+def test_async_client_streams(relay: Gateway, model: str) -> None:
+    import asyncio  # noqa: PLC0415 -- only for this test
 
-    async def story() -> list[str]:
+    async def event_types() -> list[str]:
         async with AsyncOpenAI(base_url=relay.v1, api_key="none", max_retries=0) as client:
             stream = await client.responses.create(model=model, input="count to 3", stream=True)
             return [event.type async for event in stream]
 
-    types = asyncio.run(story())
+    types = asyncio.run(event_types())
     assert types[0] == "response.created"
     assert types[-1] == "response.completed"
 
 
-def test_the_sdk_lists_the_models(relay: Gateway) -> None:
-    assert [model.id for model in client_of(relay).models.list()][:2] == ["chat", "responses"]
-    assert client_of(relay).models.retrieve("chat").object == "model"
+def test_models_are_listed(relay: Gateway) -> None:
+    assert [model.id for model in make_client(relay).models.list()][:2] == ["chat", "responses"]
+    assert make_client(relay).models.retrieve("chat").object == "model"

@@ -1,4 +1,4 @@
-"""A real model that was never taught to call tools, behind a real llama.cpp server, calls them when it must."""
+"""A real model that was not trained to call tools, on a llama.cpp server."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ def gateway(upstream: str) -> Iterator[Gateway]:
         for name, provider, dialect in (
             ("sealed", "llamacpp", "sealed"),
             ("hermes", "llamacpp", "hermes"),
-            ("unheld", "compatible", "hermes"),
+            ("unconstrained", "compatible", "hermes"),
         )
     )
     with running(models) as gateway:
         yield gateway
 
 
-def ask(gateway: Gateway, model: str, question: str, seed: int, **asked: Any) -> Any:
-    """Every other question is asked without streaming."""
+def ask(gateway: Gateway, model: str, question: str, seed: int, **members: Any) -> Any:
+    """Ask with streaming if the seed is even."""
     messages: list[Any] = [{"role": "user", "content": question}]
-    common: dict[str, Any] = {"model": model, "messages": messages, "seed": seed, "max_tokens": 120, **asked}
+    common: dict[str, Any] = {"model": model, "messages": messages, "seed": seed, "max_tokens": 120, **members}
     with OpenAI(base_url=gateway.v1, api_key="none", max_retries=0) as client:
         if seed % 2:
             return client.chat.completions.create(**common).choices[0]
@@ -75,7 +75,7 @@ def ask(gateway: Gateway, model: str, question: str, seed: int, **asked: Any) ->
 
 
 @pytest.mark.parametrize("number", range(20))
-def test_a_model_that_must_call_makes_a_call_that_fits_the_schema(gateway: Gateway, number: int) -> None:
+def test_required_call_matches_the_schema(gateway: Gateway, number: int) -> None:
     question = f"What is the weather in {CITIES[number % len(CITIES)]}?"
     named = {"type": "function", "function": {"name": "notes.search"}}
     choice: Any = "required" if number % 10 < 5 else named
@@ -86,32 +86,32 @@ def test_a_model_that_must_call_makes_a_call_that_fits_the_schema(gateway: Gatew
     assert choice == "required" or call.function.name == "notes.search"
 
 
-def told(body: dict[str, Any], dialect: str) -> bytes:
-    """The request as the model's server gets it, which the gateway's own pieces say."""
+def upstream_body(body: dict[str, Any], dialect: str) -> bytes:
+    """Return the request that the gateway sends to the model's server."""
     wire = discover_wires()["openai_chat"]
-    conversation = ToolCallSession(
+    session = ToolCallSession(
         wire.decode_request(json.dumps(body).encode()), ToolCallOptions(dialect=discover_dialects()[dialect])
     )
-    return wire.encode_request(replace(conversation.request, stream=False), Profile()).body
+    return wire.encode_request(replace(session.request, stream=False), Profile()).body
 
 
 @pytest.mark.parametrize("choice", ["none", "auto"])
-def test_a_model_that_need_not_call_prints_prose_which_comes_out_untouched(upstream: str, gateway: Gateway, choice: str) -> None:
-    asked: dict[str, Any] = {"tools": TOOLS, "tool_choice": choice, "seed": 7, "max_tokens": 60, "temperature": 0}
-    body = {"model": "unheld", "messages": [{"role": "user", "content": PROSE}], **asked}
+def test_prose_is_relayed_unchanged_where_no_call_is_required(upstream: str, gateway: Gateway, choice: str) -> None:
+    members: dict[str, Any] = {"tools": TOOLS, "tool_choice": choice, "seed": 7, "max_tokens": 60, "temperature": 0}
+    body = {"model": "unconstrained", "messages": [{"role": "user", "content": PROSE}], **members}
     headers = {"content-type": "application/json"}
-    bare = httpx.post(f"{upstream}/chat/completions", content=told(body, "hermes"), headers=headers, timeout=120).json()
+    bare = httpx.post(f"{upstream}/chat/completions", content=upstream_body(body, "hermes"), headers=headers, timeout=120).json()
     prose = bare["choices"][0]["message"]["content"]
     assert len(prose) > 40
-    relayed = ask(gateway, "unheld", PROSE, **asked)
+    relayed = ask(gateway, "unconstrained", PROSE, **members)
     assert relayed.message.content == prose
     assert relayed.message.tool_calls is None
 
 
-def test_a_model_that_nothing_holds_answers_in_prose_and_where_it_must_call_that_is_a_clean_error(gateway: Gateway) -> None:
-    answer = ask(gateway, "unheld", PROSE, 7, tools=TOOLS, temperature=0, max_tokens=40)
+def test_prose_where_a_call_is_required_is_an_error_without_constraint(gateway: Gateway) -> None:
+    answer = ask(gateway, "unconstrained", PROSE, 7, tools=TOOLS, temperature=0, max_tokens=40)
     assert answer.message.tool_calls is None
     assert len(answer.message.content) > 40
     with pytest.raises(APIStatusError) as error:
-        ask(gateway, "unheld", PROSE, 7, tools=TOOLS, tool_choice="required", temperature=0, max_tokens=40)
+        ask(gateway, "unconstrained", PROSE, 7, tools=TOOLS, tool_choice="required", temperature=0, max_tokens=40)
     assert error.value.code == "tool_choice_unmet"

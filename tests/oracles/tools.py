@@ -1,4 +1,4 @@
-"""The two tools of the loops, in the shapes that the vendors' libraries want."""
+"""Two tools in the formats of both APIs, and questions that need them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scripted upstream answers, encoded for either API, streamed and whole."""
+"""Answers of the scripted upstream, encoded for either API, streamed and whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.transcripts.printed import TAG
 from tests.upstream import reply, stream
 
 Json: TypeAlias = dict[str, Any]
-PIECE = 7  # characters per delta
+DELTA_SIZE = 7  # characters
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -28,8 +28,8 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(1024)  # the same answer is given to many requests
-def encoded(answer: Answer, path: str, tag: str, *, streamed: bool) -> bytes:
-    """The whole HTTP response to a request at that path."""
+def encode(answer: Answer, path: str, tag: str, *, streamed: bool) -> bytes:
+    """Return the whole HTTP response to a request at that path."""
     if answer.status != 200:
         return reply(_dump({"error": {"message": answer.text, "type": "invalid_request_error", "code": None}}), answer.status)
     if path.endswith("/responses"):
@@ -47,13 +47,13 @@ def _dump(value: Json) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def pieces(text: str, tag: str) -> list[str]:
-    """Deltas of the text. A tag is never divided, so that its placeholder can be put back wherever it went."""
+def deltas(text: str, tag: str) -> list[str]:
+    """Split the text into deltas. A tag is never split, so that it can be replaced by its placeholder afterwards."""
     out: list[str] = []
-    for place, part in enumerate(text.split(TAG)):
-        if place:
+    for index, part in enumerate(text.split(TAG)):
+        if index:
             out.append(tag)
-        out += [part[start : start + PIECE] for start in range(0, len(part), PIECE)]
+        out += [part[start : start + DELTA_SIZE] for start in range(0, len(part), DELTA_SIZE)]
     return out
 
 
@@ -72,15 +72,15 @@ def _chat_frames(answer: Answer, tag: str) -> Iterator[Json]:
         return {"id": "up", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [choice]}
 
     yield frame({"role": "assistant", "content": ""})
-    for piece in pieces(answer.reasoning, tag):
-        yield frame({"reasoning_content": piece})
-    for piece in pieces(answer.text, tag):
-        yield frame({"content": piece})
+    for delta in deltas(answer.reasoning, tag):
+        yield frame({"reasoning_content": delta})
+    for delta in deltas(answer.text, tag):
+        yield frame({"content": delta})
     for index, (name, arguments) in enumerate(answer.calls):
         start = {"index": index, "id": f"up_{index}", "type": "function", "function": {"name": name, "arguments": ""}}
         yield frame({"tool_calls": [start]})
-        for piece in pieces(arguments, tag):
-            yield frame({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+        for delta in deltas(arguments, tag):
+            yield frame({"tool_calls": [{"index": index, "function": {"arguments": delta}}]})
     yield frame({}, _chat_finish(answer))
     if answer.usage:
         yield {"id": "up", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [], "usage": _CHAT_USAGE}
@@ -143,8 +143,8 @@ def _reasoning_events(text: str, tag: str, output: list[Json]) -> Iterator[Json]
     item: Json = {"type": "reasoning", "id": "rs_up", "summary": []}
     yield {"type": "response.output_item.added", "output_index": len(output), "item": item}
     yield {"type": "response.reasoning_summary_part.added", **place, "part": {"type": "summary_text", "text": ""}}
-    for piece in pieces(text, tag):
-        yield {"type": "response.reasoning_summary_text.delta", **place, "delta": piece}
+    for delta in deltas(text, tag):
+        yield {"type": "response.reasoning_summary_text.delta", **place, "delta": delta}
     item = item | {"summary": [{"type": "summary_text", "text": text}], "encrypted_content": "sealed"}
     yield {"type": "response.output_item.done", "output_index": len(output), "item": item}
     output.append(item)
@@ -157,8 +157,8 @@ def _message_events(text: str, tag: str, output: list[Json]) -> Iterator[Json]:
     part: Json = {"type": "output_text", "text": "", "annotations": []}
     yield {"type": "response.output_item.added", "output_index": index, "item": item}
     yield {"type": "response.content_part.added", **place, "part": part}
-    for piece in pieces(text, tag):
-        yield {"type": "response.output_text.delta", **place, "delta": piece}
+    for delta in deltas(text, tag):
+        yield {"type": "response.output_text.delta", **place, "delta": delta}
     part = part | {"text": text.replace(TAG, tag)}
     yield {"type": "response.output_text.done", **place, "text": part["text"]}
     yield {"type": "response.content_part.done", **place, "part": part}
@@ -172,8 +172,8 @@ def _call_events(number: int, name: str, arguments: str, output: list[Json]) -> 
     identity = {"id": f"fc_up{number}", "call_id": f"up_{number}"}
     item: Json = {"type": "function_call", **identity, "name": name, "arguments": "", "status": "in_progress"}
     yield {"type": "response.output_item.added", "output_index": index, "item": item}
-    for start in range(0, len(arguments), PIECE):
-        delta = arguments[start : start + PIECE]
+    for start in range(0, len(arguments), DELTA_SIZE):
+        delta = arguments[start : start + DELTA_SIZE]
         yield {"type": "response.function_call_arguments.delta", "item_id": item["id"], "output_index": index, "delta": delta}
     item = item | {"arguments": arguments, "status": "completed"}
     yield {

@@ -1,7 +1,7 @@
-"""How each dialect prints the calls of the scenarios, as stored in printed.json.
+"""The calls of the scenarios as each dialect prints them, stored in printed.json.
 
-Run as a program it writes that file, with the dialects' own renderers. Replaying reads only the file, so that it depends on
-nothing inside the gateway. Run it when a dialect is added; texts that are there already stay as they are.
+As a program it writes that file with the dialects' own renderers. Tests read only the file, so that they depend on nothing inside
+the gateway. Run it when a dialect is added; existing texts stay as they are.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 FILE = Path(__file__).with_name("printed.json")
-TAG = "000000000000"  # stands for the tag of sealed calls, which differs from conversation to conversation
+TAG = "000000000000"  # placeholder for the tag of sealed calls, which differs in each conversation
 
 Call: TypeAlias = tuple[str, str]
 
 WEATHER: Call = ("get_weather", '{"city":"Paris","days":3}')
 BOOKING: Call = ("book_room", '{"city":"Rome","nights":2}')
-BREACH: Call = ("book_room", '{"city":"Rome","nights":"two"}')
+VIOLATION: Call = ("book_room", '{"city":"Rome","nights":"two"}')
 UNKNOWN: Call = ("get_whether", '{"city":"Paris","days":3}')
 NOTE: Call = ("note", '{"input":"Buy milk."}')
 
@@ -26,11 +26,11 @@ _RENDERED = {
     "call": [WEATHER],
     "strict": [BOOKING],
     "two": [WEATHER, BOOKING],
-    "breach": [BREACH],
+    "violation": [VIOLATION],
     "unknown": [UNKNOWN],
     "custom": [NOTE],
 }
-# The first pattern that is found is replaced. What prints arguments in tags has no JSON to break, and loses its tool's name.
+# The first pattern that matches is replaced. A dialect without JSON and Python literals loses the tool's name instead.
 _BREAKS = (
     (re.escape('"city":"Paris","days":3}'), '"city":"Paris" "days" no]}'),
     (r"city=.Paris., days=3", "city=Paris+, days=)"),
@@ -50,7 +50,7 @@ def load() -> dict[str, dict[str, str]]:
     return found
 
 
-def _replaced(text: str, breaks: tuple[tuple[str, str], ...]) -> str:
+def _break(text: str, breaks: tuple[tuple[str, str], ...]) -> str:
     for pattern, replacement in breaks:
         changed = re.sub(pattern, replacement, text, count=1)
         if changed != text:
@@ -58,8 +58,8 @@ def _replaced(text: str, breaks: tuple[tuple[str, str], ...]) -> str:
     raise AssertionError(text)
 
 
-def _rendered() -> dict[str, dict[str, str]]:
-    from toolrelay.core.messages import Call as PastCall  # noqa: PLC0415 -- replaying must not need it
+def _render() -> dict[str, dict[str, str]]:
+    from toolrelay.core.messages import Call as PastCall  # noqa: PLC0415 -- tests must not need it
     from toolrelay.dialects.base import discover  # noqa: PLC0415 -- as above
 
     printed: dict[str, dict[str, str]] = {}
@@ -70,8 +70,8 @@ def _rendered() -> dict[str, dict[str, str]]:
             for key, calls in _RENDERED.items()
         }
         call = texts["call"]
-        texts["malformed"] = _replaced(call, _BREAKS)
-        texts["good_then_malformed"] = _replaced(texts["two"], _BREAKS_SECOND)
+        texts["malformed"] = _break(call, _BREAKS)
+        texts["good_then_malformed"] = _break(texts["two"], _BREAKS_SECOND)
         texts["begun"] = call[: call.index("Paris") + 3]
         if '"Paris","days":3}' in call:
             texts["repairable"] = call.replace('"Paris","days":3}', '"Paris","days":3,}')
@@ -81,7 +81,7 @@ def _rendered() -> dict[str, dict[str, str]]:
 
 def main() -> None:
     kept = load() if FILE.exists() else {}
-    FILE.write_text(json.dumps(_rendered() | kept, indent=1, ensure_ascii=False) + "\n")
+    FILE.write_text(json.dumps(_render() | kept, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the client asks, over either API."""
+"""Requests of the client, for either API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the upstream answers: the scenarios, and the models that they are played on."""
+"""Scenarios, which are the answers of the upstream, and the models that they are played on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.transcripts.answers import Answer
-from tests.transcripts.printed import BOOKING, BREACH, NOTE, UNKNOWN, WEATHER, load
+from tests.transcripts.printed import BOOKING, NOTE, UNKNOWN, VIOLATION, WEATHER, load
 
 CHOICES = ("auto", "none", "required", "named")
 POLICIES = ("pass", "retry", "text", "fail")
@@ -21,7 +21,7 @@ MORE = "\nThe weather in Paris will be sunny, I am sure of it."
 NO_TOOLS = "up does not support tools"
 
 _THINK = ("<think>", "</think>")
-# Of each dialect a model's name of the family that prints it, and the family's marks of reasoning.
+# For each dialect, a model of the family that prints it, and the family's reasoning markers.
 FAMILIES: dict[str, tuple[str, tuple[str, str] | None]] = {
     "apertus": ("apertus-8b", ("<|inner_prefix|>", "<|inner_suffix|>")),
     "cohere": ("command-r7b", ("<|START_THINKING|>", "<|END_THINKING|>")),
@@ -64,12 +64,13 @@ FAMILIES: dict[str, tuple[str, tuple[str, str] | None]] = {
 
 
 class Scenario(Struct, frozen=True, kw_only=True):
-    """`script` are the upstream's answers.
+    """Answers of the upstream, and the requests that they are played for.
 
-    past     the conversation holds an earlier call and its result
-    custom   a custom tool is offered, too
-    choices  the values of tool_choice that it is played with
-    parallel the values of parallel_tool_calls that it is played with
+    script   the answers
+    past     the request contains an earlier call and its result
+    custom   the request offers a custom tool, too
+    choices  values of tool_choice
+    parallel values of parallel_tool_calls
     """
 
     name: str
@@ -81,7 +82,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
 
 
 class Combination(NamedTuple):
-    """One exchange of the product."""
+    """The parameters of one exchange."""
 
     scenario: str
     wire: str
@@ -96,7 +97,7 @@ class Combination(NamedTuple):
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """A model that is recorded, once for each policy. `settings` are lines of its table in the configuration."""
+    """A model that is recorded once for each policy. `settings` are lines of its table in the configuration."""
 
     name: str
     settings: str
@@ -114,14 +115,14 @@ class Subject(Struct, frozen=True, kw_only=True):
                 yield scenario, Combination(scenario.name, wire, choice, policy, parallel, stream)
 
     def model(self, combination: Combination) -> str:
-        """A model whose state an exchange changes is used once."""
+        """Return the model's name. A stateful model is used for one exchange only, so that each has its own name."""
         if not self.is_stateful:
             return f"{self.name}-{combination.policy}"
         parts = (combination.policy, combination.choice, combination.parallel, combination.stream)
         return "-".join(map(str, (self.name, *parts)))
 
     def tables(self, url: str) -> str:
-        """The tables of its models in the configuration."""
+        """Return the tables of its models in the configuration."""
         models = {self.model(combination): combination.policy for _, combination in self.combinations()}
         return "".join(
             f'[models."{model}"]\nbase_url = "{url}"\n{self.settings}\n'
@@ -134,14 +135,14 @@ def _scenario(name: str, *script: Answer, past: bool = False, custom: bool = Fal
     return Scenario(name=name, script=script, past=past, custom=custom)
 
 
-# Of a dialect that is like others the rest is played only where calls are allowed, several of them.
-_FULL = frozenset({"prose", "text_call", "two_calls", "call_prose", "good_bad", "malformed"})
+# Scenarios that are played in full for every dialect. The others only where several calls are allowed.
+_PLAYED_IN_FULL = frozenset({"prose", "text_call", "two_calls", "call_prose", "good_bad", "malformed"})
 _CALLING = ("auto", "required", "named")
 _OVER_RESPONSES = frozenset({"prose", "text_call", "two_calls", "malformed", "schema_breach", "length", "custom_tool"})
 
 
 def printed_scenarios(dialect: str, *, more: bool = False) -> tuple[Scenario, ...]:
-    """What a model says that prints its calls. `more`: also what is alike for all dialects."""
+    """Return scenarios of a model that prints its calls. `more` adds those that are alike for all dialects."""
     texts = load()[dialect]
     good = Answer(text=texts["call"])
     found = [
@@ -151,16 +152,16 @@ def printed_scenarios(dialect: str, *, more: bool = False) -> tuple[Scenario, ..
         _scenario("call_prose", Answer(text=texts["call"] + MORE)),
         _scenario("malformed", Answer(text=texts["malformed"]), good),
         _scenario("unknown_tool", Answer(text=texts["unknown"]), good),
-        _scenario("schema_breach", Answer(text=texts["breach"]), Answer(text=texts["strict"])),
+        _scenario("schema_breach", Answer(text=texts["violation"]), Answer(text=texts["strict"])),
         _scenario("good_bad", Answer(text=texts["good_then_malformed"]), good),
         _scenario("length", Answer(text=texts["begun"], finish="length"), good),
         _scenario("after_result", Answer(text=PROSE), good, past=True),
     ]
     if "repairable" in texts:
         found.append(_scenario("repairable", Answer(text=texts["repairable"])))
-    marks = FAMILIES.get(dialect, ("", None))[1]
-    if marks is not None:
-        found.append(_scenario("reasoning", Answer(text=f"{marks[0]}I must look.{marks[1]}" + texts["call"])))
+    markers = FAMILIES.get(dialect, ("", None))[1]
+    if markers is not None:
+        found.append(_scenario("reasoning", Answer(text=f"{markers[0]}I must look.{markers[1]}" + texts["call"])))
     if more:
         found += [
             _scenario("call", good),
@@ -173,11 +174,11 @@ def printed_scenarios(dialect: str, *, more: bool = False) -> tuple[Scenario, ..
             _scenario("custom_tool", Answer(text=texts["custom"]), custom=True),
         ]
         return tuple(found)
-    return tuple(one if one.name in _FULL else replace(one, choices=_CALLING, parallel=(True,)) for one in found)
+    return tuple(one if one.name in _PLAYED_IN_FULL else replace(one, choices=_CALLING, parallel=(True,)) for one in found)
 
 
 def native_scenarios() -> tuple[Scenario, ...]:
-    """What a model says whose server knows tools."""
+    """Return scenarios of a model with native calls."""
     good = Answer(calls=(WEATHER,))
     malformed = ("get_weather", '{"city":"Paris" "days" no]}')
     return (
@@ -189,7 +190,7 @@ def native_scenarios() -> tuple[Scenario, ...]:
         _scenario("repairable", Answer(calls=(("get_weather", '{"city":"Paris","days":3,}'),))),
         _scenario("unended", Answer(calls=(("get_weather", '{"city":"Paris","days":3'),)), good),
         _scenario("unknown_tool", Answer(calls=(UNKNOWN,)), good),
-        _scenario("schema_breach", Answer(calls=(BREACH,)), Answer(calls=(BOOKING,))),
+        _scenario("schema_breach", Answer(calls=(VIOLATION,)), Answer(calls=(BOOKING,))),
         _scenario("good_bad", Answer(calls=(BOOKING, malformed)), good),
         _scenario("length", Answer(calls=(("get_weather", '{"city":"Par'),), finish="length"), good),
         _scenario("no_usage", Answer(calls=(WEATHER,), usage=False)),
@@ -270,13 +271,13 @@ def _natives() -> Iterator[Subject]:
         yield Subject(
             name=f"native.{provider}",
             settings=_table(provider, "up", "auto"),
-            scenarios=native + _constrained() + _prefixed("printed_", sealed),
+            scenarios=native + _constrained_scenarios() + _prefixed("printed_", sealed),
             policies=POLICIES if provider == "ollama" else (DEFAULT,),
         )
     yield Subject(
         name="hermes.ollama",
         settings=_table("ollama", "qwen3", "hermes"),
-        scenarios=printed_scenarios("hermes") + _constrained(),
+        scenarios=printed_scenarios("hermes") + _constrained_scenarios(),
     )
     refusal = Answer(status=400, text=NO_TOOLS)
     for name, model, dialect in (("native.refused", "up", "sealed"), ("native.refused_qwen3", "qwen3", "hermes")):
@@ -293,8 +294,8 @@ def _natives() -> Iterator[Subject]:
     )
 
 
-def _constrained() -> tuple[Scenario, ...]:
-    """What a server answers that was given a schema of calls."""
+def _constrained_scenarios() -> tuple[Scenario, ...]:
+    """Return scenarios of a server that was given a schema of calls."""
     call = Answer(text='{"name":"get_weather","arguments":{"city":"Paris","days":3}}')
     refusal = Answer(status=400, text="response_format is not supported")
     return (
@@ -305,13 +306,13 @@ def _constrained() -> tuple[Scenario, ...]:
 
 
 def _codex() -> Iterator[Subject]:
-    """A turn takes some 50 ms: so each scenario only where it says something."""
+    """Play each scenario only where it matters: a turn takes some 50 ms."""
     native = {one.name: one for one in native_scenarios()}
     hermes = {one.name: one for one in printed_scenarios("hermes")}
     names = ("two_calls", "malformed", "unknown_tool", "schema_breach", "good_bad", "length", "reasoning_apart")
-    met = ("required", "named")
-    constrained = replace(_constrained()[0], choices=met)
-    printed = replace(printed_scenarios("sealed")[3], name="printed", choices=met)
+    forced = ("required", "named")
+    constrained = replace(_constrained_scenarios()[0], choices=forced)
+    printed = replace(printed_scenarios("sealed")[3], name="printed", choices=forced)
     text_call = _scenario("text_call", Answer(text="Let me see.", calls=(WEATHER,)), Answer(text=PROSE))
     by_choice = (native["prose"], text_call, constrained, printed)
     calls = tuple(replace(native[name], choices=("auto",)) for name in names)

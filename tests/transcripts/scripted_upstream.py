@@ -1,4 +1,4 @@
-"""An upstream that answers from a script and records what it was asked: one thread per connection, made for many exchanges."""
+"""An upstream that answers from a script and records the requests, with one thread per connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import Self
 
-from tests.transcripts.answers import Answer, encoded
+from tests.transcripts.answers import Answer, encode
 from tests.transcripts.printed import TAG
 from tests.upstream import reply
 
@@ -17,10 +17,10 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 class ScriptedUpstream:
-    """Each answer of the script is given once; the last one answers all further requests.
+    """Gives each answer of the script once, and the last one to all further requests.
 
-    One exchange is under way at a time, so what was received since `play` belongs to it, if it contains `mark`: Codex may ask
-    once more about a turn that is over. `tag` is the tag of sealed calls in the exchange.
+    Only one exchange runs at a time. Requests since `play` belong to it if they contain `mark`: Codex may send another request
+    for a turn that is over. `tag` is the tag of sealed calls in the exchange.
     """
 
     def __init__(self) -> None:
@@ -62,18 +62,18 @@ class ScriptedUpstream:
             threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
 
     def _serve(self, peer: socket.socket) -> None:
-        held = b""
+        buffer = b""
         with peer:
             try:
                 while True:
-                    while b"\r\n\r\n" not in held:
-                        held += _more(peer)
-                    head, _, held = held.partition(b"\r\n\r\n")
+                    while b"\r\n\r\n" not in buffer:
+                        buffer += _receive(peer)
+                    head, _, buffer = buffer.partition(b"\r\n\r\n")
                     length = _LENGTH.search(head)
                     size = int(length[1]) if length else 0
-                    while len(held) < size:
-                        held += _more(peer)
-                    body, held = held[:size], held[size:]
+                    while len(buffer) < size:
+                        buffer += _receive(peer)
+                    body, buffer = buffer[:size], buffer[size:]
                     peer.sendall(self._answer(head.split(b" ", 2)[1].decode(), body))
             except OSError:
                 return
@@ -86,10 +86,10 @@ class ScriptedUpstream:
             return reply(b'{"error":{"message":"not of this exchange"}}', 404)
         self.received.append((path, body))
         answer = self._script[min(len(self.received), len(self._script)) - 1]
-        return encoded(answer, path, self.tag, streamed=b'"stream":true' in body)
+        return encode(answer, path, self.tag, streamed=b'"stream":true' in body)
 
 
-def _more(peer: socket.socket) -> bytes:
+def _receive(peer: socket.socket) -> bytes:
     data = peer.recv(262144)
     if not data:
         raise ConnectionResetError

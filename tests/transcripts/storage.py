@@ -1,13 +1,13 @@
-"""The recorded files: readable text in which what occurs more than once stands once, under a label made from its content.
+"""Files of recorded transcripts. Text that occurs more than once is stored once, under a label made from its content.
 
-Their sections:
+Sections:
 
-== table chat two_calls     a row for each choice, a column for each policy; the cells are labels of transcripts
-== transcripts              label: the labels of its requests, of its response, and of its log lines
+== table chat two_calls     a row per choice, a column per policy; cells are labels of transcripts
+== transcripts              label: the labels of the requests, the response and the log lines
 == text 1f3a5c7e            a request, a response, or log lines
-== lines                    label and text of long lines, which stand elsewhere as `@label`
+== lines                    label and text of long lines, which other texts contain as `@label`
 
-In a response `» … «` stands for an ordinary chunk of Chat Completions, of which only the delta is shown.
+In a response `» … «` is an ordinary chunk of Chat Completions, reduced to its delta.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.transcripts.scenarios import Combination
 from tests.transcripts.session import Exchange
 
 FOLDER = Path(__file__).with_name("recorded")
-_LONG = 60
+_MIN_SHARED_LENGTH = 60
 _CHUNK = (
     'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":0,"model":"MODEL","usage":null,'
     '"choices":[{"index":0,"delta":'
@@ -39,7 +39,7 @@ def _label(text: str) -> str:
 
 
 def _compact(response: str) -> str:
-    """Chunks of Chat Completions without what is the same in almost all, and what Responses echo on lines of their own."""
+    """Shorten chunks of Chat Completions, and put the members that Responses echo on a line of their own."""
     return response.replace(_CHUNK, "» ").replace(_CHUNK_END, " «\n").replace(',"service_tier":', '\n,"service_tier":')
 
 
@@ -61,11 +61,11 @@ class Labels:
         label = self._known.get(text)
         if label is None:
             label = self._known[text] = _label(text)
-            assert self.texts.setdefault(label, text) == text, "two texts have one label"
+            assert self.texts.setdefault(label, text) == text, "two texts have the same label"
         return label
 
-    def shown(self, transcript: str) -> list[str]:
-        """The whole transcript as lines."""
+    def format(self, transcript: str) -> list[str]:
+        """Return the whole transcript as lines."""
         lines: list[str] = []
         for part in self.transcripts[transcript]:
             lines += ["------", *self.texts[part].split("\n")] if part != "->" else ["====== the client gets, and the log says:"]
@@ -110,7 +110,7 @@ def _transcripts(labels: Labels) -> Iterator[str]:
 
 
 def _texts(labels: Labels) -> Iterator[str]:
-    counts = Counter(line for text in labels.texts.values() for line in text.split("\n") if len(line) >= _LONG)
+    counts = Counter(line for text in labels.texts.values() for line in text.split("\n") if len(line) >= _MIN_SHARED_LENGTH)
     shared = {line: f"@{_label(line)}" for line, count in counts.items() if count > 1}
     for label, text in labels.texts.items():
         yield f"== text {label}"
@@ -119,8 +119,8 @@ def _texts(labels: Labels) -> Iterator[str]:
     yield from (f"{label} {line}" for line, label in shared.items())
 
 
-class Recording:
-    """What was recorded of one model."""
+class RecordedTranscripts:
+    """The recorded transcripts of one model."""
 
     def __init__(self, subject: str) -> None:
         self.labels = Labels()
@@ -148,7 +148,7 @@ class Recording:
                 self.cells[f"{name} {choice} {parallel} {stream} {policy}"] = label
 
     def differences(self, exchanges: dict[Combination, Exchange]) -> dict[Combination, str]:
-        """The combinations that differ from the record, each with its difference."""
+        """Return the combinations that differ from the record, each with its diff."""
         labels = Labels()
         found: dict[Combination, str] = {}
         for combination, exchange in exchanges.items():
@@ -156,7 +156,7 @@ class Recording:
             if recorded is None:
                 found[combination] = "not recorded"
             elif recorded != label:
-                before, after = self.labels.shown(recorded), labels.shown(label)
+                before, after = self.labels.format(recorded), labels.format(label)
                 found[combination] = "\n".join(difflib.unified_diff(before, after, "recorded", "now", lineterm="", n=2))
         return found
 

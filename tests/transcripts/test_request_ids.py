@@ -1,4 +1,4 @@
-"""`x-request-id` names the turn: in the log, in the ids that the client gets, and on requests that are refused."""
+"""`x-request-id` equals the turn token in the log and in the ids of the response, and refused requests have one, too."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_request_id_of_an_answer_is_the_token_of_its_turn(
     with RawClient(gateway.port) as client:
         body = request(wanted, scenario, SUBJECTS[model].model(wanted))
         reply = client.post(PATHS[wire], body, AUTHORIZATION).reply()
-        client.get("/v1/models", AUTHORIZATION).reply()  # answered only when the turn's last line is out
+        client.get("/v1/models", AUTHORIZATION).reply()  # its answer comes after the turn's last log line
     token, text = token_of(reply.headers), reply.body.decode()
     assert reply.status == 200
     assert ("chatcmpl-" if wire == "chat" else "resp_") + token in text
@@ -88,7 +88,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_request_has_an_id_that_the_log_knows(gateway: Gateway, name: str) -> None:
+def test_refused_request_has_an_id_that_is_logged(gateway: Gateway, name: str) -> None:
     sent, status = REFUSED[name]
     with RawClient(gateway.port) as client:
         reply = client.send(sent).reply()
@@ -98,14 +98,14 @@ def test_refused_request_has_an_id_that_the_log_knows(gateway: Gateway, name: st
 
 
 @pytest.mark.parametrize(("path", "status"), [("/nowhere", 404), ("/v1/chat/completions", 405)])
-def test_request_for_no_page_has_an_id(gateway: Gateway, path: str, status: int) -> None:
+def test_unknown_path_or_method_has_an_id(gateway: Gateway, path: str, status: int) -> None:
     with RawClient(gateway.port) as client:
         reply = client.get(path, AUTHORIZATION).reply()
     assert reply.status == status
     assert token_of(reply.headers)
 
 
-def test_request_that_is_not_http_has_an_id(gateway: Gateway) -> None:
+def test_invalid_http_request_has_an_id(gateway: Gateway) -> None:
     with RawClient(gateway.port) as client:
         reply = client.send(b"What is this?\r\n\r\n").reply()
     assert reply.status == 400

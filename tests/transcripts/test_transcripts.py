@@ -1,4 +1,4 @@
-"""Whole exchanges over HTTP, byte by byte but for ids and times, as they were recorded: see record.py."""
+"""Whole exchanges over HTTP equal their recorded transcripts, except ids and times. record.py records them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import islice
 import pytest
 
 from tests.transcripts.scenarios import Subject, subjects
-from tests.transcripts.session import Session, opened
-from tests.transcripts.storage import FOLDER, Recording, path_of
+from tests.transcripts.session import Session, open_session
+from tests.transcripts.storage import FOLDER, RecordedTranscripts, path_of
 
 SUBJECTS = subjects()
-_SHOWN = 3
+_MAX_SHOWN = 3
 
 
 def has_own_gateway(subject: Subject) -> bool:
@@ -21,24 +21,24 @@ def has_own_gateway(subject: Subject) -> bool:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with opened([subject for subject in SUBJECTS.values() if not has_own_gateway(subject)]) as session:
+    with open_session([subject for subject in SUBJECTS.values() if not has_own_gateway(subject)]) as session:
         yield session
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_exchanges_match_the_recorded_transcripts(name: str, request: pytest.FixtureRequest) -> None:
-    subject, recording = SUBJECTS[name], Recording(name)
+    subject, recording = SUBJECTS[name], RecordedTranscripts(name)
     if has_own_gateway(subject):
-        with opened([subject]) as own:
+        with open_session([subject]) as own:
             exchanges = own.play(subject)
-            if subject.is_codex:  # its usage comes within 100 ms of a call or not at all, which a busy machine may miss
+            if subject.is_codex:  # its usage is awaited for only 100 ms after a call: a busy machine may miss it
                 exchanges |= own.play(subject, recording.differences(exchanges))
     else:
         session: Session = request.getfixturevalue("session")
         exchanges = session.play(subject)
     assert len(recording.cells) == len(exchanges), "run `make transcripts` and look at the difference"
     found = recording.differences(exchanges)
-    shown = "\n\n".join(f"{name}: {combination}\n{difference}" for combination, difference in islice(found.items(), _SHOWN))
+    shown = "\n\n".join(f"{name}: {combination}\n{difference}" for combination, difference in islice(found.items(), _MAX_SHOWN))
     assert not found, f"{len(found)} of {len(exchanges)} exchanges differ from the record; the first are:\n{shown}"
 
 
