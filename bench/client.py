@@ -1,4 +1,4 @@
-"""One connection of the load generator's: sends requests and counts marks in the raw bytes of what comes back."""
+"""A client connection of the load generator: sends requests and counts marks in the raw bytes of the answers."""
 
 import re
 import select
@@ -10,7 +10,7 @@ from typing import Literal
 
 from bench.script import MARK, STAMP_DIGITS, Script, now_us
 
-Door = Literal["chat", "responses"]
+Api = Literal["chat", "responses"]
 KEY = "sk-bench"
 
 _SYSTEM = (
@@ -22,21 +22,21 @@ _PROMPT = (
     "it was used for and what took its place. Five paragraphs of plain English, no lists; give dates where they are known and "
     "say so where they are not."
 )
-_TARGETS: dict[Door, str] = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
+_TARGETS: dict[Api, str] = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
 _WHOLE_TEXT = b"response.output_text.done"
-"""From here on a Responses stream repeats its text: marks after it are not chunks."""
+"""After this event a Responses stream repeats its text: later marks are not chunks."""
 
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
 _TAIL = 64
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
-_SHOWN_ERRORS = 3
+_MAX_PRINTED_ERRORS = 3
 
 
-def request(*, door: Door, model: str, port: int, stream: bool, script: Script | None = None) -> bytes:
+def request(*, api: Api, model: str, port: int, stream: bool, script: Script | None = None) -> bytes:
     system, prompt = _SYSTEM, _PROMPT + (f" {script.encode()}" if script else "")
-    if door == "chat":
+    if api == "chat":
         turns = f'[{{"role":"system","content":"{system}"}},{{"role":"user","content":"{prompt}"}}]'
         body = f'{{"model":"{model}","messages":{turns},"temperature":0.7,"max_tokens":4096,"stream":{str(stream).lower()}}}'
     else:
@@ -46,14 +46,14 @@ def request(*, door: Door, model: str, port: int, stream: bool, script: Script |
         )
     accept = "text/event-stream" if stream else "application/json"
     return (
-        f"POST {_TARGETS[door]} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: bench\r\nAuthorization: Bearer {KEY}\r\n"
+        f"POST {_TARGETS[api]} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: bench\r\nAuthorization: Bearer {KEY}\r\n"
         f"Accept: {accept}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
     ).encode()
 
 
 @dataclass(slots=True)
 class Tally:
-    """What all connections of one run saw together; latencies in µs."""
+    """Counts over all connections of a run; latencies in µs."""
 
     done: int = 0
     chunks: int = 0
@@ -62,27 +62,29 @@ class Tally:
     latencies: list[int] = field(default_factory=list)
     first: list[int] = field(default_factory=list)
 
-    def fail(self, what: str) -> None:
+    def fail(self, reason: str) -> None:
         self.errors += 1
-        if self.errors <= _SHOWN_ERRORS:
-            print(f"load: {what}", file=sys.stderr)
+        if self.errors <= _MAX_PRINTED_ERRORS:
+            print(f"load: {reason}", file=sys.stderr)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What every connection of a run does: `expected` chunks per answer, 0 for a plain answer, -1 for one that has no end;
-    `sampled`: latencies are kept.
+    """The request of every connection of a run.
+
+    expected   chunks per answer; 0: not streamed, -1: endless
+    sampled    latencies are recorded
     """
 
     port: int
     request: bytes
-    door: Door = "chat"
+    api: Api = "chat"
     expected: int = 0
     sampled: bool = False
 
 
 class Loop:
-    """The epoll that all clients of a run share, and the one buffer they read into."""
+    """The epoll and the read buffer that all clients of a run share."""
 
     def __init__(self) -> None:
         self.epoll = select.epoll()
@@ -103,7 +105,7 @@ class Client:
         self._tally = tally
         self._finished = finished
         self._expected = plan.expected
-        self._repeats = plan.door == "responses"
+        self._repeats = plan.api == "responses"
         self._sampled = plan.sampled
         self.sock: socket.socket | None = None
 
@@ -112,11 +114,11 @@ class Client:
         return self._count
 
     def start(self) -> None:
-        """Sends the request, on a new connection where the last one was not kept."""
+        """Send the request, on a new connection if the last one was closed."""
         self._head = b""
-        self._body = False
+        self._in_body = False
         self._count = 0
-        self._cut = False
+        self._deltas_ended = False
         self._tail = b"\r\n"
         self._began = now_us()
         if self.sock is not None:
@@ -155,7 +157,7 @@ class Client:
             return
         if size == 0:
             self._ended_by_close()
-        elif self._body:
+        elif self._in_body:
             self._read_body(0, size)
         else:
             self._read_head(size)
@@ -176,18 +178,18 @@ class Client:
         head = self._head[: end + 2]
         if not head.startswith(b"HTTP/1.1 200"):
             status, _, _ = head.decode(errors="replace").partition("\r\n")
-            told = self._head[end + 4 :][:300].decode(errors="replace")
-            self._fail(f"answered {status}: {' '.join(told.split())}")
+            body = self._head[end + 4 :][:300].decode(errors="replace")
+            self._fail(f"answered {status}: {' '.join(body.split())}")
             return
         length = _LENGTH.search(head)
-        self._left = int(length[1]) if length else -1
-        self._after = "chunked" if _CHUNKED.search(head) else "length" if length else "close"
-        self._keep = self._after != "close" and _CLOSE.search(head) is None
-        self._body = True
+        self._bytes_left = int(length[1]) if length else -1
+        self._framing = "chunked" if _CHUNKED.search(head) else "length" if length else "close"
+        self._keep_alive = self._framing != "close" and _CLOSE.search(head) is None
+        self._in_body = True
         self._read_body(end + 4 - before, size)
 
     def _read_body(self, start: int, size: int) -> None:
-        """Runs once per chunk of a paced stream: what it costs keeps the reader awake, and spares the gateway the wake-up."""
+        """Count the marks. Must be fast: a client that is slow to sleep again spares the gateway the wake-up."""
         buffer = self._loop.buffer
         if self._expected:
             end = self._end_of_deltas(buffer, start, size) if self._repeats else size
@@ -196,18 +198,18 @@ class Client:
                     self._sample(buffer, start, end)
                 self._count += found
                 self._tally.chunks += found
-        if self._after == "length":
-            self._left -= size - start
-            whole = self._left <= 0
+        if self._framing == "length":
+            self._bytes_left -= size - start
+            whole = self._bytes_left <= 0
         else:
             tail = bytes(buffer[max(start, size - _TAIL) : size])
             self._tail = tail if len(tail) == _TAIL else (self._tail + tail)[-_TAIL:]
-            whole = self._tail.endswith(_LAST_CHUNK) and self._after == "chunked"
+            whole = self._tail.endswith(_LAST_CHUNK) and self._framing == "chunked"
         if whole:
             self._complete()
 
     def _sample(self, buffer: bytearray, start: int, end: int) -> None:
-        """A stamp cut by the read or by an HTTP chunk is a chunk whose latency is not known."""
+        """Record latencies. A stamp that is split between reads or HTTP chunks is skipped."""
         now = now_us()
         first = self._count == 0
         at = buffer.find(MARK, start, end)
@@ -221,16 +223,16 @@ class Client:
             at = buffer.find(MARK, at + 1, end)
 
     def _end_of_deltas(self, buffer: bytearray, start: int, size: int) -> int:
-        if self._cut:
+        if self._deltas_ended:
             return start
         at = buffer.find(_WHOLE_TEXT, start, size)
         if at < 0 and _WHOLE_TEXT in self._tail + buffer[start : min(size, start + len(_WHOLE_TEXT))]:
             at = start
-        self._cut = at >= 0
-        return at if self._cut else size
+        self._deltas_ended = at >= 0
+        return at if self._deltas_ended else size
 
     def _ended_by_close(self) -> None:
-        if self._body and self._after == "close":
+        if self._in_body and self._framing == "close":
             self._complete()
         else:
             self._fail("the connection closed in mid-answer")
@@ -239,16 +241,16 @@ class Client:
         tally, plan = self._tally, self._plan
         if plan.expected and (self._count != plan.expected or b"[DONE]" not in self._tail):
             tally.bad += 1
-            if tally.bad <= _SHOWN_ERRORS:
+            if tally.bad <= _MAX_PRINTED_ERRORS:
                 print(f"load: {self._count} chunks instead of {plan.expected}, ending in {self._tail!r}", file=sys.stderr)
         elif not plan.expected:
             tally.latencies.append(now_us() - self._began)
         tally.done += 1
-        if not self._keep:
+        if not self._keep_alive:
             self.close()
         self._finished(self)
 
-    def _fail(self, what: str) -> None:
-        self._tally.fail(what)
+    def _fail(self, reason: str) -> None:
+        self._tally.fail(reason)
         self.close()
         self._finished(self)

@@ -39,7 +39,7 @@ if not __package__:
 
 from bench import client, gateways, report
 from bench.gateways import Gateway, Running
-from bench.run import choose_place, progress, show, upstream
+from bench.run import choose_setup, progress, show, upstream
 from bench.scenarios import Measurement, Metric
 from bench.script import MARK, Script
 from toolrelay.backends.codex.backend import THREAD
@@ -185,7 +185,7 @@ class Door:
 class Stage:
     """A gateway that has just been started, and the place where a bare app-server of the same configuration can be."""
 
-    def __init__(self, place: gateways.Place, binary: str) -> None:
+    def __init__(self, place: gateways.Setup, binary: str) -> None:
         self._place = place
         self._codex = CodexLocation(
             folder=str(place.directory / "bare"),
@@ -330,7 +330,7 @@ def main() -> int:
         os.environ.pop(name, None)
     findings = report.Report(ours={"toolrelay", _TOGETHER})
     with tempfile.TemporaryDirectory(prefix="toolrelay-bench-") as directory:
-        place = choose_place(Path(directory))
+        place = choose_setup(Path(directory))
         stage = Stage(place, binary)
         measures: dict[str, Callable[[report.Report, int], None]] = {
             "latency": stage.latency,

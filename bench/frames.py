@@ -1,4 +1,4 @@
-"""The upstream's answers on both wires, built once as bytes: only the stamp and the closing text change."""
+"""Answers of the upstream on both wires, built once as bytes; only the stamp and the closing text change."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from bench.script import STAMP_DIGITS
 
 _CREATED = 1_760_000_000
 _TEXT = "The quick brown fox jumps over the lazy dog, and the dog, who has seen it before, does not get up. " * 4
-_HOLE = "@STAMP@"
+_STAMP_PLACEHOLDER = "@STAMP@"
 _STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
     b"cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -22,21 +22,27 @@ _WORDS = tuple(f" {n}" for n in range(10))
 
 
 def word(n: int) -> str:
-    """What follows the nth stamp: in a burst the stamps are equal, and some gateways stop a model that repeats itself."""
+    """Return the text after the nth stamp. It varies, because some gateways stop a model that repeats itself."""
     return _WORDS[n % len(_WORDS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frames:
-    """`delta(n)` is what stands before and after the stamp of the nth chunk."""
+    """Bytes of one wire's answers.
 
-    plain: bytes
+    whole     an answer that is not streamed
+    opening   the head and first events of a stream
+    delta     the bytes before and after the stamp of the nth chunk
+    closing   the last events of a stream with so many chunks and this text
+    """
+
+    whole: bytes
     opening: bytes
     delta: Callable[[int], tuple[bytes, bytes]]
     closing: Callable[[int, str], bytes]
 
     def burst(self, chunks: int) -> list[bytes]:
-        """The pieces that, joined by a stamp, are all chunks: one call of `bytes.join` writes a whole answer."""
+        """Return pieces that, joined by a stamp with `bytes.join`, are all chunks of an answer."""
         pieces = [self.delta(n) for n in range(chunks)]
         return [pieces[0][0], *(pieces[n - 1][1] + pieces[n][0] for n in range(1, chunks)), pieces[-1][1]]
 
@@ -49,13 +55,13 @@ def _dump(value: dict[str, Any]) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _http_chunk(event: str, hole_bytes: int = 0) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(event) + hole_bytes, event.encode())
+def _http_chunk(event: str, extra_bytes: int = 0) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(event) + extra_bytes, event.encode())
 
 
-def _split_at_hole(event: str) -> tuple[bytes, bytes]:
-    framed = _http_chunk(event, hole_bytes=1 + STAMP_DIGITS - len(_HOLE))
-    before, _, after = framed.partition(_HOLE.encode())
+def _split_at_stamp(event: str) -> tuple[bytes, bytes]:
+    framed = _http_chunk(event, extra_bytes=1 + STAMP_DIGITS - len(_STAMP_PLACEHOLDER))
+    before, _, after = framed.partition(_STAMP_PLACEHOLDER.encode())
     return before, after
 
 
@@ -83,10 +89,10 @@ def _chat_closing(chunks: int, _text: str) -> bytes:
     return b"".join(map(_http_chunk, events)) + LAST_CHUNK
 
 
-_CHAT_DELTAS = tuple(_split_at_hole(_chat_event(_chat_choice({"content": _HOLE + text}))) for text in _WORDS)
+_CHAT_DELTAS = tuple(_split_at_stamp(_chat_event(_chat_choice({"content": _STAMP_PLACEHOLDER + text}))) for text in _WORDS)
 
 CHAT = Frames(
-    plain=response(
+    whole=response(
         b"200 OK",
         _dump(
             {
@@ -178,8 +184,10 @@ def _responses_opening() -> bytes:
 
 @cache
 def _responses_delta(n: int) -> tuple[bytes, bytes]:
-    event = _responses_event("response.output_text.delta", _FIRST_DELTA + n, **_PLACE, delta=_HOLE + word(n), logprobs=[])
-    return _split_at_hole(event)
+    event = _responses_event(
+        "response.output_text.delta", _FIRST_DELTA + n, **_PLACE, delta=_STAMP_PLACEHOLDER + word(n), logprobs=[]
+    )
+    return _split_at_stamp(event)
 
 
 def _responses_closing(chunks: int, text: str) -> bytes:
@@ -195,7 +203,7 @@ def _responses_closing(chunks: int, text: str) -> bytes:
 
 
 RESPONSES = Frames(
-    plain=response(b"200 OK", _dump(_resource("completed", [_item("completed", [_part(_TEXT)])], _usage(80))).encode()),
+    whole=response(b"200 OK", _dump(_resource("completed", [_item("completed", [_part(_TEXT)])], _usage(80))).encode()),
     opening=_responses_opening(),
     delta=_responses_delta,
     closing=_responses_closing,

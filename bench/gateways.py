@@ -1,4 +1,4 @@
-"""The gateways that are compared: how each is configured and started, and what its process tree costs."""
+"""Gateways to compare: their configurations, processes, CPU time and memory."""
 
 import contextlib
 import hashlib
@@ -16,26 +16,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from bench.client import KEY, Door
+from bench.client import KEY, Api
 
 ROOT = Path(__file__).resolve().parent.parent
-_START_PATIENCE_S = 120
-_STOP_PATIENCE_S = 5
+_START_TIMEOUT_S = 120
+_STOP_TIMEOUT_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the results: a gateway, the front door used and the model asked for, which decides the wire behind."""
+    """One row of the results: a gateway, the client's API, and the model, which decides the upstream wire."""
 
     label: str
-    door: Door = "chat"
+    api: Api = "chat"
     model: str = "fake-model"
     full: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where everything is: the directory for configurations and logs, the ports, the cores."""
+class Setup:
+    """The directory for configurations and logs, the ports and the cores."""
 
     directory: Path
     port: int
@@ -65,22 +65,22 @@ def free_port() -> int:
 # --- configurations
 
 
-def toolrelay(place: Place, name: str, command: str) -> Gateway:
-    """`command` holds {config}, {port} and {data}; all four pairs of wires are served by the one process."""
-    config = place.directory / f"{name}.toml"
+def toolrelay(setup: Setup, name: str, command: str) -> Gateway:
+    """Configure toolrelay for all four pairs of wires. `command` contains {config}, {port} and {data}."""
+    config = setup.directory / f"{name}.toml"
     models = "".join(
-        f'[models.{table}]\nprovider = "compatible"\nwire = "{wire}"\nmodel = "fake-model"\nbase_url = "{place.upstream}"\n'
+        f'[models.{table}]\nprovider = "compatible"\nwire = "{wire}"\nmodel = "fake-model"\nbase_url = "{setup.upstream}"\n'
         'api_key = "sk-up"\n\n'
         for table, wire in (("fake-model", "chat"), ("fake-responses", "responses"))
     )
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     config.write_text(f'{models}[[keys]]\nname = "bench"\nsha256 = "{digest}"\n')
-    filled = _fill(command, place, config=str(config), data=str(place.directory / f"{name}-data"))
+    filled = _fill(command, setup, config=str(config), data=str(setup.directory / f"{name}-data"))
     rows = (
         Row(label=name),
         Row(label=f"{name} chat>responses", model="fake-responses", full=False),
-        Row(label=f"{name} responses>chat", door="responses", full=False),
-        Row(label=f"{name} responses>responses", door="responses", model="fake-responses", full=False),
+        Row(label=f"{name} responses>chat", api="responses", full=False),
+        Row(label=f"{name} responses>responses", api="responses", model="fake-responses", full=False),
     )
     return Gateway(name=name, command=filled, rows=rows, ours=True)
 
@@ -92,27 +92,27 @@ def own_command() -> str:
     return f"{shlex.quote(str(program))} serve --config {{config}} --port {{port}} --data-dir {{data}}"
 
 
-def other(place: Place, name: str, command: str) -> Gateway:
+def other(setup: Setup, name: str, command: str) -> Gateway:
     if "{config}" in command:
-        return toolrelay(place, name, command)
-    return Gateway(name=name, command=_fill(command, place), rows=(Row(label=name),))
+        return toolrelay(setup, name, command)
+    return Gateway(name=name, command=_fill(command, setup), rows=(Row(label=name),))
 
 
-def _fill(command: str, place: Place, **more: str) -> tuple[str, ...]:
-    values = {"port": str(place.port), "upstream": place.upstream, **more}
+def _fill(command: str, setup: Setup, **more: str) -> tuple[str, ...]:
+    values = {"port": str(setup.port), "upstream": setup.upstream, **more}
     return tuple(word.format(**values) for word in shlex.split(command))
 
 
 def nginx_program() -> str | None:
-    """Debian keeps it where ordinary users do not look."""
+    """Find nginx, also in /usr/sbin, which is not on the PATH of ordinary users."""
     return shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
 
 
-def nginx(place: Place) -> Gateway | None:
+def nginx(setup: Setup) -> Gateway | None:
     program = nginx_program()
     if program is None:
         return None
-    here = place.directory
+    here = setup.directory
     scratch = " ".join(f"{kind}_temp_path {here}/nginx-{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     config = here / "nginx.conf"
     config.write_text(
@@ -120,9 +120,9 @@ def nginx(place: Place) -> Gateway | None:
 events {{ worker_connections 8192; }}
 http {{
   access_log off; tcp_nodelay on; keepalive_requests 100000000; {scratch}
-  upstream provider {{ server 127.0.0.1:{place.upstream_port}; keepalive 2048; keepalive_requests 100000000; }}
+  upstream provider {{ server 127.0.0.1:{setup.upstream_port}; keepalive 2048; keepalive_requests 100000000; }}
   server {{
-    listen 127.0.0.1:{place.port} backlog=4096;
+    listen 127.0.0.1:{setup.port} backlog=4096;
     location / {{
       proxy_pass http://provider; proxy_http_version 1.1; proxy_set_header Connection "";
       proxy_buffering off; proxy_read_timeout 600s;
@@ -134,22 +134,22 @@ http {{
     return Gateway(name="nginx", command=(program, "-c", str(config)), rows=(Row(label="nginx"),))
 
 
-def litellm(place: Place) -> Gateway:
-    """The LiteLLM proxy in a virtual environment of its own, made once and kept in the user's cache directory."""
+def litellm(setup: Setup) -> Gateway:
+    """Configure the LiteLLM proxy. It is installed once, into a virtual environment in the user's cache directory."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "toolrelay-bench" / "litellm"
     program = cache / "bin" / "litellm"
     if not program.exists():
         print(f"installing litellm[proxy] into {cache}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", str(cache)], check=True)
         subprocess.run([str(cache / "bin" / "python"), "-m", "pip", "install", "--quiet", "litellm[proxy]"], check=True)
-    config = place.directory / "litellm.yaml"
+    config = setup.directory / "litellm.yaml"
     config.write_text(
         "model_list:\n- model_name: fake-model\n  litellm_params:\n    model: openai/fake-model\n"
-        f"    api_base: {place.upstream}\n    api_key: sk-up\n"
+        f"    api_base: {setup.upstream}\n    api_key: sk-up\n"
         "litellm_settings: {callbacks: [], telemetry: false, request_timeout: 600}\n"
         "router_settings: {num_retries: 0}\ngeneral_settings: {disable_spend_logs: true}\n"
     )
-    command = (str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(place.port), "--num_workers", "1")
+    command = (str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(setup.port), "--num_workers", "1")
     environment = (
         ("LITELLM_LOG", "ERROR"),
         ("LITELLM_MASTER_KEY", KEY),
@@ -166,7 +166,7 @@ def litellm(place: Place) -> Gateway:
 
 @contextlib.contextmanager
 def on_core(core: int) -> Iterator[None]:
-    """What is started inside inherits the core."""
+    """Pin this process and those that it starts to a core."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:
@@ -176,7 +176,7 @@ def on_core(core: int) -> Iterator[None]:
 
 
 def cpu_s(pids: set[int]) -> float:
-    """The processes' own CPU clocks; one that has ended in the meantime has no clock any more."""
+    """Return the CPU time of the processes; one that has ended counts as 0."""
     total = 0.0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -185,7 +185,7 @@ def cpu_s(pids: set[int]) -> float:
 
 
 def busy_s(cores: set[int]) -> float:
-    """The time that these cores have worked for anyone, from /proc/stat: all columns but idle and iowait."""
+    """Return the busy time of the cores, for all processes: the columns of /proc/stat without idle and iowait."""
     ticks = 0
     for line in Path("/proc/stat").read_text().splitlines():
         name, *columns = line.split()
@@ -204,27 +204,27 @@ def tree(pid: int) -> set[int]:
 
 
 def environment() -> dict[str, str]:
-    """Ours without proxies, which loopback does not need, and with compiled modules, as any installation has them."""
+    """Return os.environ without proxies, which loopback does not need, and with compiled modules, as in an installation."""
     unwanted = {"PYTHONDONTWRITEBYTECODE", "TOOLRELAY_CONFIG"}
     return {name: value for name, value in os.environ.items() if name not in unwanted and not name.lower().endswith("_proxy")}
 
 
 class Running:
-    """A started gateway; leaving the context ends its process tree and nothing else."""
+    """A running gateway. The end of the context stops its process tree."""
 
-    def __init__(self, gateway: Gateway, place: Place) -> None:
+    def __init__(self, gateway: Gateway, setup: Setup) -> None:
         self.gateway = gateway
-        self._place = place
-        self._log = place.directory / f"{gateway.name}.log"
+        self._setup = setup
+        self._log = setup.directory / f"{gateway.name}.log"
         began = time.monotonic()
-        with self._log.open("ab") as log, on_core(place.gateway_core):
+        with self._log.open("ab") as log, on_core(setup.gateway_core):
             self._process = subprocess.Popen(
                 gateway.command,
                 env=environment() | dict(gateway.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=place.directory,
+                cwd=setup.directory,
                 start_new_session=True,
             )
         try:
@@ -236,7 +236,7 @@ class Running:
 
     def _wait_until_ready(self, began: float) -> None:
         while not self._is_ready():
-            if self._process.poll() is not None or time.monotonic() - began > _START_PATIENCE_S:
+            if self._process.poll() is not None or time.monotonic() - began > _START_TIMEOUT_S:
                 raise RuntimeError(f"{self.gateway.name} did not start:\n{self.log_tail()}")
             time.sleep(0.001)
 
@@ -247,9 +247,9 @@ class Running:
         self.stop()
 
     def _is_ready(self) -> bool:
-        """200 of /readyz; any other answer that is not a 503 shows a gateway that has no /readyz, but answers."""
+        """Any answer of /readyz but 503 counts: other gateways do not have it."""
         try:
-            connection = http.client.HTTPConnection("127.0.0.1", self._place.port, timeout=5)
+            connection = http.client.HTTPConnection("127.0.0.1", self._setup.port, timeout=5)
             connection.request("GET", "/readyz", headers={"Connection": "close"})
             status = connection.getresponse().status
             connection.close()
@@ -280,7 +280,7 @@ class Running:
         pids = self.pids()
         self._process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_STOP_PATIENCE_S)
+            self._process.wait(_STOP_TIMEOUT_S)
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""The load generator: `python -m bench.load JSON` runs one order against a gateway and prints what it saw as JSON.
+"""Load generator: `python -m bench.load JSON` runs one load against a gateway and prints the result as JSON.
 
-Lines before the last one are `{"event": …}`: the load stands, look at the gateway, then close standard input to go on.
+Lines before the last one are `{"event": …}`: the load is established. Close standard input to continue.
 """
 
 import gc
@@ -14,26 +14,32 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from bench.client import Client, Door, Loop, Plan, Tally, request
+from bench.client import Api, Client, Loop, Plan, Tally, request
 from bench.script import Script, now_us
 
-_GIVE_UP_AFTER_ERRORS = 200
+_MAX_ERRORS = 200
 _BATCH = 20
-_NOTICE_S = 3.0
-"""A disconnect that the upstream has not heard of by then is missing, and counts as this long in the percentiles."""
+_NOTICE_TIMEOUT_S = 3.0
+"""A disconnect that the upstream has not noticed by then is missing, and counts as this long in the percentiles."""
 
-Kind = Literal["plain", "stream", "hold", "stall", "leave"]
+Kind = Literal["whole", "stream", "hold", "stall", "disconnect"]
 Moment = Literal["streaming", "before the first token", "not streaming"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """`plain` and `stream` keep connections busy, `hold` opens them and waits, `stall` reads nothing, `leave` hangs up."""
+class LoadOptions:
+    """Options of a load. Its kinds:
+
+    whole, stream   keep connections busy with answers of that sort
+    hold            open streams and wait
+    stall           open a stream and read nothing
+    disconnect      open streams and close them
+    """
 
     kind: Kind
     port: int
     upstream_port: int
-    door: Door = "chat"
+    api: Api = "chat"
     model: str = "fake-model"
     connections: int = 64
     seconds: float = 3
@@ -41,17 +47,17 @@ class Order:
     chunks: int = 200
     every_ms: int = 0
     sampled: bool = False
-    patience_s: float = 90
+    timeout_s: float = 90
     moment: Moment = "streaming"
-    leaves: int = 200
+    disconnects: int = 200
 
     def encode(self) -> str:
         return json.dumps(asdict(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """`units` are requests or chunks; latencies in µs; `missing` are disconnects that the upstream never heard of."""
+class LoadResult:
+    """`units` are requests or chunks; latencies in µs; `missing` are disconnects that the upstream did not notice."""
 
     units: int
     wall_s: float
@@ -71,9 +77,9 @@ def percentile(ordered: list[int], share: float) -> float:
     return float(ordered[min(len(ordered) - 1, int(len(ordered) * share))]) if ordered else 0.0
 
 
-def _outcome(tally: Tally, units: int, began: float, unfinished: int = 0, missing: int = 0) -> Outcome:
-    latencies, first = sorted(tally.latencies) + [int(_NOTICE_S * 1e6)] * missing, sorted(tally.first)
-    return Outcome(
+def _result(tally: Tally, units: int, began: float, unfinished: int = 0, missing: int = 0) -> LoadResult:
+    latencies, first = sorted(tally.latencies) + [int(_NOTICE_TIMEOUT_S * 1e6)] * missing, sorted(tally.first)
+    return LoadResult(
         units=units,
         wall_s=time.monotonic() - began,
         errors=tally.errors,
@@ -89,35 +95,35 @@ def _outcome(tally: Tally, units: int, began: float, unfinished: int = 0, missin
     )
 
 
-def _plan(order: Order, script: Script | None, expected: int) -> Plan:
-    sent = request(door=order.door, model=order.model, port=order.port, stream=order.kind != "plain", script=script)
-    return Plan(port=order.port, request=sent, door=order.door, expected=expected, sampled=order.sampled)
+def _plan(options: LoadOptions, script: Script | None, expected: int) -> Plan:
+    sent = request(api=options.api, model=options.model, port=options.port, stream=options.kind != "whole", script=script)
+    return Plan(port=options.port, request=sent, api=options.api, expected=expected, sampled=options.sampled)
 
 
-class _Crowd:
-    """Clients, started over `ramp_s`, each of which begins again until the time is up."""
+class _ClientPool:
+    """Clients that start over `ramp_s` and repeat their request until the time is up."""
 
-    def __init__(self, order: Order, plans: list[Plan], *, again: bool = True) -> None:
+    def __init__(self, options: LoadOptions, plans: list[Plan], *, repeat: bool = True) -> None:
         self.loop = Loop()
         self.tally = Tally()
         self.began = time.monotonic()
         self.active = len(plans)
         self.clients = [Client(self.loop, plan, self.tally, self._finished) for plan in plans]
-        self._order = order
-        self._until = self.began + order.seconds if again else 0
+        self._options = options
+        self._until = self.began + options.seconds if repeat else 0
         self._started = 0
 
     def _finished(self, client: Client) -> None:
-        if time.monotonic() < self._until and self.tally.errors < _GIVE_UP_AFTER_ERRORS:
+        if time.monotonic() < self._until and self.tally.errors < _MAX_ERRORS:
             client.start()
         else:
             client.close()
             self.active -= 1
 
-    def turn(self) -> None:
+    def poll(self) -> None:
         waiting = self._started < len(self.clients)
         if waiting:
-            passed = (time.monotonic() - self.began) / self._order.ramp_s if self._order.ramp_s else 1.0
+            passed = (time.monotonic() - self.began) / self._options.ramp_s if self._options.ramp_s else 1.0
             due = min(len(self.clients), int(passed * len(self.clients)) + 1)
             for client in self.clients[self._started : due]:
                 client.start()
@@ -125,129 +131,131 @@ class _Crowd:
         self.loop.poll(0.001 if waiting else 0.05)
 
     @property
-    def patient(self) -> bool:
-        return time.monotonic() - self.began < self._order.patience_s
+    def in_time(self) -> bool:
+        return time.monotonic() - self.began < self._options.timeout_s
 
     @property
-    def all_begun(self) -> bool:
+    def all_started(self) -> bool:
         return self._started == len(self.clients) and all(client.count > 0 for client in self.clients)
 
 
-def _busy(order: Order) -> Outcome:
-    if order.kind == "plain":
-        crowd = _Crowd(order, [_plan(order, None, expected=0)] * order.connections)
+def _busy(options: LoadOptions) -> LoadResult:
+    if options.kind == "whole":
+        pool = _ClientPool(options, [_plan(options, None, expected=0)] * options.connections)
     else:
-        script = Script(chunks=order.chunks, every_ms=order.every_ms)
-        crowd = _Crowd(order, [_plan(order, script, expected=order.chunks)] * order.connections)
-    while crowd.active and crowd.patient:
-        crowd.turn()
-    units = crowd.tally.done if order.kind == "plain" else crowd.tally.chunks
-    return _outcome(crowd.tally, units, crowd.began, unfinished=crowd.active)
+        script = Script(chunks=options.chunks, every_ms=options.every_ms)
+        pool = _ClientPool(options, [_plan(options, script, expected=options.chunks)] * options.connections)
+    while pool.active and pool.in_time:
+        pool.poll()
+    units = pool.tally.done if options.kind == "whole" else pool.tally.chunks
+    return _result(pool.tally, units, pool.began, unfinished=pool.active)
 
 
 def _announce(event: str) -> None:
     print(json.dumps({"event": event}), flush=True)
 
 
-def _hold(order: Order) -> Outcome:
-    script = Script(act="endless", every_ms=order.every_ms)
-    crowd = _Crowd(order, [_plan(order, script, expected=-1)] * order.connections, again=False)
-    while crowd.active and crowd.patient and not crowd.all_begun:
-        crowd.turn()
-    unfinished = sum(client.count == 0 for client in crowd.clients)
+def _hold(options: LoadOptions) -> LoadResult:
+    script = Script(act="endless", every_ms=options.every_ms)
+    pool = _ClientPool(options, [_plan(options, script, expected=-1)] * options.connections, repeat=False)
+    while pool.active and pool.in_time and not pool.all_started:
+        pool.poll()
+    unfinished = sum(client.count == 0 for client in pool.clients)
     _announce("held")
     sys.stdin.read()
-    return _outcome(crowd.tally, len(crowd.clients) - unfinished, crowd.began, unfinished=unfinished)
+    return _result(pool.tally, len(pool.clients) - unfinished, pool.began, unfinished=unfinished)
 
 
-# --- clients that do not read, and clients that leave
+# --- clients that do not read, and clients that disconnect
 
 
-def _upstream_state(order: Order) -> tuple[set[int], dict[int, int]]:
-    """The ids of the streams that are open there, and the moments at which others were cut."""
-    connection = http.client.HTTPConnection("127.0.0.1", order.upstream_port, timeout=5)
+def _upstream_state(options: LoadOptions) -> tuple[set[int], dict[int, int]]:
+    """Return the ids of open streams at the upstream, and when others were closed."""
+    connection = http.client.HTTPConnection("127.0.0.1", options.upstream_port, timeout=5)
     connection.request("GET", "/bench/state")
     state = json.load(connection.getresponse())
     connection.close()
     return set(state["open"]), {int(ident): moment for ident, moment in state["cut"].items()}
 
 
-def _wait_until_cut(order: Order, ids: set[int]) -> dict[int, int]:
-    until = time.monotonic() + _NOTICE_S
-    while not ids <= (cut := _upstream_state(order)[1]).keys() and time.monotonic() < until:
+def _wait_until_cut(options: LoadOptions, ids: set[int]) -> dict[int, int]:
+    until = time.monotonic() + _NOTICE_TIMEOUT_S
+    while not ids <= (cut := _upstream_state(options)[1]).keys() and time.monotonic() < until:
         time.sleep(0.02)
     return cut
 
 
-def _stall(order: Order) -> Outcome:
+def _stall(options: LoadOptions) -> LoadResult:
     began = time.monotonic()
     script = Script(act="endless", id=now_us())
-    with socket.create_connection(("127.0.0.1", order.port)) as client:
-        client.sendall(_plan(order, script, expected=-1).request)
-        while script.id not in _upstream_state(order)[0] and time.monotonic() - began < order.patience_s:
+    with socket.create_connection(("127.0.0.1", options.port)) as client:
+        client.sendall(_plan(options, script, expected=-1).request)
+        while script.id not in _upstream_state(options)[0] and time.monotonic() - began < options.timeout_s:
             time.sleep(0.02)
         _announce("stalled")
         sys.stdin.read()
     left = now_us()
-    cut = _wait_until_cut(order, {script.id})
+    cut = _wait_until_cut(options, {script.id})
     tally = Tally()
     if script.id in cut:
         tally.latencies.append(cut[script.id] - left)
-    return _outcome(tally, 1, began, missing=1 - len(tally.latencies))
+    return _result(tally, 1, began, missing=1 - len(tally.latencies))
 
 
-def _leave(order: Order) -> Outcome:
-    """Batches of clients hang up one by one, in no order, once the upstream is at work for all of them."""
+def _disconnect(options: LoadOptions) -> LoadResult:
+    """Disconnect batches of clients one by one, in random order, once the upstream works for all of them."""
     began = time.monotonic()
     whole = Tally()
     unfinished = missing = 0
-    for _ in range(order.leaves // _BATCH):
+    for _ in range(options.disconnects // _BATCH):
         ids = [now_us() + n for n in range(_BATCH)]
-        crowd = _Crowd(order, [_leaver(order, ident) for ident in ids], again=False)
-        unfinished += _BATCH - _wait_until_at_work(order, set(ids), crowd)
+        pool = _ClientPool(options, [_disconnect_plan(options, ident) for ident in ids], repeat=False)
+        unfinished += _BATCH - _wait_until_working(options, set(ids), pool)
         left = {}
-        for ident, client in random.sample(list(zip(ids, crowd.clients, strict=True)), _BATCH):
+        for ident, client in random.sample(list(zip(ids, pool.clients, strict=True)), _BATCH):
             left[ident] = now_us()
             client.close()
             time.sleep(0.003)
-        cut = _wait_until_cut(order, set(ids))
+        cut = _wait_until_cut(options, set(ids))
         whole.latencies.extend(cut[ident] - left[ident] for ident in ids if ident in cut)
-        whole.errors += crowd.tally.errors
+        whole.errors += pool.tally.errors
         missing += len(set(ids) - cut.keys())
-        if crowd.tally.errors or unfinished:
+        if pool.tally.errors or unfinished:
             break
-    return _outcome(whole, len(whole.latencies), began, unfinished=unfinished, missing=missing)
+    return _result(whole, len(whole.latencies), began, unfinished=unfinished, missing=missing)
 
 
-def _wait_until_at_work(order: Order, ids: set[int], crowd: _Crowd) -> int:
-    """How many of them the upstream holds; where chunks come, each client has one by then."""
-    while crowd.active and crowd.patient:
-        crowd.turn()
-        if crowd.all_begun or (order.moment != "streaming" and ids <= _upstream_state(order)[0]):
+def _wait_until_working(options: LoadOptions, ids: set[int], pool: _ClientPool) -> int:
+    """Return how many of the requests the upstream works on. While streaming, each client has a chunk by then."""
+    while pool.active and pool.in_time:
+        pool.poll()
+        if pool.all_started or (options.moment != "streaming" and ids <= _upstream_state(options)[0]):
             break
-    return len(ids & _upstream_state(order)[0])
+    return len(ids & _upstream_state(options)[0])
 
 
-def _leaver(order: Order, ident: int) -> Plan:
-    streaming = order.moment == "streaming"
-    script = Script(act="endless" if streaming else "silent", id=ident, every_ms=order.every_ms if streaming else 0)
-    sent = request(door=order.door, model=order.model, port=order.port, stream=order.moment != "not streaming", script=script)
-    return Plan(port=order.port, request=sent, door=order.door, expected=-1)
+def _disconnect_plan(options: LoadOptions, ident: int) -> Plan:
+    streaming = options.moment == "streaming"
+    script = Script(act="endless" if streaming else "silent", id=ident, every_ms=options.every_ms if streaming else 0)
+    sent = request(
+        api=options.api, model=options.model, port=options.port, stream=options.moment != "not streaming", script=script
+    )
+    return Plan(port=options.port, request=sent, api=options.api, expected=-1)
 
 
-_KINDS: dict[Kind, Callable[[Order], Outcome]] = {
-    "plain": _busy,
+_KINDS: dict[Kind, Callable[[LoadOptions], LoadResult]] = {
+    "whole": _busy,
     "stream": _busy,
     "hold": _hold,
     "stall": _stall,
-    "leave": _leave,
+    "disconnect": _disconnect,
 }
 
 
 def main() -> None:
     gc.disable()
-    order = Order(**json.loads(sys.argv[1]))
-    print(json.dumps(asdict(_KINDS[order.kind](order))))
+    options = LoadOptions(**json.loads(sys.argv[1]))
+    print(json.dumps(asdict(_KINDS[options.kind](options))))
 
 
 if __name__ == "__main__":

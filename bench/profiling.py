@@ -1,23 +1,23 @@
-"""Where toolrelay's time goes in one scenario: the gateway under cProfile, its own functions first."""
+"""Profile of toolrelay in one scenario, with cProfile."""
 
 import pstats
 import sys
 from dataclasses import replace
 
-from bench.gateways import ROOT, Gateway, Place, Running
+from bench.gateways import ROOT, Gateway, Running, Setup
 from bench.report import RESULTS
 from bench.scenarios import SCENARIOS, Bench
 
-_KEPT = RESULTS / "profile.local.prof"
-_SHOWN = 40
+_PROFILE_FILE = RESULTS / "profile.local.prof"
+_MAX_FUNCTIONS = 40
 
 
-def profile(gateway: Gateway, place: Place, scenario_name: str, upstream_pid: int) -> None:
-    """Prints the functions that took most time themselves; the figures are inflated by the profiler, their order is not."""
+def profile(gateway: Gateway, setup: Setup, scenario_name: str, upstream_pid: int) -> None:
+    """Print the functions with the most own time. The profiler inflates the figures, not their order."""
     scenario = next(scenario for scenario in SCENARIOS if scenario.name == scenario_name)
-    command = (sys.executable, "-m", "cProfile", "-o", str(_KEPT), *gateway.command)
-    with Running(replace(gateway, command=command), place) as running:
-        scenario.measure(Bench(running=running, row=gateway.rows[0], place=place, upstream_pid=upstream_pid, quick=True))
-    stats = pstats.Stats(str(_KEPT))
-    stats.sort_stats("tottime").print_stats(_SHOWN)
-    print(f"kept: {_KEPT.relative_to(ROOT)}; `python -m pstats` opens it")
+    command = (sys.executable, "-m", "cProfile", "-o", str(_PROFILE_FILE), *gateway.command)
+    with Running(replace(gateway, command=command), setup) as running:
+        scenario.measure(Bench(running=running, row=gateway.rows[0], setup=setup, upstream_pid=upstream_pid, quick=True))
+    stats = pstats.Stats(str(_PROFILE_FILE))
+    stats.sort_stats("tottime").print_stats(_MAX_FUNCTIONS)
+    print(f"kept: {_PROFILE_FILE.relative_to(ROOT)}; `python -m pstats` opens it")

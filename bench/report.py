@@ -1,4 +1,4 @@
-"""What was measured, as a table on the terminal, in bench/results, and as a section of docs/benchmarks.md."""
+"""Results as a table for the terminal, a file in bench/results, and a section of docs/benchmarks.md."""
 
 import datetime as dt
 import importlib.metadata
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.gateways import ROOT, nginx_program
-from bench.scenarios import NEVER, Measurement, Metric
+from bench.scenarios import UNNOTICED, Measurement, Metric
 
 DOCS = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "bench" / "results"
-_STRANGERS, _HARNESS, _LATE = 0.1, 0.85, 0.1
+_MAX_OTHER_PROCESSES, _MAX_HARNESS, _MAX_LATE = 0.1, 0.85, 0.1
 _BEGIN, _END = "<!-- results begin -->", "<!-- results end -->"
 
 
@@ -24,18 +24,18 @@ class Series:
     """All rounds of one scenario on one row."""
 
     values: dict[str, list[float]] = field(default_factory=dict)
-    trouble: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
     harness: list[float] = field(default_factory=list)
-    strangers: list[float] = field(default_factory=list)
+    other_processes: list[float] = field(default_factory=list)
     late: list[float] = field(default_factory=list)
 
     def add(self, measurement: Measurement) -> None:
         for key, value in measurement.values.items():
             self.values.setdefault(key, []).append(value)
-        for what, count in measurement.trouble.items():
-            self.trouble[what] = self.trouble.get(what, 0) + count
+        for kind, count in measurement.errors.items():
+            self.errors[kind] = self.errors.get(kind, 0) + count
         self.harness.append(measurement.harness)
-        self.strangers.append(measurement.strangers)
+        self.other_processes.append(measurement.other_processes)
         self.late.append(measurement.late)
 
 
@@ -86,7 +86,7 @@ class Report:
 
     def _line(self, metric: Metric, label: str, rounds: list[float], base: float | None) -> Line:
         median = statistics.median(rounds)
-        ratio = median / base if base and metric.compared else None
+        ratio = median / base if base and metric.has_ratio else None
         return Line(
             metric=metric,
             label=label,
@@ -101,38 +101,40 @@ class Report:
     def _verdict(metric: Metric, median: float, ratio: float | None) -> str:
         if metric.limit is None:
             return ""
-        compared = ratio if metric.of_nginx else median
-        if compared is None:
+        value = ratio if metric.of_nginx else median
+        if value is None:
             return "no nginx"
-        return "ok" if compared <= metric.limit else "MISSED"
+        return "ok" if value <= metric.limit else "MISSED"
 
-    def trouble(self) -> list[str]:
-        """What makes figures worthless; that a peer never notices a disconnect is a finding, that ours does not is an error."""
+    def errors(self) -> list[str]:
+        """Return what makes figures worthless. A disconnect that another gateway never notices is only a warning."""
         return self.failures + [
             f"{label}, {scenario}: {', '.join(f'{count} {what}' for what, count in counts.items())}"
             for (label, scenario), series in self.series.items()
-            if (counts := {what: count for what, count in series.trouble.items() if what != NEVER or label in self.ours})
+            if (counts := {what: count for what, count in series.errors.items() if what != UNNOTICED or label in self.ours})
         ]
 
-    def doubts(self) -> list[str]:
-        """Why figures may be wrong although every answer was right."""
-        taken = [share for series in self.series.values() for share in series.strangers if share]
+    def warnings(self) -> list[str]:
+        """Return reasons why figures may be wrong although every answer was right."""
+        taken = [share for series in self.series.values() for share in series.other_processes if share]
         found = []
-        if taken and statistics.median(taken) > _STRANGERS:
+        if taken and statistics.median(taken) > _MAX_OTHER_PROCESSES:
             found.append(f"the machine was not quiet: other processes took {min(taken):.0%} to {max(taken):.0%} of the two cores")
         for (label, scenario), series in self.series.items():
-            if (count := series.trouble.get(NEVER, 0)) and label not in self.ours:
+            if (count := series.errors.get(UNNOTICED, 0)) and label not in self.ours:
                 found.append(f"{label}, {scenario}: {count} disconnects never reached the upstream")
             if not scenario.startswith("paced"):
                 continue
-            if (share := statistics.median(series.harness)) > _HARNESS:
+            if (share := statistics.median(series.harness)) > _MAX_HARNESS:
                 found.append(f"{label}, {scenario}: upstream and load generator took {share:.0%} of their core")
-            if (share := statistics.median(series.late)) > _LATE:
-                found.append(f"{label}, {scenario}: the gateway fell behind by {share:.0%}; chunks in batches look cheap")
+            if (share := statistics.median(series.late)) > _MAX_LATE:
+                found.append(
+                    f"{label}, {scenario}: the gateway fell behind by {share:.0%}; its chunks went in batches, which look cheap"
+                )
         return found
 
 
-# --- where and with what
+# --- machine and versions
 
 
 def machine(arguments: list[str], seconds: float, load: tuple[float, float, float]) -> dict[str, str]:
@@ -191,9 +193,9 @@ def table(lines: list[Line]) -> str:
     return "\n".join(out)
 
 
-def markdown(lines: list[Line], facts: dict[str, str], trouble: list[str], doubts: list[str]) -> str:
+def markdown(lines: list[Line], facts: dict[str, str], errors: list[str], warnings: list[str]) -> str:
     out = [f"- {name}: {value}" for name, value in facts.items()]
-    out += [f"- **errors: {line}**" for line in trouble] + [f"- doubtful: {line}" for line in doubts]
+    out += [f"- **error: {line}**" for line in errors] + [f"- warning: {line}" for line in warnings]
     out += ["", "| what | gateway | median | range | to nginx | target | |", "|---|---|--:|--:|--:|---|---|"]
     metric = None
     for line in lines:
@@ -207,14 +209,14 @@ def markdown(lines: list[Line], facts: dict[str, str], trouble: list[str], doubt
 
 def save(stem: str, report: Report, lines: list[Line], facts: dict[str, str]) -> None:
     RESULTS.mkdir(exist_ok=True)
-    text = markdown(lines, facts, report.trouble(), report.doubts())
+    text = markdown(lines, facts, report.errors(), report.warnings())
     (RESULTS / f"{stem}.md").write_text(
         f"# Benchmark results\n\nWritten by `make bench`; docs/benchmarks.md says how to read them.\n\n{text}"
     )
 
 
 def write_docs() -> None:
-    """Puts the kept results into the marked section of docs/benchmarks.md, without a new run."""
+    """Copy the kept results into the marked section of docs/benchmarks.md, without a new run."""
     results = (RESULTS / "latest.md").read_text().partition("\n\n")[2].partition("\n\n")[2]
     before, _, rest = DOCS.read_text().partition(_BEGIN)
     _, _, after = rest.partition(_END)

@@ -1,4 +1,4 @@
-"""What a gateway costs per request and per chunk, beside nginx and others, in one run: this is `make bench`.
+"""Cost of a gateway per request and per chunk, compared with nginx and others. `make bench` runs it.
 
   bench/run.py                                 toolrelay and nginx, three interleaved rounds, about four minutes
   bench/run.py --quick                         one short round, under a minute
@@ -6,7 +6,7 @@
   bench/run.py --litellm                       also the LiteLLM proxy, in a virtual environment of its own
   bench/run.py 'go=./relay --port {port} --upstream {upstream}'
   bench/run.py 'before=/tmp/before/.venv/bin/toolrelay serve --config {config} --port {port} --data-dir {data}'
-  bench/run.py --profile burst                 where toolrelay's time goes in one scenario
+  bench/run.py --profile burst                 profile toolrelay in one scenario
 
 Exit code 1: an answer was wrong or missing, so that the figures mean nothing. A missed target is not an error.
 """
@@ -28,7 +28,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from bench import gateways, report
-from bench.gateways import Gateway, Place, Row, Running
+from bench.gateways import Gateway, Row, Running, Setup
 from bench.profiling import profile
 from bench.scenarios import SCENARIOS, START, Bench, Measurement, Scenario, run_load
 
@@ -55,10 +55,10 @@ def parse_arguments() -> argparse.Namespace:
 
 
 @contextlib.contextmanager
-def upstream(place: Place) -> Iterator[int]:
-    with gateways.on_core(place.tool_core):
+def upstream(setup: Setup) -> Iterator[int]:
+    with gateways.on_core(setup.tool_core):
         process = subprocess.Popen(
-            [sys.executable, "-m", "bench.upstream", str(place.upstream_port)],
+            [sys.executable, "-m", "bench.upstream", str(setup.upstream_port)],
             cwd=gateways.ROOT,
             stdin=subprocess.PIPE,
             start_new_session=True,
@@ -70,11 +70,11 @@ def upstream(place: Place) -> Iterator[int]:
         process.communicate()
 
 
-def choose_place(directory: Path) -> Place:
+def choose_setup(directory: Path) -> Setup:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         progress("WARNING: one core only: gateway, upstream and load generator share it, latencies mean little")
-    return Place(
+    return Setup(
         directory=directory,
         port=gateways.free_port(),
         upstream_port=gateways.free_port(),
@@ -83,24 +83,24 @@ def choose_place(directory: Path) -> Place:
     )
 
 
-def choose_gateways(arguments: argparse.Namespace, place: Place) -> list[Gateway]:
-    chosen = [gateways.toolrelay(place, "toolrelay", gateways.own_command())]
-    if (nginx := gateways.nginx(place)) is not None:
+def choose_gateways(arguments: argparse.Namespace, setup: Setup) -> list[Gateway]:
+    chosen = [gateways.toolrelay(setup, "toolrelay", gateways.own_command())]
+    if (nginx := gateways.nginx(setup)) is not None:
         chosen.insert(0, nginx)
     else:
         progress("nginx is not installed: no ratios, and targets that are ratios are not judged")
     if arguments.litellm:
-        chosen.append(gateways.litellm(place))
+        chosen.append(gateways.litellm(setup))
     for text in arguments.others:
         name, sign, command = text.partition("=")
         if not sign:
             sys.exit(f"{text!r} is not NAME=COMMAND")
-        chosen.append(gateways.other(place, name, command))
+        chosen.append(gateways.other(setup, name, command))
     return chosen
 
 
 def filter_by_name(only: str, chosen: list[Gateway]) -> tuple[list[Gateway], set[str]]:
-    """The gateways and the scenarios that `--only` leaves; naming none of a kind leaves all of it."""
+    """Return the gateways and the scenarios that `--only` names; all gateways, or all scenarios, if it names none."""
     wanted = set(filter(None, only.split(",")))
     known_gateways, known_scenarios = {gateway.name for gateway in chosen}, {"start", *(scenario.name for scenario in SCENARIOS)}
     if unknown := wanted - known_gateways - known_scenarios:
@@ -114,66 +114,66 @@ def filter_by_name(only: str, chosen: list[Gateway]) -> tuple[list[Gateway], set
 class Session:
     """One run over all rounds, gateways, rows and scenarios."""
 
-    def __init__(self, place: Place, upstream_pid: int, *, quick: bool, scenarios: set[str], findings: report.Report) -> None:
-        self._place = place
+    def __init__(self, setup: Setup, upstream_pid: int, *, quick: bool, scenarios: set[str], findings: report.Report) -> None:
+        self._setup = setup
         self._upstream_pid = upstream_pid
         self._quick = quick
         self._scenarios = scenarios
         self._findings = findings
 
-    def visit(self, gateway: Gateway, round_: int) -> None:
-        """Starts one gateway, measures all that is due in this round, ends it."""
-        self._start_only(gateway)
-        with Running(gateway, self._place) as running:
-            self._note_start(gateway, running)
+    def measure_gateway(self, gateway: Gateway, round_: int) -> None:
+        """Start one gateway, measure all that is due in this round, and stop it."""
+        self._measure_start(gateway)
+        with Running(gateway, self._setup) as running:
+            self._add_start(gateway, running)
             progress(f"round {round_ + 1}: {gateway.name} ready after {running.start_s:.2f} s")
             for row in gateway.rows:
                 due = [scenario for scenario in SCENARIOS if self._is_due(scenario, row, round_)]
                 bench = self._bench(running, row)
                 if due:
-                    run_load(bench, bench.order(kind="stream", connections=16, seconds=0.4))
+                    run_load(bench, bench.options(kind="stream", connections=16, seconds=0.4))
                 for scenario in due:
                     self._measure(bench, scenario)
 
-    def _start_only(self, gateway: Gateway) -> None:
-        """A second start per round makes a better median; not for gateways that take their time."""
+    def _measure_start(self, gateway: Gateway) -> None:
+        """Measure a second start per round for a better median, but not for gateways that start slowly."""
         known = self._findings.series.get((gateway.rows[0].label, "start"))
         slow = known is not None and max(known.values["start"]) > _QUICK_START_S
         if "start" in self._scenarios and not self._quick and not slow:
-            with Running(gateway, self._place) as running:
-                self._note_start(gateway, running)
+            with Running(gateway, self._setup) as running:
+                self._add_start(gateway, running)
 
-    def _note_start(self, gateway: Gateway, running: Running) -> None:
+    def _add_start(self, gateway: Gateway, running: Running) -> None:
         if "start" in self._scenarios:
             self._findings.add(gateway.rows[0].label, "start", Measurement(values={START.key: running.start_s}))
 
     def _is_due(self, scenario: Scenario, row: Row, round_: int) -> bool:
-        return scenario.name in self._scenarios and (row.full or scenario.doors) and not (scenario.once and round_)
+        return scenario.name in self._scenarios and (row.full or scenario.all_apis) and not (scenario.once and round_)
 
     def _bench(self, running: Running, row: Row) -> Bench:
-        return Bench(running=running, row=row, place=self._place, upstream_pid=self._upstream_pid, quick=self._quick)
+        return Bench(running=running, row=row, setup=self._setup, upstream_pid=self._upstream_pid, quick=self._quick)
 
     def _measure(self, bench: Bench, scenario: Scenario) -> None:
         began = time.monotonic()
         measurement = scenario.measure(bench)
         self._findings.add(bench.row.label, scenario.name, measurement)
         figures = ", ".join(f"{metric.key} {measurement.values[metric.key]:.{metric.digits}f}" for metric in scenario.metrics)
-        trouble = f"  ERRORS {measurement.trouble}" if measurement.trouble else ""
-        progress(f"  {bench.row.label:32} {figures}  ({time.monotonic() - began:.1f} s){trouble}")
+        errors = f"  ERRORS {measurement.errors}" if measurement.errors else ""
+        progress(f"  {bench.row.label:32} {figures}  ({time.monotonic() - began:.1f} s){errors}")
 
 
 def measure(arguments: argparse.Namespace, directory: Path) -> int:
     began, load = time.monotonic(), os.getloadavg()
-    place = choose_place(directory)
-    chosen, scenarios = filter_by_name(arguments.only, choose_gateways(arguments, place))
+    setup = choose_setup(directory)
+    chosen, scenarios = filter_by_name(arguments.only, choose_gateways(arguments, setup))
     findings = report.Report(ours={row.label for gateway in chosen if gateway.ours for row in gateway.rows})
     rounds = arguments.rounds or (1 if arguments.quick else 3)
-    with gateways.on_core(place.tool_core), upstream(place) as upstream_pid:
-        session = Session(place, upstream_pid, quick=arguments.quick, scenarios=scenarios, findings=findings)
+    with gateways.on_core(setup.tool_core), upstream(setup) as upstream_pid:
+        session = Session(setup, upstream_pid, quick=arguments.quick, scenarios=scenarios, findings=findings)
         for round_ in range(rounds):
             for gateway in chosen if round_ % 2 == 0 else reversed(chosen):
                 try:
-                    session.visit(gateway, round_)
+                    session.measure_gateway(gateway, round_)
                 except RuntimeError as error:
                     progress(f"ERROR {error}")
                     findings.failures.append(f"{gateway.name}: {str(error).splitlines()[0]}")
@@ -188,11 +188,11 @@ def measure(arguments: argparse.Namespace, directory: Path) -> int:
 def show(findings: report.Report, lines: list[report.Line], facts: dict[str, str]) -> int:
     print("\n".join(f"{name}: {value}" for name, value in facts.items()))
     print(report.table(lines))
-    for doubt in findings.doubts():
-        print(f"\nDOUBTFUL  {doubt}")
-    for trouble in findings.trouble():
-        print(f"\nERRORS  {trouble}")
-    if findings.trouble():
+    for warning in findings.warnings():
+        print(f"\nWARNING  {warning}")
+    for error in findings.errors():
+        print(f"\nERROR  {error}")
+    if findings.errors():
         print("\nThere were ERRORS: these figures mean nothing.")
         return 1
     judged = [line for line in lines if line.verdict in {"ok", "MISSED"}]
@@ -204,10 +204,10 @@ def show(findings: report.Report, lines: list[report.Line], facts: dict[str, str
 
 
 def profile_one(arguments: argparse.Namespace, directory: Path) -> int:
-    place = choose_place(directory)
-    gateway = gateways.toolrelay(place, "toolrelay", gateways.own_command())
-    with upstream(place) as upstream_pid:
-        profile(gateway, place, arguments.profile, upstream_pid)
+    setup = choose_setup(directory)
+    gateway = gateways.toolrelay(setup, "toolrelay", gateways.own_command())
+    with upstream(setup) as upstream_pid:
+        profile(gateway, setup, arguments.profile, upstream_pid)
     return 0
 
 
@@ -230,7 +230,7 @@ def main() -> int:
                 return profile_one(arguments, Path(directory))
             return measure(arguments, Path(directory))
         except KeyboardInterrupt:
-            progress("interrupted; everything that was started has been ended")
+            progress("interrupted; all started processes have ended")
             return 130
 
 

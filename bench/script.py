@@ -1,4 +1,4 @@
-"""What the load generator asks of the upstream, written into the prompt so that it survives any gateway between the two."""
+"""Instructions of the load generator for the upstream. They are part of the prompt, which every gateway passes on."""
 
 import re
 import time
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 MARK = b"~"
-"""Stands before every stamp and nowhere else: one byte, so that no read, write or HTTP chunk can cut it in two."""
+"""Precedes every stamp and occurs nowhere else. One byte: no read, write or HTTP chunk can split it."""
 
 STAMP_DIGITS = 16
 
@@ -14,7 +14,7 @@ Act = Literal["answer", "endless", "silent"]
 
 
 def now_us() -> int:
-    """CLOCK_MONOTONIC, which all processes of one machine share."""
+    """Return CLOCK_MONOTONIC, which is the same for all processes."""
     return time.monotonic_ns() // 1000
 
 
@@ -24,7 +24,7 @@ def stamp(moment_us: int) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """`answer` plays `chunks` chunks, `endless` never stops, `silent` never begins; `every_ms` 0 is as fast as it goes."""
+    """`answer` sends `chunks` chunks, `endless` never stops, `silent` never starts. `every_ms` 0: as fast as possible."""
 
     act: Act = "answer"
     id: int = 0

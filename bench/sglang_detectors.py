@@ -1,6 +1,6 @@
-"""SGLang's detectors on texts from standard input, one JSON object a line, without what SGLang needs a GPU for.
+"""Cost of SGLang's detectors on texts from standard input, one JSON object per line, without a GPU.
 
-The detectors themselves are plain Python. What they import beside it, only to name types, is replaced by empty modules.
+The detectors are plain Python. Other modules that they import, only for types, are replaced by empty ones.
 """
 
 import importlib
@@ -16,7 +16,7 @@ _PACKAGES = ("", ".srt", ".srt.entrypoints", ".srt.entrypoints.openai", ".srt.fu
 
 def _empty(name: str) -> ModuleType:
     module = ModuleType(name)
-    module.__getattr__ = lambda attribute: type(attribute, (), {})  # type: ignore[method-assign] # a module may have one
+    module.__getattr__ = lambda attribute: type(attribute, (), {})  # type: ignore[method-assign] # modules may have __getattr__
     sys.modules[name] = module
     return module
 
@@ -48,11 +48,11 @@ def _cost(detector: Detector, tool: SimpleNamespace, text: str) -> float:
 def main() -> None:
     _prepare()
     for line in sys.stdin:
-        asked = json.loads(line)
-        module = importlib.import_module(f"sglang.srt.function_call.{asked['module']}")
-        function = SimpleNamespace(name=asked["tool"], parameters=asked["parameters"], strict=False)
+        job = json.loads(line)
+        module = importlib.import_module(f"sglang.srt.function_call.{job['module']}")
+        function = SimpleNamespace(name=job["tool"], parameters=job["parameters"], strict=False)
         tool = SimpleNamespace(type="function", function=function)
-        print(_cost(getattr(module, asked["class"])(), tool, asked["text"]), flush=True)
+        print(_cost(getattr(module, job["class"])(), tool, job["text"]), flush=True)
 
 
 if __name__ == "__main__":

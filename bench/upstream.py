@@ -1,7 +1,7 @@
-"""A scripted provider that speaks Chat Completions and Responses: one epoll loop, lean enough not to be what is measured.
+"""Scripted upstream for Chat Completions and Responses, on one epoll loop, so that it is much cheaper than a gateway.
 
-`python -m bench.upstream PORT` serves until its standard input closes. `GET /bench/state` tells which scripted streams are open
-and when the others were cut off.
+`python -m bench.upstream PORT` serves until its standard input closes. `GET /bench/state` returns which scripted streams are open
+and when the others were disconnected.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked", re.IGNORECASE)
 _STREAM = re.compile(rb'"stream":\s*true')
 _BURST_BLOCK = 256
 _STRIDE = 7
-"""Prime to every interval in use, so that phases fill it evenly."""
+"""Coprime to every interval in use, so that phases fill it evenly."""
 
 
 @cache
@@ -34,9 +34,9 @@ def _burst(wire: frames.Frames, chunks: int) -> list[bytes]:
 
 
 class Connection:
-    """One connection of the gateway's; `script` is set from a request's arrival until its answer is whole."""
+    """A connection from the gateway. `script` is set while a request is being answered."""
 
-    __slots__ = ("inbox", "outbox", "played", "script", "sock", "stamps", "upstream", "wire")
+    __slots__ = ("chunks_sent", "inbox", "outbox", "script", "sock", "stamps", "upstream", "wire")
 
     def __init__(self, upstream: "Upstream", sock: socket.socket) -> None:
         self.upstream = upstream
@@ -45,7 +45,7 @@ class Connection:
         self.outbox = b""
         self.script: script.Script | None = None
         self.wire = frames.CHAT
-        self.played = 0
+        self.chunks_sent = 0
         self.stamps: list[bytes] = []
 
     def ready(self, events: int) -> None:
@@ -93,7 +93,7 @@ class Connection:
             self.send(frames.response(b"200 OK", self.upstream.state()))
             return
         if not target.endswith((b"/chat/completions", b"/responses")):
-            self.send(frames.response(b"404 Not Found", b'{"error":{"message":"not played here"}}'))
+            self.send(frames.response(b"404 Not Found", b'{"error":{"message":"not served here"}}'))
             return
         self.wire = frames.RESPONSES if target.endswith(b"/responses") else frames.CHAT
         asked = script.decode(body)
@@ -103,11 +103,11 @@ class Connection:
             self._begin(asked or script.Script())
             self._play()
         else:
-            self.send(self.wire.plain)
+            self.send(self.wire.whole)
 
     def _begin(self, asked: script.Script) -> None:
         self.script = asked
-        self.played = 0
+        self.chunks_sent = 0
         self.stamps = []
         if asked.id:
             self.upstream.open.add(asked.id)
@@ -121,30 +121,30 @@ class Connection:
                 moment = script.stamp(script.now_us())
                 burst = moment.join(_burst(self.wire, chunks))
                 self._end()
-                self.send(self.wire.opening + burst + self.wire.closing(chunks, self._whole([moment] * chunks)))
+                self.send(self.wire.opening + burst + self.wire.closing(chunks, self._full_text([moment] * chunks)))
             case script.Script(every_ms=every):
                 self.send(self.wire.opening)
                 self.upstream.arm_first(self, every)
 
     def step(self) -> None:
-        """Plays one paced chunk; the last one carries the closing frames with it, as providers do."""
+        """Send one paced chunk; the last one together with the closing frames, as providers do."""
         playing = self.script
         if playing is None:
             return
-        before, after = self.wire.delta(self.played)
-        self.played += 1
+        before, after = self.wire.delta(self.chunks_sent)
+        self.chunks_sent += 1
         moment = script.stamp(script.now_us())
         if self.wire is frames.RESPONSES:
             self.stamps.append(moment)
-        if self.played < playing.chunks or playing.act == "endless":
+        if self.chunks_sent < playing.chunks or playing.act == "endless":
             self.send(before + moment + after)
             self.upstream.arm(self, playing.every_ms)
             return
         self._end()
-        self.send(before + moment + after + self.wire.closing(playing.chunks, self._whole(self.stamps)))
+        self.send(before + moment + after + self.wire.closing(playing.chunks, self._full_text(self.stamps)))
 
-    def _whole(self, stamps: list[bytes]) -> str:
-        """The text that a Responses stream repeats at its end."""
+    def _full_text(self, stamps: list[bytes]) -> str:
+        """Return the text that a Responses stream repeats at its end."""
         if self.wire is not frames.RESPONSES:
             return ""
         return "".join(moment.decode() + frames.word(n) for n, moment in enumerate(stamps))
@@ -200,9 +200,9 @@ class Upstream:
         self._paced = 0
         self._now_ms = script.now_us() // 1000
         self._running = True
-        self._door = socket.create_server(("127.0.0.1", port), backlog=4096)
-        self._door.setblocking(False)
-        self._register(self._door.fileno(), self._accept)
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=4096)
+        self._listener.setblocking(False)
+        self._register(self._listener.fileno(), self._accept)
         self._register(sys.stdin.fileno(), self._stop)
 
     def _register(self, fd: int, ready: Callable[[int], None]) -> None:
@@ -215,7 +215,7 @@ class Upstream:
     def _accept(self, _events: int) -> None:
         with contextlib.suppress(BlockingIOError):
             while True:
-                sock, _ = self._door.accept()
+                sock, _ = self._listener.accept()
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._register(sock.fileno(), Connection(self, sock).ready)
@@ -234,9 +234,9 @@ class Upstream:
         self._armed += 1
 
     def arm_first(self, connection: Connection, every_ms: int) -> None:
-        """Spreads the streams evenly over the interval, however they were started.
+        """Schedule a stream's first chunk so that all streams are spread evenly over the interval.
 
-        Streams that a busy machine let begin together would send together to their end, and batches cost a gateway far less.
+        Streams that start together would send together to their end, and batches cost a gateway far less.
         """
         if not self._armed:
             self._now_ms = script.now_us() // 1000
@@ -251,7 +251,7 @@ class Upstream:
     def run(self) -> None:
         ready = self._ready
         while self._running:
-            # Asleep when nothing is paced: a thousand wake-ups a second would be taken from the load generator's core.
+            # Sleep when nothing is paced: a thousand wake-ups a second would cost the load generator its core.
             for fd, events in self._epoll.poll(_TICK_S if self._armed else -1, 512):
                 if fd in ready:
                     ready[fd](events)

@@ -1,6 +1,6 @@
-"""vLLM's tool parsers on texts from standard input, one JSON object a line, without what vLLM needs a GPU for.
+"""Cost of vLLM's tool parsers on texts from standard input, one JSON object per line, without a GPU.
 
-The parsers themselves are plain Python. All else of vLLM that they import is replaced by modules of empty classes.
+The parsers are plain Python. Other modules of vLLM that they import are replaced by modules of empty classes.
 """
 
 import importlib
@@ -16,37 +16,37 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 
-def _nothing(*_given: object, **_named: object) -> None:
+def _do_nothing(*_args: object, **_kwargs: object) -> None:
     return None
 
 
-class _Kind(type):
+class _EmptyMeta(type):
     def __getattr__(cls, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _nothing
+        return _do_nothing
 
 
-def _init(self: object, *_given: object, **named: object) -> None:
-    vars(self).update(named)
+def _init(self: object, *_args: object, **kwargs: object) -> None:
+    vars(self).update(kwargs)
 
 
 def _attribute(_self: object, name: str) -> object:
     if name.startswith("__"):
         raise AttributeError(name)
-    return _nothing
+    return _do_nothing
 
 
-class _Empty(ModuleType):
+class _EmptyModule(ModuleType):
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
-        kind = _Kind(name, (), {"__init__": _init, "__getattr__": _attribute})
+        kind = _EmptyMeta(name, (), {"__init__": _init, "__getattr__": _attribute})
         setattr(self, name, kind)
         return kind
 
 
-class _Emptiness(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _EmptyFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
@@ -55,7 +55,7 @@ class _Emptiness(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        return _Empty(spec.name)
+        return _EmptyModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         pass
@@ -64,7 +64,7 @@ class _Emptiness(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def _prepare() -> None:
     root = next(Path(place) for place in sys.path if (Path(place) / "vllm" / "tool_parsers").is_dir())
     sys.modules["regex"] = re
-    sys.meta_path.insert(0, _Emptiness())
+    sys.meta_path.insert(0, _EmptyFinder())
     importlib.import_module("vllm")
     parsers = ModuleType("vllm.tool_parsers")
     parsers.__path__ = [str(root / "vllm" / "tool_parsers")]
@@ -73,21 +73,21 @@ def _prepare() -> None:
 
 def _cost(parser: Any, text: str) -> float:  # noqa: ANN401 -- theirs
     deltas = [text[at : at + 4] for at in range(0, len(text), 4)]
-    said = ""
+    text_so_far = ""
     began = time.process_time_ns()
     for delta in deltas:
-        before, said = said, said + delta
-        parser.extract_tool_calls_streaming(before, said, delta, (), (), (), None)
+        before, text_so_far = text_so_far, text_so_far + delta
+        parser.extract_tool_calls_streaming(before, text_so_far, delta, (), (), (), None)
     return (time.process_time_ns() - began) / len(deltas)
 
 
 def main() -> None:
     _prepare()
     for line in sys.stdin:
-        asked = json.loads(line)
-        module = importlib.import_module(f"vllm.tool_parsers.{asked['module']}")
-        tokenizer = SimpleNamespace(tokenizer=True, get_vocab=dict)  # as they take it for one of Mistral's
-        print(_cost(getattr(module, asked["class"])(tokenizer), asked["text"]), flush=True)
+        job = json.loads(line)
+        module = importlib.import_module(f"vllm.tool_parsers.{job['module']}")
+        tokenizer = SimpleNamespace(tokenizer=True, get_vocab=dict)  # which they take for a Mistral tokenizer
+        print(_cost(getattr(module, job["class"])(tokenizer), job["text"]), flush=True)
 
 
 if __name__ == "__main__":

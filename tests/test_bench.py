@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_it_measures_plain_requests_and_bursts_over_every_pair_of_wires() -> None:
-    command = [sys.executable, "bench/run.py", "--quick", "--only", "toolrelay,plain,burst"]
+    command = [sys.executable, "bench/run.py", "--quick", "--only", "toolrelay,whole,burst"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"an answer was wrong: {done.stdout}{done.stderr}"
     for row in ("toolrelay", "toolrelay chat>responses", "toolrelay responses>chat", "toolrelay responses>responses"):
