@@ -1,10 +1,10 @@
-# Needs Python 3.11 or newer and nothing else: what the targets use is installed into $(VENV), and again only when a requirements file changes.
+# Needs only Python 3.11 or newer. Tools are installed into $(VENV), and again only when a requirements file changes.
 
 VENV ?= .venv
 JOBS ?= 2
 ARGS ?=
 LOCK_FLAGS ?=
-# The last word is `true` because GNU make throws the answer away when the status is 127, as for a name that is not there.
+# Ends with `true` because GNU make discards the output if the status is 127 (command not found).
 PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done; true)
 
@@ -22,46 +22,46 @@ NPM := PATH="$(abspath $(BIN)):$$PATH" npm --prefix tests/node
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do printf 'make %-11s %s\n' "$$name" "$$text"; done
 
-run: $(VENV)/.run ## start the gateway on 127.0.0.1:8787 (ARGS="--config FILE", as for toolrelay serve)
+run: $(VENV)/.run ## start the gateway on 127.0.0.1:8787 (ARGS="--config FILE": options of toolrelay serve)
 	@exec $(BIN)/toolrelay serve $(ARGS)
 
-test: setup ## run all tests (ARGS="tests/wires -k chunk" for some of them)
+test: setup ## run all tests (ARGS="tests/wires -k chunk": some of them)
 	$(PY) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
-check: ## all that CI runs: lint, types, test
+check: ## run what CI runs: lint, types, test
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory test
 
-lint: $(VENV)/.dev ## ruff's rules and format, and the rules of who may import what
+lint: $(VENV)/.dev ## check style, format and imports (ruff, import-linter)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports --no-logo
 
-types: $(VENV)/.dev ## mypy, strict, over src, tests and bench
+types: $(VENV)/.dev ## check types (mypy) in src, tests and bench
 	$(BIN)/mypy
 
-format: $(VENV)/.dev ## let ruff format the code and mend what it can
+format: $(VENV)/.dev ## format the code and fix what ruff can fix
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-golden: setup ## write the golden frames anew: look at the difference before you commit it
+golden: setup ## regenerate the golden frames; review the diff before you commit it
 	$(PY) tests/golden/regenerate.py $(ARGS)
 
-transcripts: setup ## record the exchanges of tests/transcripts anew (ARGS="hermes codex.calls": of some models): look at the difference
+transcripts: setup ## record tests/transcripts again (ARGS="hermes codex.calls": some models); review the diff
 	$(PY) tests/transcripts/record.py $(ARGS)
 
-docs: $(VENV)/.dev ## write the tables in docs/ from the code
+docs: $(VENV)/.dev ## regenerate the tables in docs/ from the code
 	$(PY) docs/make_tables.py
 
-bench: $(VENV)/.dev ## measure the gateway's cost per request and per chunk, the dialects' per delta, and what is added to Codex (ARGS: only the gateway's)
+bench: $(VENV)/.dev ## measure the cost of the gateway, the dialects and Codex (ARGS="--quick": only the gateway, one short round)
 	$(PY) bench/run.py $(ARGS)
 	@$(if $(ARGS),,$(PY) bench/dialects.py --peers && $(PY) bench/codex.py)
 
-soak: $(VENV)/.dev ## run 2,000 turns through Codex and watch the memory
+soak: $(VENV)/.dev ## run 2,000 turns through Codex and measure memory growth
 	$(PY) bench/codex.py --only memory --turns 2000 $(ARGS)
 
-lock: $(VENV)/.dev ## compile pyproject.toml and package.json into the locks (LOCK_FLAGS=--upgrade for newer versions)
+lock: $(VENV)/.dev ## compile the lock files (LOCK_FLAGS=--upgrade: newer versions)
 	$(COMPILE) pyproject.toml --group dev --output-file requirements/dev.txt
 	$(COMPILE) pyproject.toml --group build --constraints requirements/dev.txt --output-file requirements/run.txt
 	$(COMPILE) --group pyproject.toml:installer --constraints requirements/dev.txt --output-file requirements/uv.txt
@@ -69,14 +69,14 @@ lock: $(VENV)/.dev ## compile pyproject.toml and package.json into the locks (LO
 	$(PY) tests/node/without_funding.py
 	$(PY) -m pytest tests/test_repository.py -k lock
 
-setup: $(VENV)/.dev tests/node/node_modules/.installed ## install what the other targets need, and run nothing
+setup: $(VENV)/.dev tests/node/node_modules/.installed ## install what the other targets need
 
-clean: ## remove all that these targets made, the virtual environment too
+clean: ## remove all generated files and the virtual environment
 	rm -rf $(VENV) tests/node/node_modules dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.uv: requirements/uv.txt
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and no python3 on the PATH is; PYTHON=/path/to/python names another" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer on the PATH. Name one with PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
 	@touch $@
@@ -86,7 +86,7 @@ $(VENV)/.run: $(VENV)/.uv requirements/run.txt pyproject.toml
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-# The run set is part of the dev set, in the same versions: `make run` after `make test` finds everything in its place.
+# dev.txt contains run.txt in the same versions, so that `make run` after `make test` installs nothing.
 $(VENV)/.dev: $(VENV)/.uv requirements/dev.txt requirements/run.txt pyproject.toml
 	$(SYNC) --compile-bytecode --require-hashes requirements/dev.txt
 	$(INSTALL) --no-deps --no-build-isolation -e .
