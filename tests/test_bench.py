@@ -1,4 +1,4 @@
-"""The gateway's bench runs, and finds every answer right. How long anything takes is not looked at."""
+"""The gateway's bench runs without errors. No timing is asserted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def test_it_measures_plain_requests_and_bursts_over_every_pair_of_wires() -> None:
+def test_bench_measures_requests_and_bursts_over_every_pair_of_wires() -> None:
     command = [sys.executable, "bench/run.py", "--quick", "--only", "toolrelay,whole,burst"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"an answer was wrong: {done.stdout}{done.stderr}"

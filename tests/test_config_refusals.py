@@ -248,7 +248,7 @@ files = st.fixed_dictionaries(
 @given(files)
 def test_any_file_gives_settings_or_a_configuration_error(raw: dict[str, Any]) -> None:
     try:
-        settings = config._FileReader("f.toml", {}).read(raw)
+        settings = config.FileReader("f.toml", {}).read(raw)
     except ConfigurationError:
         return
     assert all(isinstance(model, ModelSettings) for model in settings.models.values())
@@ -298,7 +298,7 @@ def test_every_unavailable_setting_has_a_case_here() -> None:
 def test_unavailable_value_is_refused(key: str, value: object) -> None:
     raw, place = file_with(key, value)
     with pytest.raises(ConfigurationError) as caught:
-        config._FileReader("f.toml", {}).read(raw)
+        config.FileReader("f.toml", {}).read(raw)
     assert re.fullmatch(
         rf"f\.toml: {re.escape(place)}: .+ is not available in this version yet(; available today: .+)?", str(caught.value)
     )
@@ -307,25 +307,25 @@ def test_unavailable_value_is_refused(key: str, value: object) -> None:
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, works in config.NOT_YET.items() for value in works])
 def test_available_value_of_a_restricted_key_is_accepted(key: str, value: object) -> None:
     raw, _ = file_with(key, value)
-    config._FileReader("f.toml", {}).read(raw)
+    config.FileReader("f.toml", {}).read(raw)
 
 
 @pytest.mark.parametrize("name", ["auto", "native", "off", "sealed", "hermes", "qwen3_coder"])
 def test_tool_calling_accepts_modes_and_dialects(name: str) -> None:
     raw, _ = file_with("models.tool_calling", name)
-    assert config._FileReader("f.toml", {}).read(raw).models["a"].tool_calling == name
+    assert config.FileReader("f.toml", {}).read(raw).models["a"].tool_calling == name
 
 
 def test_unknown_dialect_is_refused_with_a_suggestion() -> None:
     raw, place = file_with("models.tool_calling", "hermse")
     with pytest.raises(ConfigurationError, match=rf'{place}: expected auto, .*found "hermse"; did you mean "?hermes'):
-        config._FileReader("f.toml", {}).read(raw)
+        config.FileReader("f.toml", {}).read(raw)
 
 
 @pytest.mark.parametrize("wire", discover_wires().values(), ids=discover_wires())
 def test_every_wire_is_accepted(wire: Wire) -> None:
     raw, _ = file_with("models.wire", wire.word)
-    model = config._FileReader("f.toml", {}).read(raw).models["a"]
+    model = config.FileReader("f.toml", {}).read(raw).models["a"]
     assert isinstance(model, HttpSettings)
     assert model.wire == wire.word
 
@@ -349,7 +349,7 @@ def test_key_of_another_backend_is_refused_unless_empty(write: Write, field: str
 @pytest.mark.parametrize(("name", "preset"), [item for item in PROVIDERS.items() if item[1].available])
 def test_available_provider_gives_the_settings_of_its_backend_with_its_defaults(name: str, preset: Preset) -> None:
     address = {} if preset.base_url or preset.backend != "http" else {"base_url": "http://h/v1"}
-    model = config._FileReader("f.toml", {}).read({"models": {"a": {"provider": name, **address}}}).models["a"]
+    model = config.FileReader("f.toml", {}).read({"models": {"a": {"provider": name, **address}}}).models["a"]
     assert type(model) is discover_backends()[preset.backend].settings
     if isinstance(model, HttpSettings):
         assert (model.base_url, model.wire) == (preset.base_url or "http://h/v1", preset.wire)
@@ -357,5 +357,5 @@ def test_available_provider_gives_the_settings_of_its_backend_with_its_defaults(
 
 def test_one_entry_in_the_table_of_presets_adds_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PROVIDERS, "another", Preset(backend="http", base_url="https://another.example/v1", wire="responses"))
-    model = config._FileReader("f.toml", {}).read({"models": {"a": {"provider": "another", "wire": ""}}}).models["a"]
+    model = config.FileReader("f.toml", {}).read({"models": {"a": {"provider": "another", "wire": ""}}}).models["a"]
     assert model == HttpSettings(name="a", provider="another", model="a", base_url="https://another.example/v1", wire="responses")

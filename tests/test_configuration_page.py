@@ -50,7 +50,7 @@ def test_page_describes_exactly_the_keys_of_the_file() -> None:
 
 
 def test_every_table_of_the_settings_is_checked_here() -> None:
-    others = {*config._NOT_IN_FILE, "toolsets"} - {"data_dir"}  # data_dir is part of `environment`
+    others = {*config.NOT_IN_FILE, "toolsets"} - {"data_dir"}  # data_dir is part of `environment`
     assert set(Settings.__struct_fields__) == {*TABLES, "models"} | others
     assert [name for name in others if f"`{name}`" not in PAGE] == []
 

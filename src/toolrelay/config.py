@@ -64,7 +64,7 @@ NOT_YET: Final[dict[str, tuple[object, ...]]] = {
 }
 
 # Settings that cannot be set in the file, and where they are set.
-_NOT_IN_FILE: Final = {
+NOT_IN_FILE: Final = {
     "config_file": "--config or TOOLRELAY_CONFIG",
     "data_dir": "--data-dir",
     "environment": "--data-dir",
@@ -114,7 +114,7 @@ _T = TypeVar("_T", bound=Struct)
 _V = TypeVar("_V", str, int)
 
 
-class _FileReader:
+class FileReader:
     """Converts the tables of one file. Collects all problems, so that they are reported together."""
 
     def __init__(self, file: str, environ: Mapping[str, str]) -> None:
@@ -305,12 +305,12 @@ def _read_file(path: str | None, environ: Mapping[str, str]) -> Settings:
     except tomllib.TOMLDecodeError as error:
         reason, _, place = str(error).rstrip(")").rpartition(" (at ")
         raise ConfigurationError(f"{file}: {place}: not valid TOML: {reason}") from None
-    return _FileReader(file, environ).read(raw)
+    return FileReader(file, environ).read(raw)
 
 
 def _describe_unknown_section(name: str, sections: Collection[str]) -> str:
-    if name in _NOT_IN_FILE:
-        return f"unknown key; it is set with {_NOT_IN_FILE[name]}, not in the file"
+    if name in NOT_IN_FILE:
+        return f"unknown key; it is set with {NOT_IN_FILE[name]}, not in the file"
     if name in ServerSettings.__struct_fields__:
         return f"unknown key; did you mean server.{name}?"
     return f"unknown key{did_you_mean(name, sections)}"
