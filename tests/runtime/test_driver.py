@@ -13,7 +13,7 @@ from tests.scripted import ask, scripted, serving
 from tests.stage import FRONTS, WIRES, Front, failure
 from toolrelay import log
 from toolrelay.backends.base import Deliver, deliver_all
-from toolrelay.backends.demo import DemoBackend
+from toolrelay.backends.demo import ScriptedBackend
 from toolrelay.core.commands import Notice, Record
 from toolrelay.core.events import (
     AnswerFailed,
@@ -78,7 +78,7 @@ def turn(request: Request = REQUEST, policy: Policy | None = None) -> Turn:
 def test_what_the_model_says_reaches_the_client_in_its_batches() -> None:
     async def story() -> None:
         client = Client()
-        backend = DemoBackend(script=[[BEGUN, TextDelta(" there"), END]])
+        backend = ScriptedBackend([[BEGUN, TextDelta(" there"), END]])
         await drive(turn(), backend, client, client)
         assert client.events == [*BEGUN, TextDelta(" there"), END]
         assert client.batches == 3
@@ -91,7 +91,7 @@ def test_what_the_model_says_reaches_the_client_in_its_batches() -> None:
 def test_every_step_is_recorded_in_its_order() -> None:
     async def story() -> None:
         client = Client()
-        await drive(turn(), DemoBackend(script=[[BEGUN, CALL, END]]), client, client)
+        await drive(turn(), ScriptedBackend([[BEGUN, CALL, END]]), client, client)
         assert [type(record.step) for record in client.records] == [
             TurnAccepted,
             AnswerReceived,
@@ -107,7 +107,7 @@ def test_what_is_odd_is_noticed() -> None:
     async def story() -> None:
         client = Client()
         odd: list[StreamEvent] = [CallStarted(0, "serch"), ArgumentsDelta(0, "{}"), CallFinished(0)]
-        await drive(trusting_layer(turn()), DemoBackend(script=[[BEGUN, odd, END]]), client, client)
+        await drive(trusting_layer(turn()), ScriptedBackend([[BEGUN, odd, END]]), client, client)
         assert [(notice.rule, notice.tool) for notice in client.notices] == [("unknown_tool", "serch")]
 
     asyncio.run(story())
@@ -116,7 +116,7 @@ def test_what_is_odd_is_noticed() -> None:
 def test_a_failed_answer_is_handed_on_and_recorded() -> None:
     async def story() -> None:
         client = Client()
-        await drive(turn(), DemoBackend(script=[[BEGUN, BackendError("gone", code="upstream_cut")]]), client, client)
+        await drive(turn(), ScriptedBackend([[BEGUN, BackendError("gone", code="upstream_cut")]]), client, client)
         assert isinstance(client.events[-1], AnswerFailed)
         assert isinstance(client.records[-1].step, TurnFailed)
 
@@ -126,7 +126,7 @@ def test_a_failed_answer_is_handed_on_and_recorded() -> None:
 def test_a_backend_that_ends_without_an_end_is_our_failure() -> None:  # bug 38
     async def story() -> None:
         client = Client()
-        await drive(turn(), DemoBackend(script=[[BEGUN]]), client, client)
+        await drive(turn(), ScriptedBackend([[BEGUN]]), client, client)
         last = client.events[-1]
         assert isinstance(last, AnswerFailed)
         assert isinstance(last.error, InternalError)
@@ -137,7 +137,7 @@ def test_a_backend_that_ends_without_an_end_is_our_failure() -> None:  # bug 38
 def test_a_backend_that_says_nothing_at_all_is_our_failure() -> None:
     async def story() -> None:
         client = Client()
-        await drive(turn(), DemoBackend(script=[[]]), client, client)
+        await drive(turn(), ScriptedBackend([[]]), client, client)
         assert [type(event) for event in client.events] == [AnswerFailed]
 
     asyncio.run(story())
@@ -190,7 +190,7 @@ def test_cancelling_lets_the_backend_go(steps: list[list[StreamEvent]]) -> None:
     async def story() -> None:
         client = Client()
         never, reached = asyncio.Event(), asyncio.Event()
-        backend = DemoBackend(script=[lambda _request: [*steps, _Reached(reached), never, END]])
+        backend = ScriptedBackend([lambda _request: [*steps, _Reached(reached), never, END]])
         driving = asyncio.create_task(drive(turn(), backend, client, client))
         await reached.wait()
         driving.cancel()
@@ -217,7 +217,7 @@ def test_cancelling_while_the_client_does_not_read_lets_the_backend_go() -> None
     async def story() -> None:
         client = Client()
         client.reading.clear()
-        backend = DemoBackend(script=[[BEGUN, TextDelta("more"), END]])
+        backend = ScriptedBackend([[BEGUN, TextDelta("more"), END]])
         driving = asyncio.create_task(drive(turn(), backend, client, client))
         await client.waits.wait()
         driving.cancel()
@@ -266,7 +266,7 @@ def front(request: pytest.FixtureRequest) -> Front:
 def test_a_backend_that_raises_is_a_500_that_names_the_turn(front: Front, kind: type[Exception], *, stream: bool) -> None:
     async def story() -> None:
         with log.captured() as lines:
-            async with serving(scripted(DemoBackend(script=[[kind("a secret thing")]]))) as port:
+            async with serving(scripted(ScriptedBackend([[kind("a secret thing")]]))) as port:
                 status, body = await ask(port, front.path, front.ask(stream=stream))
         assert status == 500
         assert b'"internal_error"' in body
@@ -283,7 +283,7 @@ def test_a_backend_that_raises_is_a_500_that_names_the_turn(front: Front, kind: 
 def test_a_backend_that_raises_in_the_midst_ends_the_stream_with_an_error(front: Front) -> None:  # bug 38
     async def story() -> None:
         with log.captured() as lines:
-            async with serving(scripted(DemoBackend(script=[[BEGUN, RuntimeError("a secret thing")]]))) as port:
+            async with serving(scripted(ScriptedBackend([[BEGUN, RuntimeError("a secret thing")]]))) as port:
                 status, body = await ask(port, front.path, front.ask(stream=True))
         assert status == 200
         assert body.endswith(b"0\r\n\r\n"), "in good order"
@@ -300,7 +300,7 @@ def test_a_backend_that_ends_too_soon_never_looks_like_success(
     front: Front, steps: list[list[StreamEvent]], *, stream: bool
 ) -> None:  # bug 38
     async def story() -> None:
-        async with serving(scripted(DemoBackend(script=[steps]))) as port:
+        async with serving(scripted(ScriptedBackend([steps]))) as port:
             status, body = await ask(port, front.path, front.ask(stream=stream))
         if stream and steps:
             assert failure(body)["code"] == "internal_error"
@@ -314,7 +314,7 @@ def test_a_backend_that_ends_too_soon_never_looks_like_success(
 def test_the_first_thing_that_a_model_says_is_timed_and_a_failure_is_not_such_a_thing(front: Front) -> None:
     async def story() -> None:
         with log.captured() as lines:
-            app = scripted(DemoBackend(script=[[BackendError("gone")], [BEGUN, END]]))
+            app = scripted(ScriptedBackend([[BackendError("gone")], [BEGUN, END]]))
             async with serving(app) as port:
                 for _ in range(2):
                     await ask(port, front.path, front.ask(stream=True))

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.layered import layered
-from toolrelay.backends.demo import DemoBackend, Step
+from toolrelay.backends.demo import ScriptedBackend, ScriptStep
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
     AnswerFailed,
@@ -44,13 +44,13 @@ STOP = AnswerFinished(finish="stop", usage=Usage(input=10, output=5))
 REFUSAL = AnswerFailed(BackendError("registry.ollama.ai/library/gemma3:4b does not support tools", status=400))
 
 
-def model(backend: DemoBackend, profile: Profile = PROFILE, **settings: Any) -> Any:
+def model(backend: ScriptedBackend, profile: Profile = PROFILE, **settings: Any) -> Any:
     given = {"name": "m", "provider": "compatible", "model": "plain", **settings}
     return layered(backend, profile, **given)
 
 
-def script(*answers: list[Step]) -> DemoBackend:
-    return DemoBackend(script=answers)
+def script(*answers: list[ScriptStep]) -> ScriptedBackend:
+    return ScriptedBackend(answers)
 
 
 def said(backend: Any, request: Request = ASKED) -> list[StreamEvent]:
@@ -143,7 +143,7 @@ def test_a_quirk_of_the_family_counts_and_of_no_other() -> None:
 
 def test_printed_calls_come_out_as_calls_whichever_way_they_are_split() -> None:
     split = [TextDelta(character) for character in HERMES]
-    ways: list[list[Step]] = [[TextDelta(HERMES), STOP], [*split, STOP], [[*split, STOP]]]
+    ways: list[list[ScriptStep]] = [[TextDelta(HERMES), STOP], [*split, STOP], [[*split, STOP]]]
     for steps in ways:
         answer = fold(said(model(script(steps), tool_calling="hermes")))
         assert [(call.name, call.arguments) for call in answer.calls] == [("now", "{}")]
@@ -242,7 +242,7 @@ def test_a_native_model_that_prints_a_call_all_the_same_is_caught_by_its_familys
 
 
 def test_a_native_call_of_a_known_family_passes_untouched() -> None:
-    events: list[Step] = [CallStarted(0, "now"), ArgumentsDelta(0, "{}"), CallFinished(0), replace(STOP, finish="calls")]
+    events: list[ScriptStep] = [CallStarted(0, "now"), ArgumentsDelta(0, "{}"), CallFinished(0), replace(STOP, finish="calls")]
     assert said(model(script(events), model="qwen2.5:7b")) == events
 
 

@@ -1,4 +1,4 @@
-"""DemoBackend: streaming, and playing scripts."""
+"""DemoBackend: batches and delays. ScriptedBackend: steps of a script."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 from tests.backends.demo.conversation import request
 from toolrelay.backends.base import discover
-from toolrelay.backends.demo import BACKEND, DemoBackend, Step, respond
+from toolrelay.backends.demo import BACKEND, DemoBackend, ScriptedBackend, ScriptStep, respond
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError
 from toolrelay.settings import Environment, ModelSettings
 
 
-async def collect(backend: DemoBackend, asked: Request) -> list[list[StreamEvent]]:
+async def collect(backend: DemoBackend | ScriptedBackend, asked: Request) -> list[list[StreamEvent]]:
     return [batch async for batch in backend.stream(asked)]
 
 
@@ -63,15 +63,15 @@ def test_stream_can_be_cancelled_during_a_delay() -> None:
 
 
 END = AnswerFinished(finish="stop")
-HELLO: list[Step] = [AnswerStarted(), [TextDelta("a"), TextDelta("b")], END]
+HELLO: list[ScriptStep] = [AnswerStarted(), [TextDelta("a"), TextDelta("b")], END]
 
 
 def test_script_plays_answers_in_order_and_repeats_the_last() -> None:
-    def echo(asked: Request) -> list[Step]:
+    def echo(asked: Request) -> list[ScriptStep]:
         return [TextDelta(asked.model), AnswerFinished(finish="stop")]
 
     async def run() -> None:
-        backend = DemoBackend(script=[HELLO, echo])
+        backend = ScriptedBackend([HELLO, echo])
         asked = [request("one"), request("two"), request("three")]
         first = await collect(backend, asked[0])
         assert first == [[AnswerStarted()], [TextDelta("a"), TextDelta("b")], [AnswerFinished(finish="stop")]]
@@ -84,7 +84,7 @@ def test_script_plays_answers_in_order_and_repeats_the_last() -> None:
 
 
 def test_scripted_respond_records_requests() -> None:
-    backend = DemoBackend(script=[respond])
+    backend = ScriptedBackend([respond])
     asked = request("Hello")
     batches = asyncio.run(collect(backend, asked))
     assert [event for batch in batches for event in batch] == respond(asked)
@@ -94,7 +94,7 @@ def test_scripted_respond_records_requests() -> None:
 def test_script_waits_for_an_event_step() -> None:
     async def run() -> None:
         gate = asyncio.Event()
-        stream = DemoBackend(script=[[TextDelta("a"), gate, TextDelta("b")]]).stream(request("go"))
+        stream = ScriptedBackend([[TextDelta("a"), gate, TextDelta("b")]]).stream(request("go"))
         assert await anext(stream) == [TextDelta("a")]
         following = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
@@ -109,21 +109,21 @@ def test_script_waits_for_an_event_step() -> None:
 def test_script_fails_at_an_exception_step() -> None:
     async def run() -> None:
         error = BackendError("gone")
-        assert await collect(DemoBackend(script=[[TextDelta("a"), error]]), request("go")) == [
+        assert await collect(ScriptedBackend([[TextDelta("a"), error]]), request("go")) == [
             [TextDelta("a")],
             [AnswerFailed(error)],
         ]
         with pytest.raises(RuntimeError, match="a bug"):
-            await collect(DemoBackend(script=[[RuntimeError("a bug")]]), request("go"))
+            await collect(ScriptedBackend([[RuntimeError("a bug")]]), request("go"))
 
     asyncio.run(run())
 
 
 def test_closed_answer_sets_abandoned_unless_finished() -> None:  # bug 44
     async def run() -> None:
-        closed = DemoBackend(script=[HELLO])
-        cancelled = DemoBackend(script=[[asyncio.Event()]])
-        finished = DemoBackend(script=[[END]])
+        closed = ScriptedBackend([HELLO])
+        cancelled = ScriptedBackend([[asyncio.Event()]])
+        finished = ScriptedBackend([[END]])
         stream = closed.stream(request("go"))
         await anext(stream)
         await stream.aclose()

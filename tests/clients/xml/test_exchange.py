@@ -11,7 +11,7 @@ import pytest
 
 from tests.clients.xml import copilot
 from toolrelay import log
-from toolrelay.backends.demo import DemoBackend, Step
+from toolrelay.backends.demo import ScriptedBackend, ScriptStep
 from toolrelay.clients.xml.exchange import XmlClientOptions, XmlExchange, xml_client_options
 from toolrelay.clients.xml.watchdog import ResultWatchdog, Waited
 from toolrelay.core.commands import Notice, Record
@@ -80,14 +80,14 @@ def asked(*items: Any, tools: tuple[Tool, ...] = (TIME,)) -> Request:
 
 async def play(
     came: Request,
-    *steps: Step,
+    *steps: ScriptStep,
     wish: XmlClientOptions | None = None,
     guard: ResultWatchdog | None = None,
     kept: Kept | None = None,
     turn: str = "T",
-) -> tuple[Kept, DemoBackend]:
+) -> tuple[Kept, ScriptedBackend]:
     kept = kept or Kept()
-    backend = DemoBackend(script=[steps])
+    backend = ScriptedBackend([steps])
     exchange = XmlExchange(came, wish or XmlClientOptions(), guard)
     policy = Policy(keeps=False)
     running = Turn(token=turn * 20, request=exchange.request, policy=policy)

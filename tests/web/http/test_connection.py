@@ -14,7 +14,7 @@ from tests.scripted import scripted, serving
 from tests.stage import BEGUN, FRONTS, REST, STREAMED, Front, Stage, configuration, frames, whole
 from tests.upstream import Gate
 from toolrelay import log
-from toolrelay.backends.demo import DemoBackend
+from toolrelay.backends.demo import DemoBackend, ScriptedBackend
 from toolrelay.core.events import AnswerFinished, AnswerStarted, TextDelta
 from toolrelay.web.http import exchange
 from toolrelay.web.http.connection import MAX_HEAD_BYTES
@@ -58,7 +58,7 @@ def test_slow_head_is_closed_after_the_idle_timeout() -> None:
 def test_turn_may_take_longer_than_the_idle_timeout() -> None:
     async def scenario() -> None:
         over = asyncio.Event()
-        backend = DemoBackend(script=[[AnswerStarted(), TextDelta("Hello"), over, AnswerFinished(finish="stop")]])
+        backend = ScriptedBackend([[AnswerStarted(), TextDelta("Hello"), over, AnswerFinished(finish="stop")]])
         async with serving(scripted(backend), idle_timeout=1) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(encode_request("POST", CHAT.path, json.dumps(CHAT.ask(stream=True)).encode()))

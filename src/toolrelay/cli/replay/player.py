@@ -27,7 +27,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrelay.backends.base import Backend
-from toolrelay.backends.demo import DemoBackend
+from toolrelay.backends.demo import ScriptedBackend
 from toolrelay.clients.xml.answer import Order
 from toolrelay.clients.xml.exchange import XmlClientOptions, XmlExchange
 from toolrelay.core.assembly import Assembly
@@ -172,12 +172,12 @@ def _make_backend(answer: str | UpstreamStream, chunk: int) -> Backend:
     if isinstance(answer, str):
         size = chunk or len(answer) or 1
         deltas = [TextDelta(answer[start : start + size]) for start in range(0, len(answer) or 1, size)]
-        return DemoBackend(script=[[AnswerStarted(), *deltas, AnswerFinished(finish="stop")]])
+        return ScriptedBackend([[AnswerStarted(), *deltas, AnswerFinished(finish="stop")]])
     decoder = _find_wire(answer.wire).decoder()
     data = answer.sse.encode()
     size = chunk or len(data) or 1
     batches = [decoder.feed(data[start : start + size]) for start in range(0, len(data), size)]
-    return DemoBackend(script=[[batch for batch in (*batches, decoder.flush()) if batch]])
+    return ScriptedBackend([[batch for batch in (*batches, decoder.flush()) if batch]])
 
 
 def _options(dialect: str) -> ToolCallOptions:
