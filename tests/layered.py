@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolrelay.backends.base import Backend, Deliver, delivered
+from toolrelay.backends.base import Backend, Deliver, deliver_batch
 from toolrelay.core.commands import Notice, Record
 from toolrelay.core.events import CallStarted, Noticed, StreamEvent
 from toolrelay.core.policy import Policy
@@ -33,7 +33,7 @@ class Layered:
         collector = _Collector(self.rejected)
         layer = ToolCallLayer(Turn(token="t", request=request, policy=Policy(keeps=False)), self._mode)
         await drive(layer, self._backend, collector, collector)
-        await delivered(deliver, collector.events)
+        await deliver_batch(deliver, collector.events)
 
     async def close(self) -> None:
         await self._backend.close()

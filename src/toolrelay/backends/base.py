@@ -1,4 +1,4 @@
-"""The interface of backends: they answer a request with stream events."""
+"""The backend interface: a backend answers a request with stream events."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ class Wanted(Enum):
     """How much of an answer is still wanted."""
 
     ALL = auto()
-    USAGE = auto()  # its end, for its usage, if that comes soon
+    USAGE = auto()  # only the final event, for its usage, if it comes soon
     NOTHING = auto()
 
 
 Deliver: TypeAlias = Callable[[list[StreamEvent]], Awaitable[Wanted | None] | Wanted | None]
-"""Takes a batch of events. Returns what is still wanted (None: all), or an awaitable of it to wait for before the next batch."""
+"""Consumes a batch of events. Returns what is still wanted (None: all), or an awaitable of it to wait for before the next batch."""
 
 
 class Backend(Protocol):
     async def stream_into(self, request: Request, deliver: Deliver) -> None:
-        """Deliver the model's answer in batches: what arrives together is delivered together.
+        """Deliver the model's answer in batches: events that arrive together are delivered together.
 
-        Return after AnswerFinished or AnswerFailed, or as soon as nothing more is wanted; then the model is stopped. Raise
-        nothing but cancellation and what `deliver` raises. `request.stream` says how the client asked.
+        Return after AnswerFinished or AnswerFailed, or as soon as nothing more is wanted, and stop the model then. Raise
+        nothing but cancellation and what `deliver` raises. `request.stream` says whether the client asked for a stream.
         """
         ...
 
     async def close(self) -> None: ...
 
 
-async def delivered(deliver: Deliver, batch: list[StreamEvent]) -> Wanted:
-    """Deliver a batch, and wait if necessary."""
+async def deliver_batch(deliver: Deliver, batch: list[StreamEvent]) -> Wanted:
+    """Deliver a batch, waiting if necessary, and return what is still wanted."""
     wanted = deliver(batch)
     if wanted is not None and not isinstance(wanted, Wanted):
         wanted = await wanted
@@ -49,15 +49,15 @@ async def delivered(deliver: Deliver, batch: list[StreamEvent]) -> Wanted:
 
 
 async def deliver_all(batches: AsyncGenerator[list[StreamEvent], None], deliver: Deliver) -> None:
-    """Deliver what a generator yields. Closing the generator stops the model."""
+    """Deliver the batches of a generator. Closing the generator stops the model."""
     async with aclosing(batches):
         async for batch in batches:
-            if await delivered(deliver, batch) is Wanted.NOTHING:
+            if await deliver_batch(deliver, batch) is Wanted.NOTHING:
                 return
 
 
 class HealthReport(Struct, frozen=True, kw_only=True):
-    """What `toolrelay check` prints about a model. An empty `problem` means that it works; `notes` are further lines."""
+    """The result of `toolrelay check` for a model. An empty `problem` means that it works; `notes` are further lines."""
 
     summary: str = ""
     problem: str = ""
@@ -68,10 +68,10 @@ S = TypeVar("S", bound=ModelSettings)
 
 
 class BackendKind(Struct, Generic[S], frozen=True, kw_only=True):
-    """A way to reach models. providers.py says which provider is reached in which way.
+    """A way to reach models. The presets in providers.py name the kind of each provider.
 
-    settings   the keys of a model's table: those that every model has, and the backend's own
-    open       makes the backend of one model and connects nothing yet
+    settings   the keys of a model's table: the common ones, and the backend's own
+    open       creates the backend of one model; it does not connect yet
     inspect    examines a model for `toolrelay check`; None: the CLI only tries to connect to the model's base_url
     """
 
@@ -81,8 +81,8 @@ class BackendKind(Struct, Generic[S], frozen=True, kw_only=True):
 
 
 def discover() -> dict[str, BackendKind[Any]]:
-    """Find every backend kind by its package's name: each sub-package is one."""
-    import toolrelay.backends as package  # noqa: PLC0415 -- this module is part of it
+    """Return the backend kinds by name: each sub-package is one."""
+    import toolrelay.backends as package  # noqa: PLC0415 -- a circular import
 
     names = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
     return {name: importlib.import_module(f"{package.__name__}.{name}").BACKEND for name in names}

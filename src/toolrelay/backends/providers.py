@@ -9,13 +9,13 @@ from toolrelay.core.profiles import Profile
 
 
 class Preset(Struct, frozen=True, kw_only=True):
-    """What is known about a provider before a model's table is read.
+    """Defaults of a provider's models.
 
-    backend     the kind of backend that reaches it: the name of a module in this package
+    backend     the backend kind: the name of a package in toolrelay.backends
     base_url    the default of a model's `base_url`; the wire's path is appended to it
     wire        the default of a model's `wire`
-    profile     what the provider's models can do
-    available   False: reserved for a later version; a model that names this provider is refused
+    profile     the capabilities of its models
+    available   False: reserved for a later version; configuring it is an error
     """
 
     backend: str
@@ -26,7 +26,7 @@ class Preset(Struct, frozen=True, kw_only=True):
 
 
 _LOCAL_SERVER = Profile(max_tokens_field="max_tokens", constrains=True)
-# llama.cpp may answer `tool_choice: required` with text, Ollama does not know tool_choice.
+# llama.cpp may answer `tool_choice: required` with text; Ollama ignores tool_choice.
 _IGNORES_TOOL_CHOICE = replace(_LOCAL_SERVER, enforces_tool_choice=False)
 
 PROVIDERS = {

@@ -1,4 +1,4 @@
-"""Redaction of the gateway's own key: providers quote what they were sent, and no client and no log may show it."""
+"""Redaction of the gateway's API key in upstream errors, which may quote it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from urllib.parse import quote
 from toolrelay.core.events import AnswerFailed, StreamEvent
 
 REDACTED = "[the gateway's key]"
-_SHOWN = 8  # characters of a truncated key that may be shown: as many as `sk-proj-` has, which all keys begin with
+_MAX_SHOWN = 8  # characters of a truncated key that may be shown: the length of the common prefix `sk-proj-`
 
 
 def redact(text: str, key: str) -> str:
-    """Replace the key, also where it is percent-encoded, or was truncated before it came here."""
+    """Replace the key, also if it is percent-encoded or truncated."""
     if not key:
         return text
-    head, rest = key[:_SHOWN], key[_SHOWN:]
+    head, rest = key[:_MAX_SHOWN], key[_MAX_SHOWN:]
     first, *others = text.replace(quote(key, safe=""), REDACTED).split(head)
-    return first + "".join(REDACTED + other[len(commonprefix((other, rest))) :] for other in others)  # noqa: RUF071 -- characters are what is to be compared
+    return first + "".join(REDACTED + other[len(commonprefix((other, rest))) :] for other in others)  # noqa: RUF071 -- characters are compared, not paths
 
 
 def redact_failure(events: list[StreamEvent], key: str) -> list[StreamEvent]:
-    """Redact the error at the end of these events, if there is one, in place."""
+    """Redact, in place, the error of a final AnswerFailed."""
     last = events[-1] if events else None
     if isinstance(last, AnswerFailed) and key:
         error = last.error

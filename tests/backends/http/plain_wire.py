@@ -1,4 +1,4 @@
-"""A wire of the tests' own, small enough to see through, and a backend that speaks it to a scripted upstream."""
+"""A minimal wire for tests, and a backend that uses it with a scripted upstream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from toolrelay.wires.base import Outgoing
 from toolrelay.wires.chat import WIRE as CHAT
 
 KEY = "sk-very-secret"
-SECRET_WORD = "xyzzy"  # what the client says, which no error may repeat
+SECRET_WORD = "xyzzy"  # content of the request, which no error may repeat
 REQUEST = Request(wire="plain", model="mine", items=(Message(role="user", content=SECRET_WORD),))
 STREAMED = replace(REQUEST, stream=True)
 DONE = AnswerFinished(finish="stop")
@@ -65,7 +65,7 @@ WIRE = replace(
 
 
 class Pauses(list[float]):
-    """Takes the place of waiting, and remembers how long it would have been."""
+    """Records pauses instead of waiting."""
 
     async def __call__(self, seconds: float) -> None:
         self.append(seconds)
@@ -79,10 +79,10 @@ def settings_for(url: str, timeout: float = 30) -> HttpSettings:
 
 @asynccontextmanager
 async def backend_for(
-    upstream: Upstream, *, path: str = "/v1", silence: float = 30, context: ssl.SSLContext | None = None
+    upstream: Upstream, *, path: str = "/v1", read_timeout: float = 30, context: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[HttpBackend, Pauses]]:
     pauses = Pauses()
-    backend = HttpBackend(settings_for(upstream.url + path, silence), WIRE, Profile(), context=context, pause=pauses)
+    backend = HttpBackend(settings_for(upstream.url + path, read_timeout), WIRE, Profile(), context=context, pause=pauses)
     try:
         yield backend, pauses
     finally:
@@ -90,35 +90,35 @@ async def backend_for(
         assert not backend._pool._all
 
 
-async def told(backend: HttpBackend, request: Request = STREAMED) -> list[StreamEvent]:
+async def collect(backend: HttpBackend, request: Request = STREAMED) -> list[StreamEvent]:
     return [event for batch in await batches(backend, request) for event in batch]
 
 
-async def batches(backend: HttpBackend, request: Request, heard: Callable[[], None] = lambda: None) -> list[list[StreamEvent]]:
-    """What it relays, batch by batch; `heard` is called after each."""
-    taken: list[list[StreamEvent]] = []
+async def batches(backend: HttpBackend, request: Request, on_batch: Callable[[], None] = lambda: None) -> list[list[StreamEvent]]:
+    """Return the delivered batches; `on_batch` is called after each."""
+    delivered: list[list[StreamEvent]] = []
 
-    def take(batch: list[StreamEvent]) -> None:
+    def deliver(batch: list[StreamEvent]) -> None:
         assert batch
-        taken.append(batch)
-        heard()
+        delivered.append(batch)
+        on_batch()
 
-    await backend.stream_into(request, take)
-    return taken
+    await backend.stream_into(request, deliver)
+    return delivered
 
 
-def ask(upstream: Upstream, request: Request = STREAMED, silence: float = 30) -> tuple[list[StreamEvent], Pauses]:
-    """One request's events, and the pauses between its tries."""
+def ask(upstream: Upstream, request: Request = STREAMED, read_timeout: float = 30) -> tuple[list[StreamEvent], Pauses]:
+    """Return one request's events, and the pauses between its tries."""
 
     async def main() -> tuple[list[StreamEvent], Pauses]:
-        async with backend_for(upstream, silence=silence) as (backend, pauses):
-            return await told(backend, request), pauses
+        async with backend_for(upstream, read_timeout=read_timeout) as (backend, pauses):
+            return await collect(backend, request), pauses
 
     return asyncio.run(main())
 
 
 def failure(events: Sequence[StreamEvent]) -> ToolrelayError:
-    """The error of an answer that is nothing but one."""
+    """Return the error of an answer that consists of it."""
     (event,) = events
     assert isinstance(event, AnswerFailed)
     return event.error

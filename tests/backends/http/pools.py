@@ -1,4 +1,4 @@
-"""A pool for a scripted upstream, and what tests do with it."""
+"""A pool for a scripted upstream, and requests through it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 from tests.upstream import Upstream, stream_head
-from toolrelay.backends.http.connection import Connection, Response
-from toolrelay.backends.http.pool import Origin, Pool
+from toolrelay.backends.http.connection import UpstreamConnection, UpstreamResponse
+from toolrelay.backends.http.pool import ConnectionPool, Origin
 
 T = TypeVar("T")
 
@@ -20,31 +20,35 @@ MEBIBYTE = 1024 * 1024
 
 
 class Run(Protocol):
-    """Runs a coroutine in an event loop of its own."""
+    """Runs a coroutine in a new event loop."""
 
     def __call__(self, main: Coroutine[Any, Any, T]) -> T: ...
 
 
-class WatchedPool(Pool):
-    """Tells when it keeps or loses a connection."""
+class WatchedPool(ConnectionPool):
+    """Resolves futures when a connection becomes idle or is lost."""
 
     kept: asyncio.Future[None] | None = None
     lost: asyncio.Future[None] | None = None
 
-    def keep(self, connection: Connection) -> None:
-        super().keep(connection)
+    def add_idle(self, connection: UpstreamConnection) -> None:
+        super().add_idle(connection)
         if self.kept is not None:
             self.kept.set_result(None)
 
-    def forget(self, connection: Connection) -> None:
-        super().forget(connection)
+    def remove(self, connection: UpstreamConnection) -> None:
+        super().remove(connection)
         if self.lost is not None and not self.lost.done():
             self.lost.set_result(None)
 
 
 @asynccontextmanager
-async def pool_for(upstream: Upstream, silence: float = 30, context: ssl.SSLContext | None = None) -> AsyncIterator[WatchedPool]:
-    pool = WatchedPool(Origin(secure=context is not None, host="127.0.0.1", port=upstream.port), silence=silence, context=context)
+async def pool_for(
+    upstream: Upstream, read_timeout: float = 30, context: ssl.SSLContext | None = None
+) -> AsyncIterator[WatchedPool]:
+    pool = WatchedPool(
+        Origin(secure=context is not None, host="127.0.0.1", port=upstream.port), read_timeout=read_timeout, context=context
+    )
     try:
         yield pool
     finally:
@@ -53,7 +57,7 @@ async def pool_for(upstream: Upstream, silence: float = 30, context: ssl.SSLCont
         assert not pool._idle
 
 
-async def whole(pool: Pool) -> bytes:
+async def fetch(pool: ConnectionPool) -> bytes:
     response = await pool.send(ASK)
     try:
         return await response.read_all(64 * MEBIBYTE)
@@ -61,10 +65,10 @@ async def whole(pool: Pool) -> bytes:
         response.release()
 
 
-async def begun(pool: Pool) -> tuple[Connection, Response]:
-    """A streamed response of which the head has come. The test plays the rest with `data_received`."""
+async def start_response(pool: ConnectionPool) -> tuple[UpstreamConnection, UpstreamResponse]:
+    """Return a streamed response whose head has arrived. The test plays the rest with `data_received`."""
     connection = await pool._connect()
-    sending = asyncio.create_task(connection.exchange(ASK))
+    sending = asyncio.create_task(connection.send(ASK))
     await asyncio.sleep(0)
     connection.data_received(stream_head())
     return connection, await sending

@@ -18,15 +18,15 @@ from tests.backends.http.plain_wire import (
     ask,
     backend_for,
     batches,
+    collect,
     failure,
     settings_for,
-    told,
 )
 from tests.backends.http.pools import WatchedPool
 from tests.upstream import LAST_CHUNK, Gate, Script, Upstream, chunk, reply, seen, stream, stream_head
 from toolrelay import __version__, log
-from toolrelay.backends import http
 from toolrelay.backends.http import BACKEND, HttpBackend, HttpSettings
+from toolrelay.backends.http import backend as http_backend
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.events import AnswerFinished, StreamEvent, TextDelta
 from toolrelay.core.profiles import Profile
@@ -34,10 +34,10 @@ from toolrelay.core.request import Request
 from toolrelay.errors import ConfigurationError
 from toolrelay.settings import Environment
 
-# What is asked
+# Requests
 
 
-def test_the_request_is_the_wires_with_the_providers_name_for_the_model() -> None:
+def test_request_has_wire_body_and_upstream_model_name() -> None:
     with Upstream(reply(b"hi")) as upstream:
         assert ask(upstream, REQUEST) == ([TextDelta("hi"), DONE], [])
         (received,) = upstream.requests
@@ -54,7 +54,7 @@ def test_the_request_is_the_wires_with_the_providers_name_for_the_model() -> Non
         }
 
 
-def test_the_upstream_is_asked_to_stream_if_the_client_asked() -> None:
+def test_streamed_request_asks_upstream_for_a_stream() -> None:
     with Upstream(stream(b"hi\n[DONE]\n")) as upstream:
         ask(upstream, STREAMED)
         assert upstream.requests[0].headers["accept"] == "text/event-stream"
@@ -62,20 +62,20 @@ def test_the_upstream_is_asked_to_stream_if_the_client_asked() -> None:
 
 
 @pytest.mark.parametrize(("path", "asked"), [("", "/plain%20words"), ("/", "/plain%20words"), ("/a/b/", "/a/b/plain%20words")])
-def test_the_wires_path_follows_the_base_url_with_one_slash(path: str, asked: str) -> None:
+def test_wire_path_is_joined_to_base_url_with_one_slash(path: str, asked: str) -> None:
     async def main(upstream: Upstream) -> None:
         async with backend_for(upstream, path=path) as (backend, _):
-            await told(backend, REQUEST)
+            await collect(backend, REQUEST)
 
     with Upstream(reply(b"hi")) as upstream:
         asyncio.run(main(upstream))
         assert upstream.requests[0].path == asked
 
 
-def test_without_a_model_of_its_own_the_tables_name_is_the_models() -> None:
+def test_missing_model_setting_uses_table_name() -> None:
     async def main(upstream: Upstream) -> None:
         backend = HttpBackend(replace(settings_for(upstream.url), model="", api_key=""), WIRE, Profile())
-        await told(backend, REQUEST)
+        await collect(backend, REQUEST)
         await backend.close()
 
     with Upstream(reply(b"hi")) as upstream:
@@ -84,18 +84,18 @@ def test_without_a_model_of_its_own_the_tables_name_is_the_models() -> None:
         assert "authorization" not in upstream.requests[0].headers
 
 
-def test_a_request_that_the_wire_cannot_say_is_the_clients_error_and_never_leaves() -> None:
+def test_unencodable_request_is_client_error_and_not_sent() -> None:
     with Upstream(reply(b"hi")) as upstream:
         error = failure(ask(upstream, replace(REQUEST, user="nobody"))[0])
         assert (error.status, error.param) == (400, "user")
         assert not upstream.requests
 
 
-def test_a_dropped_field_is_logged_once_and_without_content() -> None:
+def test_dropped_field_is_logged_once_without_content() -> None:
     async def main(upstream: Upstream) -> None:
         async with backend_for(upstream) as (backend, _):
             for extra in ({"seed": SECRET_WORD}, {"seed": SECRET_WORD, "top_k": 5}, {"top_k": 5}):
-                await told(backend, replace(REQUEST, extra=extra))
+                await collect(backend, replace(REQUEST, extra=extra))
 
     with Upstream(reply(b"hi")) as upstream, log.captured() as logs:
         asyncio.run(main(upstream))
@@ -105,21 +105,21 @@ def test_a_dropped_field_is_logged_once_and_without_content() -> None:
     ]
 
 
-# What is answered
+# Answers
 
 
-def test_what_arrives_together_is_handed_on_together() -> None:
+def test_events_that_arrive_together_are_one_batch() -> None:
     gates = [Gate(), Gate()]
 
     async def main(upstream: Upstream) -> list[list[StreamEvent]]:
         async with backend_for(upstream) as (backend, _):
             waiting = list(gates)
 
-            def heard() -> None:
+            def on_batch() -> None:
                 if waiting:
                     waiting.pop(0).open()
 
-            return await batches(backend, STREAMED, heard)
+            return await batches(backend, STREAMED, on_batch)
 
     script: Script = [
         stream_head() + chunk(b"a\n") + chunk(b"b\n"),
@@ -146,32 +146,32 @@ def test_what_arrives_together_is_handed_on_together() -> None:
     ],
     ids=["json", "like json", "events"],
 )
-def test_the_content_type_decides_how_an_answer_is_read(answer: bytes, expected: list[StreamEvent], request_: Request) -> None:
+def test_content_type_selects_the_decoder(answer: bytes, expected: list[StreamEvent], request_: Request) -> None:
     with Upstream(answer) as upstream:
         assert ask(upstream, request_)[0] == expected
 
 
-def test_without_a_telling_content_type_an_answer_is_read_as_it_was_asked_for() -> None:
+def test_other_content_type_is_decoded_as_requested() -> None:
     with Upstream(reply(b"a\n[DONE]\n", content_type="text/plain")) as upstream:
         assert ask(upstream, STREAMED)[0] == [TextDelta("a"), DONE]
         assert ask(upstream, REQUEST)[0] == [TextDelta("a\n[DONE]\n"), DONE]
 
 
-def test_a_stream_that_ends_without_its_end_fails_as_the_wire_says() -> None:
+def test_unfinished_stream_fails_with_wires_error() -> None:
     with Upstream(stream(b"a\n")) as upstream:
         first, last = ask(upstream)[0]
         assert first == TextDelta("a")
         assert failure([last]).code == "unfinished"
 
 
-def test_an_answer_ends_with_its_end_even_if_the_upstream_stays() -> None:
+def test_answer_ends_while_upstream_keeps_connection_open() -> None:
     gate = Gate()
 
     async def main(upstream: Upstream) -> list[StreamEvent]:
         async with backend_for(upstream) as (backend, _):
-            events = await told(backend)
+            events = await collect(backend)
             gate.open()
-            assert await told(backend) == events
+            assert await collect(backend) == events
             return events
 
     # The first connection ends its body too late for the second request, and is not waited for.
@@ -180,11 +180,11 @@ def test_an_answer_ends_with_its_end_even_if_the_upstream_stays() -> None:
         assert [request.link for request in upstream.requests] == [0, 1]
 
 
-def test_a_connection_is_used_again_after_a_stream_and_after_an_error() -> None:
+def test_connection_is_reused_after_stream_and_error() -> None:
     async def main(upstream: Upstream) -> None:
         async with backend_for(upstream) as (backend, _):
             for _ in range(4):
-                await told(backend)
+                await collect(backend)
 
     scripts: list[Script] = [[stream(b"[DONE]\n")], [reply(b"no", 400)], [reply(b"no", 301)], [reply(b"hi")]]
     with Upstream(*scripts) as upstream:
@@ -192,47 +192,47 @@ def test_a_connection_is_used_again_after_a_stream_and_after_an_error() -> None:
         assert [request.link for request in upstream.requests] == [0, 0, 0, 0]
 
 
-def test_a_connection_whose_stream_ends_just_after_the_answer_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "LINGER_SECONDS", 1000)
+def test_drained_connection_is_reused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_backend, "DRAIN_SECONDS", 1000)
     gate = Gate()
 
     async def main(upstream: Upstream) -> None:
         async with backend_for(upstream) as (backend, _):
-            backend._pool = pool = WatchedPool(backend._pool.origin, silence=30)
-            assert await told(backend) == [DONE]
+            backend._pool = pool = WatchedPool(backend._pool.origin, read_timeout=30)
+            assert await collect(backend) == [DONE]
             assert not pool._idle
             pool.kept = asyncio.get_running_loop().create_future()
             gate.open()
             await pool.kept
             pool.kept = None
-            assert await told(backend) == [DONE]
+            assert await collect(backend) == [DONE]
 
     with Upstream([stream_head(), chunk(b"[DONE]\n"), gate, LAST_CHUNK], stream(b"[DONE]\n")) as upstream:
         asyncio.run(main(upstream))
         assert [request.link for request in upstream.requests] == [0, 0]
 
 
-def test_the_connection_of_a_whole_answer_is_free_before_the_answer_is_handed_on() -> None:
+def test_whole_answer_releases_connection_before_delivery() -> None:
     async def main(upstream: Upstream) -> None:
         async with backend_for(upstream) as (backend, _):
             idle: list[int] = []
-            await batches(backend, REQUEST, heard=lambda: idle.append(len(backend._pool._idle)))
+            await batches(backend, REQUEST, on_batch=lambda: idle.append(len(backend._pool._idle)))
             assert idle == [1]
 
     with Upstream(reply(b"hi")) as upstream:
         asyncio.run(main(upstream))
 
 
-def test_tls_is_spoken_to_https(certificate: Path, server_context: ssl.SSLContext) -> None:
+def test_https_url_uses_tls(certificate: Path, server_context: ssl.SSLContext) -> None:
     async def main(upstream: Upstream) -> list[StreamEvent]:
         async with backend_for(upstream, context=ssl.create_default_context(cafile=certificate)) as (backend, _):
-            return await told(backend)
+            return await collect(backend)
 
     with Upstream(stream(b"a\n[DONE]\n"), context=server_context) as upstream:
         assert asyncio.run(main(upstream)) == [TextDelta("a"), DONE]
 
 
-# Letting go
+# Cancellation
 
 
 @pytest.mark.parametrize(
@@ -246,12 +246,12 @@ def test_tls_is_spoken_to_https(certificate: Path, server_context: ssl.SSLContex
     ],
     ids=["before the head, streamed", "before the head, plain", "between chunks", "in a whole answer", "in an error"],
 )
-def test_cancelling_lets_the_upstream_go(before: list[bytes], request_: Request) -> None:  # bug 44
+def test_cancelled_answer_closes_upstream_connection(before: list[bytes], request_: Request) -> None:  # bug 44
     gate = Gate()
 
     async def main(upstream: Upstream) -> None:
         async with backend_for(upstream) as (backend, _):
-            task = asyncio.create_task(told(backend, request_))
+            task = asyncio.create_task(collect(backend, request_))
             await seen(gate.reached)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -263,7 +263,7 @@ def test_cancelling_lets_the_upstream_go(before: list[bytes], request_: Request)
         asyncio.run(main(upstream))
 
 
-def test_cancelling_between_two_tries_makes_no_further_one() -> None:
+def test_cancellation_during_backoff_stops_retries() -> None:
     async def main(upstream: Upstream) -> None:
         paused = asyncio.Event()
 
@@ -272,7 +272,7 @@ def test_cancelling_between_two_tries_makes_no_further_one() -> None:
             await asyncio.Event().wait()
 
         backend = HttpBackend(settings_for(upstream.url), WIRE, Profile(), pause=pause)
-        task = asyncio.create_task(told(backend))
+        task = asyncio.create_task(collect(backend))
         await paused.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -318,20 +318,20 @@ def test_backend_has_the_profile_of_its_provider() -> None:
         ("http://localhost/v1?key=secret", "models.m.base_url must hold neither credentials"),
     ],
 )
-def test_a_base_url_that_cannot_be_used_is_named(url: str, said: str) -> None:
+def test_unusable_base_url_is_rejected(url: str, said: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         opened(url)
     assert error.value.message.startswith(said)
     assert "secret" not in error.value.message
 
 
-def test_a_key_that_would_break_the_head_is_refused_and_not_repeated() -> None:
+def test_key_with_line_break_is_rejected_and_not_shown() -> None:
     with pytest.raises(ConfigurationError, match=r"models\.m\.api_key") as error:
         opened(api_key="sk-secret\r\nx: y")
     assert "secret" not in str(error.value)
 
 
-def test_a_wire_that_is_not_there_is_named() -> None:
+def test_unavailable_wire_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"models\.m\.wire: the wire 'gemini' is not available"):
         opened(wire="gemini")
 
@@ -344,17 +344,17 @@ def test_a_wire_that_is_not_there_is_named() -> None:
         ("http://bücher.example/v1", "xn--bcher-kva.example", "xn--bcher-kva.example"),
     ],
 )
-def test_hosts_of_every_kind_are_understood(url: str, host: str, authority: str) -> None:
+def test_ipv6_and_idna_hosts_are_accepted(url: str, host: str, authority: str) -> None:
     backend = opened(url)
     assert (backend._pool.origin.host, backend._pool.origin.authority) == (host, authority)
     assert f"\r\nhost: {authority}\r\n".encode() in backend._heads[True]
 
 
-def test_a_real_wire_streams_through_it() -> None:
+def test_chat_wire_streams_through_backend() -> None:
     async def main(upstream: Upstream) -> list[StreamEvent]:
         backend = opened(f"{upstream.url}/v1", api_key=KEY)
         try:
-            return await told(backend, replace(STREAMED, wire="openai_chat"))
+            return await collect(backend, replace(STREAMED, wire="openai_chat"))
         finally:
             await backend.close()
 

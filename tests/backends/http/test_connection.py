@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.backends.http.pools import ASK, ENDLESS, MEBIBYTE, Run, begun, pool_for, whole
+from tests.backends.http.pools import ASK, ENDLESS, MEBIBYTE, Run, fetch, pool_for, start_response
 from tests.upstream import CUT, LAST_CHUNK, Gate, Script, Upstream, chunk, reply, seen, stream, stream_head
-from toolrelay.backends.http.connection import HIGH_WATER, OversizedError, Response
+from toolrelay.backends.http.connection import HIGH_WATER, UpstreamResponse
+from toolrelay.backends.http.errors import ResponseTooLargeError
 
 # Bodies
 
@@ -37,16 +38,16 @@ from toolrelay.backends.http.connection import HIGH_WATER, OversizedError, Respo
         "length by byte",
     ],
 )
-def test_a_body_arrives_whole_however_its_end_is_marked(run: Run, script: Script) -> None:
+def test_body_is_read_with_every_framing(run: Run, script: Script) -> None:
     async def main(upstream: Upstream) -> bytes:
         async with pool_for(upstream) as pool:
-            return await whole(pool)
+            return await fetch(pool)
 
     with Upstream(script) as upstream:
         assert run(main(upstream)) == b"hello world"
 
 
-def test_the_cuts_between_packets_never_matter() -> None:
+def test_packet_boundaries_do_not_matter() -> None:
     frames = b"HTTP/1.1 100 Continue\r\n\r\n" + stream("grüße, ".encode(), b"0\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n")
     body = "grüße, ".encode() + b"0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"
 
@@ -60,7 +61,7 @@ def test_the_cuts_between_packets_never_matter() -> None:
     async def main(packets: list[bytes]) -> bytes:
         async with pool_for(upstream) as pool:
             connection = await pool._connect()
-            sending = asyncio.create_task(connection.exchange(ASK))
+            sending = asyncio.create_task(connection.send(ASK))
             await asyncio.sleep(0)
             for packet in packets:
                 connection.data_received(packet)
@@ -75,10 +76,10 @@ def test_the_cuts_between_packets_never_matter() -> None:
         check()
 
 
-def test_what_arrives_together_is_read_together() -> None:
+def test_chunks_that_arrive_together_are_read_together() -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            connection, response = await begun(pool)
+            connection, response = await start_response(pool)
             connection.data_received(chunk(b"a") + chunk(b"b"))
             connection.data_received(chunk(b"c"))
             assert await response.read() == b"abc"
@@ -91,7 +92,7 @@ def test_what_arrives_together_is_read_together() -> None:
         asyncio.run(main(upstream))
 
 
-def test_status_and_headers_are_there_before_the_body(run: Run) -> None:
+def test_status_and_headers_are_available_before_body(run: Run) -> None:
     gate = Gate()
 
     async def main(upstream: Upstream) -> None:
@@ -109,7 +110,7 @@ def test_status_and_headers_are_there_before_the_body(run: Run) -> None:
         run(main(upstream))
 
 
-def test_headers_of_interim_responses_and_trailers_are_not_the_responses(run: Run) -> None:
+def test_interim_headers_and_trailers_are_ignored(run: Run) -> None:
     async def main(upstream: Upstream) -> list[bytes]:
         async with pool_for(upstream) as pool:
             response = await pool.send(ASK)
@@ -122,11 +123,11 @@ def test_headers_of_interim_responses_and_trailers_are_not_the_responses(run: Ru
         assert run(main(upstream)) == [b"content-type", b"transfer-encoding"]
 
 
-def test_a_body_over_the_limit_is_refused_and_its_connection_closed(run: Run) -> None:
+def test_body_over_limit_raises_and_closes_connection(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
             response = await pool.send(ASK)
-            with pytest.raises(OversizedError, match="more than 1000 bytes"):
+            with pytest.raises(ResponseTooLargeError, match="more than 1000 bytes"):
                 await response.read_all(1000)
             response.release()
             await seen(upstream.links[0].left)
@@ -135,13 +136,13 @@ def test_a_body_over_the_limit_is_refused_and_its_connection_closed(run: Run) ->
         run(main(upstream))
 
 
-def test_a_response_knows_its_status_after_its_connection_went_on() -> None:
-    async def main(upstream: Upstream) -> Response:
+def test_released_response_keeps_status_and_headers() -> None:
+    async def main(upstream: Upstream) -> UpstreamResponse:
         async with pool_for(upstream) as pool:
             first = await pool.send(ASK)
             await first.read_all(10)
             first.release()
-            await whole(pool)
+            await fetch(pool)
             return first
 
     with Upstream(reply(b"x", 404, headers="x-first: yes\r\n"), reply(b"y")) as upstream:
@@ -152,7 +153,7 @@ def test_a_response_knows_its_status_after_its_connection_went_on() -> None:
 # A released response
 
 
-def test_the_rest_of_a_body_that_nobody_needs_may_still_come_and_the_connection_is_kept(run: Run) -> None:
+def test_drained_response_returns_connection_to_pool(run: Run) -> None:
     gate = Gate()
 
     async def main(upstream: Upstream) -> None:
@@ -160,12 +161,12 @@ def test_the_rest_of_a_body_that_nobody_needs_may_still_come_and_the_connection_
             response = await pool.send(ASK)
             assert await response.read() == b"[DONE]"
             pool.kept = asyncio.get_running_loop().create_future()
-            response.release(linger=60)
+            response.release(drain_seconds=60)
             assert not pool._idle
             gate.open()
             await pool.kept
             pool.kept = None
-            assert await whole(pool) == b"x"
+            assert await fetch(pool) == b"x"
 
     with Upstream([stream_head(), chunk(b"[DONE]"), gate, chunk(b"more"), LAST_CHUNK], reply(b"x")) as upstream:
         run(main(upstream))
@@ -173,12 +174,12 @@ def test_the_rest_of_a_body_that_nobody_needs_may_still_come_and_the_connection_
 
 
 @pytest.mark.parametrize("more", [[], [b"x" * HIGH_WATER * 2], [b"garbage\r\n"]], ids=["silence", "too much", "garbage"])
-def test_the_rest_of_a_body_is_not_waited_for_for_long(run: Run, more: list[bytes]) -> None:
+def test_draining_is_limited(run: Run, more: list[bytes]) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
             response = await pool.send(ASK)
             assert await response.read() == b"[DONE]"
-            response.release(linger=0.001 if not more else 60)
+            response.release(drain_seconds=0.001 if not more else 60)
             gate.open()
             await seen(upstream.links[0].left)
 
@@ -188,7 +189,7 @@ def test_the_rest_of_a_body_is_not_waited_for_for_long(run: Run, more: list[byte
         run(main(upstream))
 
 
-def test_a_response_can_be_released_twice_and_harms_nobody(run: Run) -> None:
+def test_second_release_has_no_effect(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
             first = await pool.send(ASK)
@@ -207,10 +208,10 @@ def test_a_response_can_be_released_twice_and_harms_nobody(run: Run) -> None:
 # Backpressure
 
 
-def test_nobody_reading_stops_the_socket_and_reading_starts_it_again(run: Run) -> None:
+def test_full_buffer_pauses_reading_until_read(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            connection, response = await begun(pool)
+            connection, response = await start_response(pool)
             connection.data_received(chunk(bytes(HIGH_WATER - 100)))
             assert connection._transport.is_reading()
             connection.data_received(chunk(bytes(200)))
@@ -223,7 +224,7 @@ def test_nobody_reading_stops_the_socket_and_reading_starts_it_again(run: Run) -
         run(main(upstream))
 
 
-def test_a_slow_reader_slows_the_upstream_down(run: Run) -> None:
+def test_slow_reader_applies_backpressure(run: Run) -> None:
     total = 64 * MEBIBYTE  # more than all the buffers of the system between the two
 
     async def main(upstream: Upstream, other: Upstream) -> None:
@@ -233,12 +234,12 @@ def test_a_slow_reader_slows_the_upstream_down(run: Run) -> None:
             while upstream.links[0].sent != before:
                 before = upstream.links[0].sent
                 for _ in range(50):  # time in which the loop could read on
-                    await whole(beside)
+                    await fetch(beside)
             assert before < total
             (connection,) = pool._all
             size = 0
             while size < total:
-                assert sum(map(len, connection.pieces)) <= HIGH_WATER + 2 * 256 * 1024
+                assert sum(map(len, connection.chunks)) <= HIGH_WATER + 2 * 256 * 1024
                 size += len(await response.read())
             assert await response.read() == b""
             response.release()
@@ -249,11 +250,11 @@ def test_a_slow_reader_slows_the_upstream_down(run: Run) -> None:
         run(main(upstream, other))
 
 
-def test_an_unread_body_that_had_come_whole_leaves_a_connection_that_works(run: Run) -> None:
+def test_unread_complete_body_keeps_connection_usable(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
             connection = await pool._connect()
-            sending = asyncio.create_task(connection.exchange(ASK))
+            sending = asyncio.create_task(connection.send(ASK))
             await asyncio.sleep(0)
             body = bytes(HIGH_WATER)
             connection.data_received(stream_head())
@@ -264,7 +265,7 @@ def test_an_unread_body_that_had_come_whole_leaves_a_connection_that_works(run: 
             response.release()
             assert connection._transport.is_reading()
             assert list(pool._idle) == [connection]
-            assert not connection.pieces
+            assert not connection.chunks
 
     with Upstream(Gate()) as upstream:
         run(main(upstream))

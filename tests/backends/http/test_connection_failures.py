@@ -1,4 +1,4 @@
-"""An exchange that comes to no good end: cut, garbled, silent, or cancelled."""
+"""Exchanges that fail: cut, invalid, timed out, or cancelled."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.http.pools import ASK, ENDLESS, MEBIBYTE, Run, begun, pool_for, whole
+from tests.backends.http.pools import ASK, ENDLESS, MEBIBYTE, Run, fetch, pool_for, start_response
 from tests.upstream import CUT, LAST_CHUNK, RESET, Gate, Script, Upstream, chunk, reply, seen, stream_head
-from toolrelay.backends.http.connection import CutError, GarbledError, SilentError
-from toolrelay.backends.http.pool import Origin, Pool
+from toolrelay.backends.http.errors import ConnectionCutError, InvalidResponseError, ReadTimeoutError
+from toolrelay.backends.http.pool import ConnectionPool, Origin
 
-# What goes wrong
+# Failures
 
 
 @pytest.mark.parametrize(
@@ -27,14 +27,14 @@ from toolrelay.backends.http.pool import Origin, Pool
     ],
     ids=["between chunks", "reset", "in a chunk", "length"],
 )
-def test_a_body_that_is_cut_gives_what_came_and_then_an_error(run: Run, script: Script) -> None:
+def test_cut_body_gives_received_bytes_then_error(run: Run, script: Script) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
             response = await pool.send(ASK)
             if script[-1] is CUT:  # a reset may overtake what came before it
                 assert await response.read() == b"hello"
             for _ in range(2):
-                with pytest.raises(CutError, match="in the middle of its answer"):
+                with pytest.raises(ConnectionCutError, match="in the middle of its answer"):
                     await response.read_all(10)
             response.release()
 
@@ -42,29 +42,29 @@ def test_a_body_that_is_cut_gives_what_came_and_then_an_error(run: Run, script: 
         run(main(upstream))
 
 
-def test_an_upstream_that_ends_while_the_request_is_still_being_sent_is_noticed(run: Run) -> None:
+def test_upstream_closing_during_send_raises(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.setblocking(False)
-            pool = Pool(Origin(secure=False, host="127.0.0.1", port=server.getsockname()[1]), silence=0)
+            pool = ConnectionPool(Origin(secure=False, host="127.0.0.1", port=server.getsockname()[1]), read_timeout=0)
             sending = asyncio.create_task(pool.send(b"POST / HTTP/1.1\r\n\r\n" + bytes(64 * MEBIBYTE)))
             peer, _ = await loop.sock_accept(server)
             with peer:
                 await loop.sock_recv(peer, 1)
                 peer.shutdown(socket.SHUT_WR)
-                with pytest.raises(CutError):
+                with pytest.raises(ConnectionCutError):
                     await sending
             await pool.close()
 
     run(main())
 
 
-def test_a_body_without_a_length_that_breaks_off_is_an_error(run: Run) -> None:
+def test_reset_of_body_without_length_raises(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            with pytest.raises(CutError):
-                await whole(pool)
+            with pytest.raises(ConnectionCutError):
+                await fetch(pool)
 
     with Upstream([ENDLESS, RESET]) as upstream:
         run(main(upstream))
@@ -86,21 +86,21 @@ def test_a_body_without_a_length_that_breaks_off_is_an_error(run: Run) -> None:
     ],
     ids=["ssh", "tls", "status", "length", "chunk", "upgrade", "headers", "header", "trailers", "interim"],
 )
-def test_what_is_not_http_is_said_to_be_none(run: Run, garbage: bytes) -> None:
+def test_invalid_http_raises_invalid_response(run: Run, garbage: bytes) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            with pytest.raises(GarbledError, match=r"did not answer in HTTP/1\.1"):
-                await whole(pool)
+            with pytest.raises(InvalidResponseError, match=r"did not answer in HTTP/1\.1"):
+                await fetch(pool)
             await seen(upstream.links[0].left)
 
     with Upstream([garbage, Gate()]) as upstream:
         run(main(upstream))
 
 
-def test_a_long_stream_may_have_more_framing_than_a_head(run: Run) -> None:
+def test_framing_overhead_of_long_stream_is_allowed(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            connection, response = await begun(pool)
+            connection, response = await start_response(pool)
             for _ in range(100):
                 connection.data_received(b"1;" + b"e" * 1000 + b"\r\n")
                 connection.data_received(b"x\r\n")
@@ -112,42 +112,42 @@ def test_a_long_stream_may_have_more_framing_than_a_head(run: Run) -> None:
 
 
 @pytest.mark.parametrize("before", [[], [b"HTTP/1.1 200 "], [stream_head()], [stream_head(), chunk(b"x")]])
-def test_silence_beyond_the_limit_is_an_error_and_closes_the_connection(run: Run, before: list[bytes]) -> None:
+def test_read_timeout_raises_and_closes_connection(run: Run, before: list[bytes]) -> None:
     async def main(upstream: Upstream) -> None:
-        async with pool_for(upstream, silence=0.05) as pool:
-            with pytest.raises(SilentError, match=r"sent nothing for 0\.05 seconds"):
-                await whole(pool)
+        async with pool_for(upstream, read_timeout=0.05) as pool:
+            with pytest.raises(ReadTimeoutError, match=r"sent nothing for 0\.05 seconds"):
+                await fetch(pool)
             await seen(upstream.links[0].left)
 
     with Upstream([*before, Gate()]) as upstream:
         run(main(upstream))
 
 
-def test_no_limit_means_no_timer(run: Run) -> None:
+def test_zero_read_timeout_sets_no_timer(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
-        async with pool_for(upstream, silence=0) as pool:
-            assert await whole(pool) == b"x"
-            assert next(iter(pool._idle))._watch is None
+        async with pool_for(upstream, read_timeout=0) as pool:
+            assert await fetch(pool) == b"x"
+            assert next(iter(pool._idle))._timeout_timer is None
 
     with Upstream(reply(b"x")) as upstream:
         run(main(upstream))
 
 
-def test_silence_is_counted_from_the_last_byte_not_from_the_first(run: Run) -> None:
+def test_read_timeout_counts_from_last_byte(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
-        async with pool_for(upstream, silence=1000) as pool:
-            connection, response = await begun(pool)
+        async with pool_for(upstream, read_timeout=1000) as pool:
+            connection, response = await start_response(pool)
             reading = asyncio.create_task(response.read_all(10))
             for packet in (b"1\r\n", b"x\r\n", b"1\r", b"\ny\r\n"):  # bytes that are no body are a sign of life too
                 await asyncio.sleep(0)
                 connection._waiting_since -= 900
-                connection._check_silence()
+                connection._check_timeout()
                 assert connection.error is None
                 connection.data_received(packet)
             await asyncio.sleep(0)
             connection._waiting_since -= 1001
-            connection._check_silence()
-            with pytest.raises(SilentError):
+            connection._check_timeout()
+            with pytest.raises(ReadTimeoutError):
                 await reading
             response.release()
 
@@ -155,12 +155,12 @@ def test_silence_is_counted_from_the_last_byte_not_from_the_first(run: Run) -> N
         run(main(upstream))
 
 
-def test_a_slow_reader_is_not_taken_for_a_silent_upstream(run: Run) -> None:
+def test_slow_reader_does_not_cause_read_timeout(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
-        async with pool_for(upstream, silence=1000) as pool:
-            connection, response = await begun(pool)
+        async with pool_for(upstream, read_timeout=1000) as pool:
+            connection, response = await start_response(pool)
             connection._waiting_since -= 5000
-            connection._check_silence()
+            connection._check_timeout()
             connection.data_received(chunk(b"x") + LAST_CHUNK)
             assert await response.read_all(10) == b"x"
             response.release()
@@ -173,12 +173,12 @@ def test_a_slow_reader_is_not_taken_for_a_silent_upstream(run: Run) -> None:
 
 
 @pytest.mark.parametrize("before", [[], [b"HTTP/1.1 200 OK\r\n"], [stream_head()], [stream_head(), chunk(b"x")]])
-def test_cancelling_closes_the_connection_wherever_it_was(run: Run, before: list[bytes]) -> None:  # bug 44
+def test_cancelled_request_closes_connection(run: Run, before: list[bytes]) -> None:  # bug 44
     gate = Gate()
 
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            task = asyncio.create_task(whole(pool))
+            task = asyncio.create_task(fetch(pool))
             await seen(gate.reached)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -190,13 +190,13 @@ def test_cancelling_closes_the_connection_wherever_it_was(run: Run, before: list
         run(main(upstream))
 
 
-def test_cancelling_on_a_kept_connection_closes_it_too(run: Run) -> None:  # bug 44
+def test_cancelled_request_closes_reused_connection(run: Run) -> None:  # bug 44
     gate = Gate()
 
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            await whole(pool)
-            task = asyncio.create_task(whole(pool))
+            await fetch(pool)
+            task = asyncio.create_task(fetch(pool))
             await seen(gate.reached)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -208,14 +208,12 @@ def test_cancelling_on_a_kept_connection_closes_it_too(run: Run) -> None:  # bug
         assert len(upstream.links) == 1
 
 
-def test_cancelling_closes_a_tls_connection_at_once(
-    run: Run, certificate: Path, server_context: ssl.SSLContext
-) -> None:  # bug 44
+def test_cancelled_request_closes_tls_connection(run: Run, certificate: Path, server_context: ssl.SSLContext) -> None:  # bug 44
     gate = Gate()
 
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream, context=ssl.create_default_context(cafile=certificate)) as pool:
-            task = asyncio.create_task(whole(pool))
+            task = asyncio.create_task(fetch(pool))
             await seen(gate.reached)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -17,14 +17,14 @@ from tests.backends.http.plain_wire import (
     Pauses,
     ask,
     backend_for,
+    collect,
     failure,
     settings_for,
-    told,
 )
 from tests.upstream import CUT, RESET, Gate, Script, Step, Upstream, chunk, reply, stream, stream_head
 from toolrelay import log
-from toolrelay.backends import http
 from toolrelay.backends.http import BACKOFF, HttpBackend
+from toolrelay.backends.http import backend as http_backend
 from toolrelay.core.events import TextDelta
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
@@ -39,7 +39,7 @@ from toolrelay.core.request import Request
     ],
     ids=["between chunks", "in a chunk", "length"],
 )
-def test_an_upstream_that_dies_in_mid_stream_is_never_hidden_nor_asked_again(script: Script) -> None:
+def test_cut_stream_fails_without_retry(script: Script) -> None:
     with Upstream(script, stream(b"a\n[DONE]\n")) as upstream:
         (first, last), pauses = ask(upstream)
         assert first == TextDelta("a")
@@ -52,14 +52,14 @@ def test_an_upstream_that_dies_in_mid_stream_is_never_hidden_nor_asked_again(scr
         assert not pauses
 
 
-def test_a_whole_answer_that_is_cut_is_an_error() -> None:
+def test_cut_whole_answer_fails() -> None:
     with Upstream([reply(b"hello")[:-1], CUT]) as upstream:
         assert failure(ask(upstream, REQUEST)[0]).code == "upstream_cut"
         assert len(upstream.requests) == 1
 
 
 @pytest.mark.parametrize("ending", [CUT, RESET])
-def test_a_new_connection_that_dies_before_the_first_byte_is_tried_again_twice(ending: Step) -> None:
+def test_cut_before_first_byte_is_retried_twice(ending: Step) -> None:
     with Upstream(ending, ending, stream(b"[DONE]\n")) as upstream:
         assert ask(upstream) == ([DONE], [0.2, 0.6])
     with Upstream(ending) as upstream:
@@ -71,11 +71,11 @@ def test_a_new_connection_that_dies_before_the_first_byte_is_tried_again_twice(e
         assert len(upstream.requests) == 3
 
 
-def test_a_kept_connection_that_died_is_replaced_at_once_and_does_not_count_as_a_try() -> None:
+def test_dead_idle_connection_is_replaced_without_backoff() -> None:
     async def main(upstream: Upstream) -> None:
         async with backend_for(upstream) as (backend, pauses):
-            assert await told(backend) == [DONE]
-            assert await told(backend) == [DONE]
+            assert await collect(backend) == [DONE]
+            assert await collect(backend) == [DONE]
             assert pauses == [0.2, 0.6]
 
     done = stream(b"[DONE]\n")
@@ -84,13 +84,13 @@ def test_a_kept_connection_that_died_is_replaced_at_once_and_does_not_count_as_a
         assert [request.link for request in upstream.requests] == [0, 0, 1, 2, 3]
 
 
-def test_an_unreachable_upstream_is_named_with_the_systems_reason() -> None:
+def test_unreachable_upstream_error_has_address_and_reason() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     pauses = Pauses()
     backend = HttpBackend(settings_for(f"http://127.0.0.1:{port}/v1"), WIRE, Profile(), pause=pauses)
-    error = failure(asyncio.run(told(backend)))
+    error = failure(asyncio.run(collect(backend)))
     assert (error.status, error.code) == (502, "upstream_unreachable")
     assert error.message == f"The model's server at 127.0.0.1:{port} cannot be reached: Connection refused."
     assert pauses == [0.2, 0.6]
@@ -98,9 +98,9 @@ def test_an_unreachable_upstream_is_named_with_the_systems_reason() -> None:
 
 @pytest.mark.parametrize("request_", [REQUEST, STREAMED], ids=["plain", "streamed"])
 @pytest.mark.parametrize("before", [[], [stream_head()], [stream_head(), chunk(b"a")]])
-def test_a_silent_upstream_is_given_up_with_a_504(before: list[bytes], request_: Request) -> None:
+def test_read_timeout_is_a_504_without_retry(before: list[bytes], request_: Request) -> None:
     with Upstream([*before, Gate()]) as upstream:
-        events, pauses = ask(upstream, request_, silence=0.05)
+        events, pauses = ask(upstream, request_, read_timeout=0.05)
         error = failure(events)
         assert (error.status, error.code) == (504, "upstream_timeout")
         assert error.message == f"The model's server at 127.0.0.1:{upstream.port} sent nothing for 0.05 seconds."
@@ -110,7 +110,7 @@ def test_a_silent_upstream_is_given_up_with_a_504(before: list[bytes], request_:
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
-def test_a_refusal_that_may_pass_is_tried_again_twice(status: int) -> None:
+def test_retryable_status_is_retried_twice(status: int) -> None:
     with Upstream(reply(b"busy", status), reply(b"busy", status), stream(b"[DONE]\n")) as upstream:
         assert ask(upstream) == ([DONE], [0.2, 0.6])
     with Upstream(reply(b"busy", status)) as upstream:
@@ -122,7 +122,7 @@ def test_a_refusal_that_may_pass_is_tried_again_twice(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 500, 529])
-def test_a_refusal_that_will_not_pass_is_not_tried_again(status: int) -> None:
+def test_other_error_status_is_not_retried(status: int) -> None:
     with Upstream(reply(b"no", status)) as upstream:
         events, pauses = ask(upstream)
         assert failure(events).status == status
@@ -130,18 +130,18 @@ def test_a_refusal_that_will_not_pass_is_not_tried_again(status: int) -> None:
         assert len(upstream.requests) == 1
 
 
-def test_a_short_retry_after_is_waited_for() -> None:
+def test_short_retry_after_replaces_backoff() -> None:
     with Upstream(reply(b"busy", 429, headers="Retry-After: 1\r\n"), stream(b"[DONE]\n")) as upstream:
         assert ask(upstream) == ([DONE], [1.0])
 
 
-def test_a_retry_after_in_the_past_means_now() -> None:
+def test_past_retry_after_retries_at_once() -> None:
     busy = reply(b"busy", 503, headers=f"retry-after: {formatdate(0, usegmt=True)}\r\n")
     with Upstream(busy, stream(b"[DONE]\n")) as upstream:
         assert ask(upstream) == ([DONE], [0.0])
 
 
-def test_a_long_retry_after_is_the_clients_to_wait_for() -> None:
+def test_long_retry_after_is_passed_to_client() -> None:
     with Upstream(reply(b"busy", 429, headers="retry-after: 3600\r\n")) as upstream:
         events, pauses = ask(upstream)
         assert (failure(events).status, failure(events).retry_after) == (429, 3600.0)
@@ -149,7 +149,7 @@ def test_a_long_retry_after_is_the_clients_to_wait_for() -> None:
         assert len(upstream.requests) == 1
 
 
-def test_a_retry_after_may_be_a_date() -> None:
+def test_retry_after_date_is_converted_to_seconds() -> None:
     date = formatdate(time.time() + 3600, usegmt=True)
     with Upstream(reply(b"busy", 503, headers=f"retry-after: {date}\r\n")) as upstream:
         after = failure(ask(upstream)[0]).retry_after
@@ -158,25 +158,25 @@ def test_a_retry_after_may_be_a_date() -> None:
 
 
 @pytest.mark.parametrize("value", ["soon", "inf", "nan", ""])
-def test_a_retry_after_that_says_nothing_is_not_heard(value: str) -> None:
+def test_invalid_retry_after_is_ignored(value: str) -> None:
     with Upstream(reply(b"busy", 429, headers=f"retry-after: {value}\r\n"), stream(b"[DONE]\n")) as upstream:
         assert ask(upstream) == ([DONE], [0.2])
 
 
-def test_the_body_of_an_error_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_ERROR", 1000)
+def test_error_body_is_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_backend, "MAX_ERROR", 1000)
     with Upstream([stream_head().replace(b"200", b"400"), chunk(b"x" * 5000), Gate()]) as upstream:
         assert failure(ask(upstream)[0]).message.startswith("refused with 1000 bytes")
 
 
-def test_an_error_whose_body_is_cut_is_still_that_error() -> None:
+def test_cut_error_body_keeps_status() -> None:
     with Upstream([reply(b"no such model", 404)[:-5], CUT]) as upstream:
         error = failure(ask(upstream)[0])
         assert (error.status, error.message) == (404, "refused with 8 bytes: no such ")
 
 
 @pytest.mark.parametrize("status", [301, 302, 304, 307, 308])
-def test_a_redirect_is_an_error_that_says_what_to_set(status: int) -> None:
+def test_redirect_error_names_base_url(status: int) -> None:
     with Upstream(reply(b"", status, headers="location: http://127.0.0.1:1/v2\r\n")) as upstream, log.captured() as logs:
         error = failure(ask(upstream)[0])
         assert error.status == 502
@@ -198,15 +198,15 @@ def test_a_redirect_is_an_error_that_says_what_to_set(status: int) -> None:
     ids=["another protocol", "web page", "encoding"],
 )
 @pytest.mark.parametrize("request_", [REQUEST, STREAMED], ids=["plain", "streamed"])
-def test_an_answer_that_is_none_is_explained(answer: bytes, said: str, request_: Request) -> None:
+def test_unusable_response_error_names_the_reason(answer: bytes, said: str, request_: Request) -> None:
     with Upstream([answer, Gate()]) as upstream:
         error = failure(ask(upstream, request_)[0])
         assert error.status == 502
         assert said in error.message
 
 
-def test_an_answer_without_bounds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_ANSWER", 1000)
+def test_oversized_answer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_backend, "MAX_ANSWER", 1000)
     with Upstream([b"HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n" + b"x" * 2000, Gate()]) as upstream:
         assert "more than 1000 bytes" in failure(ask(upstream, REQUEST)[0]).message
 
@@ -223,22 +223,22 @@ def test_an_answer_without_bounds_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         [Gate()],
     ],
 )
-def test_no_error_repeats_the_key_or_what_the_client_said(script: Script) -> None:
+def test_errors_contain_neither_key_nor_content(script: Script) -> None:
     with Upstream(script) as upstream, log.captured() as logs:
-        error = failure(ask(upstream, silence=0.05)[0])
+        error = failure(ask(upstream, read_timeout=0.05)[0])
     written = f"{error.message} {error!r} {error.__cause__!r} {logs}"
     assert KEY not in written
     assert SECRET_WORD not in written
 
 
-def test_a_key_that_an_error_quotes_is_redacted_where_the_error_is_truncated() -> None:
+def test_truncated_key_in_error_is_redacted() -> None:
     with Upstream(reply(b"no such " + KEY.encode(), 400)) as upstream:
         message = failure(ask(upstream)[0]).message
     assert KEY[:8] not in message
     assert "no such " in message
 
 
-def test_a_key_in_the_location_of_a_redirect_is_redacted_in_the_log() -> None:
+def test_key_in_redirect_location_is_redacted_in_log() -> None:
     head = f"location: http://127.0.0.1:1/v2?key={KEY}&a=b\r\n"
     with Upstream(reply(b"", 307, headers=head)) as upstream, log.captured() as logs:
         failure(ask(upstream)[0])

@@ -11,19 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.http.pools import ASK, MEBIBYTE, Run, pool_for, whole
+from tests.backends.http.pools import ASK, MEBIBYTE, Run, fetch, pool_for
 from tests.upstream import CUT, RESET, Gate, Script, Step, Upstream, chunk, reply, seen, stream, stream_head
 from toolrelay.backends.http import pool as http_pool
-from toolrelay.backends.http.connection import Connection, CutError, ExchangeError
-from toolrelay.backends.http.pool import Origin, Pool, UnreachableError, _unreachable
+from toolrelay.backends.http.connection import UpstreamConnection
+from toolrelay.backends.http.errors import ConnectError, ConnectionCutError, UpstreamError
+from toolrelay.backends.http.pool import ConnectionPool, Origin
 
 # Keeping connections
 
 
-def test_one_connection_serves_one_request_after_another(run: Run) -> None:
+def test_sequential_requests_reuse_one_connection(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            assert [await whole(pool) for _ in range(5)] == [b"1", b"2", b"34", b"5", b"5"]
+            assert [await fetch(pool) for _ in range(5)] == [b"1", b"2", b"34", b"5", b"5"]
 
     with Upstream(reply(b"1"), reply(b"2"), stream(b"3", b"4"), reply(b"5")) as upstream:
         run(main(upstream))
@@ -31,18 +32,18 @@ def test_one_connection_serves_one_request_after_another(run: Run) -> None:
         assert upstream.requests[0].body == b"{}"
 
 
-def test_requests_at_the_same_time_have_a_connection_each_and_the_latest_is_used_again(run: Run) -> None:
+def test_concurrent_requests_use_own_connections_and_latest_is_reused(run: Run) -> None:
     gate = Gate()
 
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            tasks = [asyncio.create_task(whole(pool)) for _ in range(3)]
+            tasks = [asyncio.create_task(fetch(pool)) for _ in range(3)]
             await seen(upstream.request(2))
             gate.open()
             await asyncio.gather(*tasks)
             assert len(upstream.links) == 3
             latest = list(pool._idle)[-1]
-            await whole(pool)
+            await fetch(pool)
             assert list(pool._idle)[-1] is latest
             assert len(upstream.links) == 3
 
@@ -61,11 +62,11 @@ def test_requests_at_the_same_time_have_a_connection_each_and_the_latest_is_used
     ],
     ids=["close", "HTTP/1.0", "a second response", "garbage after it", "no length"],
 )
-def test_a_connection_that_cannot_be_trusted_is_not_used_again(run: Run, script: Script) -> None:
+def test_unsafe_connection_is_not_reused(run: Run, script: Script) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            assert await whole(pool) == b"x"
-            assert await whole(pool) == b"x"
+            assert await fetch(pool) == b"x"
+            assert await fetch(pool) == b"x"
 
     with Upstream(script) as upstream:
         run(main(upstream))
@@ -73,18 +74,18 @@ def test_a_connection_that_cannot_be_trusted_is_not_used_again(run: Run, script:
 
 
 @pytest.mark.parametrize("ending", [CUT, RESET, b"HTTP/1.1 408 Request Timeout\r\n\r\n"])
-def test_an_idle_connection_that_the_upstream_ends_leaves_the_pool_at_once(run: Run, ending: Step) -> None:
+def test_closed_idle_connection_leaves_pool(run: Run, ending: Step) -> None:
     gate = Gate()
 
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            await whole(pool)
+            await fetch(pool)
             assert len(pool._idle) == 1
             pool.lost = asyncio.get_running_loop().create_future()
             gate.open()
             await pool.lost
             assert not pool._idle
-            assert await whole(pool) == b"x"
+            assert await fetch(pool) == b"x"
 
     with Upstream([reply(b"x"), gate, ending], reply(b"x")) as upstream:
         run(main(upstream))
@@ -92,40 +93,40 @@ def test_an_idle_connection_that_the_upstream_ends_leaves_the_pool_at_once(run: 
 
 
 @pytest.mark.parametrize("ending", [CUT, RESET])
-def test_a_kept_connection_that_dies_before_the_first_byte_is_replaced(run: Run, ending: Step) -> None:
+def test_idle_connection_cut_before_first_byte_is_replaced(run: Run, ending: Step) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            assert await whole(pool) == b"1"
-            assert await whole(pool) == b"2"
+            assert await fetch(pool) == b"1"
+            assert await fetch(pool) == b"2"
 
     with Upstream(reply(b"1"), ending, reply(b"2")) as upstream:
         run(main(upstream))
         assert [request.link for request in upstream.requests] == [0, 0, 1]
 
 
-def test_a_dead_connection_is_replaced_by_a_new_one_not_by_another_kept_one(run: Run) -> None:
+def test_dead_idle_connection_is_replaced_by_new_one(run: Run) -> None:
     gate = Gate()
 
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            tasks = [asyncio.create_task(whole(pool)) for _ in range(2)]
+            tasks = [asyncio.create_task(fetch(pool)) for _ in range(2)]
             await seen(upstream.request(1))
             gate.open()
             await asyncio.gather(*tasks)
             assert len(pool._idle) == 2
-            assert await whole(pool) == b"x"
+            assert await fetch(pool) == b"x"
 
     with Upstream([gate, reply(b"x")], [gate, reply(b"x")], CUT, reply(b"x")) as upstream:
         run(main(upstream))
         assert upstream.requests[-1].link == 2
 
 
-def test_a_kept_connection_that_dies_after_the_first_byte_is_not_replaced(run: Run) -> None:
+def test_idle_connection_cut_after_first_byte_raises(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            assert await whole(pool) == b"1"
-            with pytest.raises(CutError, match="in the middle") as error:
-                await whole(pool)
+            assert await fetch(pool) == b"1"
+            with pytest.raises(ConnectionCutError, match="in the middle") as error:
+                await fetch(pool)
             assert not error.value.retryable
 
     with Upstream(reply(b"1"), [b"HTTP/1.1 2", CUT]) as upstream:
@@ -133,11 +134,11 @@ def test_a_kept_connection_that_dies_after_the_first_byte_is_not_replaced(run: R
         assert len(upstream.requests) == 2
 
 
-def test_a_new_connection_that_dies_before_the_first_byte_is_reported(run: Run) -> None:
+def test_new_connection_cut_before_first_byte_raises_retryable(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            with pytest.raises(CutError, match="without an answer") as error:
-                await whole(pool)
+            with pytest.raises(ConnectionCutError, match="without an answer") as error:
+                await fetch(pool)
             assert error.value.retryable
 
     with Upstream(CUT) as upstream:
@@ -145,11 +146,11 @@ def test_a_new_connection_that_dies_before_the_first_byte_is_reported(run: Run) 
         assert len(upstream.requests) == 1
 
 
-def test_an_answer_that_came_before_the_request_was_read_ends_the_connection(run: Run) -> None:
+def test_response_before_request_is_sent_closes_connection(run: Run) -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.setblocking(False)
-            pool = Pool(Origin(secure=False, host="127.0.0.1", port=server.getsockname()[1]), silence=30)
+            pool = ConnectionPool(Origin(secure=False, host="127.0.0.1", port=server.getsockname()[1]), read_timeout=30)
             sending = asyncio.create_task(pool.send(b"POST / HTTP/1.1\r\n\r\n" + bytes(64 * MEBIBYTE)))
             peer, _ = await asyncio.get_running_loop().sock_accept(server)
             with peer:
@@ -165,23 +166,23 @@ def test_an_answer_that_came_before_the_request_was_read_ends_the_connection(run
     run(main())
 
 
-def test_idle_connections_are_dropped_after_a_while_and_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_expire_and_are_limited(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate()
 
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
             monkeypatch.setattr(http_pool, "MAX_IDLE", 2)
-            tasks = [asyncio.create_task(whole(pool)) for _ in range(3)]
+            tasks = [asyncio.create_task(fetch(pool)) for _ in range(3)]
             await seen(upstream.request(2))
             gate.open()
             await asyncio.gather(*tasks)
             older, newer = pool._idle
             newer.idle_since += 1000
             older.idle_since -= 1000
-            pool._drop_idle()
+            pool._close_expired()
             assert list(pool._idle) == [newer]
             newer.idle_since -= 2000
-            pool._drop_idle()
+            pool._close_expired()
             assert not pool._idle
             for link in upstream.links:
                 await seen(link.left)
@@ -190,10 +191,10 @@ def test_idle_connections_are_dropped_after_a_while_and_bounded(run: Run, monkey
         run(main(upstream))
 
 
-def test_nothing_of_a_connection_stays_behind_without_the_garbage_collector(run: Run) -> None:
-    async def main(upstream: Upstream) -> weakref.ref[Connection]:
+def test_connection_has_no_reference_cycles(run: Run) -> None:
+    async def main(upstream: Upstream) -> weakref.ref[UpstreamConnection]:
         async with pool_for(upstream) as pool:
-            await whole(pool)
+            await fetch(pool)
             (connection,) = pool._idle
             return weakref.ref(connection)
 
@@ -217,10 +218,10 @@ def free_port() -> int:
         return port
 
 
-def test_a_refused_connection_is_reported_in_the_systems_words(run: Run) -> None:
+def test_refused_connection_raises_with_system_message(run: Run) -> None:
     async def main() -> None:
-        pool = Pool(Origin(secure=False, host="127.0.0.1", port=free_port()), silence=30)
-        with pytest.raises(UnreachableError, match="cannot be reached: Connection refused") as error:
+        pool = ConnectionPool(Origin(secure=False, host="127.0.0.1", port=free_port()), read_timeout=30)
+        with pytest.raises(ConnectError, match="cannot be reached: Connection refused") as error:
             await pool.send(ASK)
         assert error.value.retryable
         assert not pool._all
@@ -229,14 +230,14 @@ def test_a_refused_connection_is_reported_in_the_systems_words(run: Run) -> None
     run(main())
 
 
-def test_a_connection_that_takes_too_long_is_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connect_timeout_raises(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_pool, "CONNECT_SECONDS", 0.05)
 
     async def main() -> None:
         # A listener that never answers the TLS handshake.
         with socket.create_server(("127.0.0.1", 0)) as server:
-            pool = Pool(Origin(secure=True, host="127.0.0.1", port=server.getsockname()[1]), silence=30)
-            with pytest.raises(UnreachableError, match=r"no connection within 0\.05 seconds") as error:
+            pool = ConnectionPool(Origin(secure=True, host="127.0.0.1", port=server.getsockname()[1]), read_timeout=30)
+            with pytest.raises(ConnectError, match=r"no connection within 0\.05 seconds") as error:
                 await pool.send(ASK)
             assert error.value.retryable
             assert not pool._all
@@ -257,17 +258,17 @@ def test_a_connection_that_takes_too_long_is_given_up(run: Run, monkeypatch: pyt
         (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), "Temporary failure", True),
     ],
 )
-def test_why_an_upstream_cannot_be_reached_and_whether_another_try_may_help(error: OSError, reason: str, retryable: bool) -> None:  # noqa: FBT001 -- a column of the table
-    found = _unreachable(error)
+def test_os_errors_map_to_connect_errors(error: OSError, reason: str, retryable: bool) -> None:  # noqa: FBT001 -- a column of the table
+    found = ConnectError.from_os_error(error, timeout=10)
     assert str(found) == f"cannot be reached: {reason}"
     assert found.retryable is retryable
 
 
-def test_cancelling_at_any_step_of_connecting_leaks_nothing(run: Run) -> None:
+def test_cancellation_while_connecting_leaks_nothing(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
             for steps in range(12):
-                task = asyncio.create_task(whole(pool))
+                task = asyncio.create_task(fetch(pool))
                 for _ in range(steps):
                     await asyncio.sleep(0)
                 task.cancel()
@@ -278,30 +279,30 @@ def test_cancelling_at_any_step_of_connecting_leaks_nothing(run: Run) -> None:
         run(main(upstream))
 
 
-def test_a_connection_that_is_made_after_it_was_given_up_is_closed(run: Run) -> None:
+def test_connection_made_after_abort_is_closed(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            connection = Connection(pool)
+            connection = UpstreamConnection(pool)
             connection.abort()
             transport, _ = await asyncio.get_running_loop().create_connection(lambda: connection, "127.0.0.1", upstream.port)
             assert transport.is_closing()
-            assert not connection.usable
+            assert not connection.is_usable
 
     with Upstream(Gate()) as upstream:
         run(main(upstream))
 
 
-def test_closing_the_pool_ends_what_is_still_open(run: Run) -> None:
+def test_closed_pool_aborts_open_requests(run: Run) -> None:
     gate = Gate()
 
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            task = asyncio.create_task(whole(pool))
+            task = asyncio.create_task(fetch(pool))
             await seen(gate.reached)
             await pool.close()
-            with pytest.raises(CutError):
+            with pytest.raises(ConnectionCutError):
                 await task
-            with pytest.raises(UnreachableError, match="closing"):
+            with pytest.raises(ConnectError, match="closing"):
                 await pool.send(ASK)
 
     with Upstream([stream_head(), gate]) as upstream:
@@ -321,15 +322,15 @@ def test_closing_the_pool_ends_what_is_still_open(run: Run) -> None:
         (Origin(secure=False, host="fe80::1%eth0", port=80), "[fe80::1]", "[fe80::1]:80"),
     ],
 )
-def test_the_host_header_leaves_out_the_port_that_everyone_assumes(origin: Origin, authority: str, address: str) -> None:
+def test_authority_omits_default_port(origin: Origin, authority: str, address: str) -> None:
     assert origin.authority == authority
     assert origin.address == address
 
 
-def test_packets_are_not_held_back(run: Run) -> None:
+def test_tcp_nodelay_is_set(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
-            await whole(pool)
+            await fetch(pool)
             (connection,) = pool._idle
             sock = connection._transport.get_extra_info("socket")
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -338,13 +339,13 @@ def test_packets_are_not_held_back(run: Run) -> None:
         run(main(upstream))
 
 
-def test_tls_carries_streams_and_keeps_its_connections(run: Run, certificate: Path, server_context: ssl.SSLContext) -> None:
+def test_tls_streams_and_reuses_connections(run: Run, certificate: Path, server_context: ssl.SSLContext) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream, context=ssl.create_default_context(cafile=certificate)) as pool:
-            assert await whole(pool) == b"ab"
-            assert len(await whole(pool)) == 3 * MEBIBYTE
-            with pytest.raises(CutError):
-                await whole(pool)
+            assert await fetch(pool) == b"ab"
+            assert len(await fetch(pool)) == 3 * MEBIBYTE
+            with pytest.raises(ConnectionCutError):
+                await fetch(pool)
 
     scripts: list[Script] = [[stream(b"a", b"b")], [reply(bytes(3 * MEBIBYTE))], [stream_head(), chunk(b"x"), CUT]]
     with Upstream(*scripts, context=server_context) as upstream:
@@ -352,10 +353,10 @@ def test_tls_carries_streams_and_keeps_its_connections(run: Run, certificate: Pa
         assert {request.link for request in upstream.requests} == {0}
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(run: Run, certificate: Path, server_context: ssl.SSLContext) -> None:
+def test_untrusted_certificate_raises(run: Run, certificate: Path, server_context: ssl.SSLContext) -> None:
     async def main(upstream: Upstream) -> None:
-        pool = Pool(Origin(secure=True, host="127.0.0.1", port=upstream.port), silence=30)
-        with pytest.raises(UnreachableError, match=r"certificate is not valid: self.signed") as error:
+        pool = ConnectionPool(Origin(secure=True, host="127.0.0.1", port=upstream.port), read_timeout=30)
+        with pytest.raises(ConnectError, match=r"certificate is not valid: self.signed") as error:
             await pool.send(ASK)
         assert not error.value.retryable
         assert not pool._all
@@ -365,16 +366,16 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(run: Run, certificate:
         run(main(upstream))
 
 
-def test_tls_to_a_plain_port_is_explained(run: Run) -> None:
-    async def main() -> ExchangeError:
+def test_tls_to_plain_port_raises_with_reason(run: Run) -> None:
+    async def main() -> UpstreamError:
         async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")
             await reader.read(1)
             writer.close()
 
         async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
-            pool = Pool(Origin(secure=True, host="127.0.0.1", port=server.sockets[0].getsockname()[1]), silence=30)
-            with pytest.raises(UnreachableError) as error:
+            pool = ConnectionPool(Origin(secure=True, host="127.0.0.1", port=server.sockets[0].getsockname()[1]), read_timeout=30)
+            with pytest.raises(ConnectError) as error:
                 await pool.send(ASK)
             await pool.close()
             return error.value

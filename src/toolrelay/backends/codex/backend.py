@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from toolrelay import log
-from toolrelay.backends.base import Backend, BackendKind, Deliver, Wanted, delivered
+from toolrelay.backends.base import Backend, BackendKind, Deliver, Wanted, deliver_batch
 from toolrelay.backends.codex.decoder import PATCHED, CodexDecoder, DecoderOptions
 from toolrelay.backends.codex.errors import SIGN_IN
 from toolrelay.backends.codex.home import location_for
@@ -75,7 +75,7 @@ class CodexBackend:
         answer = _AnswerStream()
         async with aclosing(self._stream(request, answer)) as batches:
             async for batch in batches:
-                wanted = await delivered(deliver, batch)
+                wanted = await deliver_batch(deliver, batch)
                 if wanted is Wanted.NOTHING:
                     return
                 if wanted is Wanted.USAGE:

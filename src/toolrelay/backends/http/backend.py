@@ -1,4 +1,4 @@
-"""A model behind an HTTP provider: a wire in its client role, over a keep-alive pool, with retries before the first byte only."""
+"""Models behind an HTTP provider: the client role of a wire over a keep-alive pool, with retries before the first byte only."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from functools import lru_cache
 from typing import Annotated
 from urllib.parse import quote, urlsplit
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from msgspec.structs import replace
 
 from toolrelay import __version__, log
-from toolrelay.backends.base import Backend, BackendKind, Deliver, Wanted, delivered
-from toolrelay.backends.http.connection import ExchangeError, Response
-from toolrelay.backends.http.pool import Origin, Pool
+from toolrelay.backends.base import Backend, BackendKind, Deliver, Wanted, deliver_batch
+from toolrelay.backends.http.connection import UpstreamResponse
+from toolrelay.backends.http.errors import UpstreamError
+from toolrelay.backends.http.pool import ConnectionPool, Origin
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.backends.redaction import redact, redact_failure
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
@@ -32,7 +33,7 @@ from toolrelay.wires.base import discover as discover_wires
 
 BACKOFF = (0.2, 0.6)
 MAX_RETRY_AFTER = 5.0
-LINGER_SECONDS = 0.5
+DRAIN_SECONDS = 0.5
 MAX_ANSWER = 64 * 1024 * 1024
 MAX_ERROR = 1024 * 1024
 MAX_WARNINGS = 256
@@ -42,7 +43,7 @@ _UNSAFE = re.compile(r"[^\x20-\x7e]")
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+")
 
 
-# Words for `wire`. The presets of providers that are not available yet name wires that do not exist yet.
+# Values of `wire`. The presets of providers that are not available yet name wires that do not exist yet.
 _WIRES = tuple(sorted(wire.word for wire in discover_wires().values()))
 _LATER_WIRES = tuple(preset.wire for preset in PROVIDERS.values() if preset.wire and preset.wire not in _WIRES)
 WireWord = Annotated[str, Meta(extra={"choices": _WIRES, "later": _LATER_WIRES})]
@@ -54,15 +55,8 @@ class HttpSettings(ModelSettings, frozen=True, kw_only=True):
     api_key: Secret = ""
 
 
-class Target(Struct, frozen=True, kw_only=True):
-    """A base URL, taken apart. `path` does not end with a slash."""
-
-    origin: Origin
-    path: str
-
-
 class HttpBackend:
-    """`backoff` is the pauses before each further try; `pause` waits for one of them."""
+    """`backoff`: seconds before each retry. `pause` waits for one of them."""
 
     def __init__(
         self,
@@ -74,45 +68,42 @@ class HttpBackend:
         backoff: tuple[float, ...] = BACKOFF,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        target = _target(settings)
+        origin, self._path = _parse_base_url(settings)
         self._name = settings.name
         self._model = settings.model or settings.name
         self._wire = wire
         self._profile = profile
-        self._path = target.path
-        self._pool = Pool(target.origin, silence=settings.timeout_seconds, context=context)
+        self._pool = ConnectionPool(origin, read_timeout=settings.timeout_seconds, context=context)
         self._backoff = backoff
         self._pause = pause
         self._key = settings.api_key
         self._warned: set[str] = set()
-        headers = _headers(settings, wire, target.origin)
+        headers = _headers(settings, wire, origin)
         self._heads = {
-            asked: f" HTTP/1.1\r\n{headers}accept: {accepted}\r\ncontent-length: ".encode("ascii")
-            for asked, accepted in ((True, "text/event-stream"), (False, "application/json"))
+            streamed: f" HTTP/1.1\r\n{headers}accept: {accepted}\r\ncontent-length: ".encode("ascii")
+            for streamed, accepted in ((True, "text/event-stream"), (False, "application/json"))
         }
 
     async def stream_into(self, request: Request, deliver: Deliver) -> None:
+        response = None
         try:
             response = await self._respond(self._encode(request))
-        except ToolrelayError as error:
-            await delivered(deliver, redact_failure([AnswerFailed(error)], self._key))
-            return
-        try:
             if self._is_stream(response, asked=request.stream):
                 last = await self._stream_body(response, deliver)
             else:
                 last = self._wire.decode_answer(await response.read_all(MAX_ANSWER))
-        except ExchangeError as fault:
-            last = [AnswerFailed(self._explained(fault))]
+        except UpstreamError as error:
+            last = [AnswerFailed(self._backend_error(error))]
         except ToolrelayError as error:
             last = [AnswerFailed(error)]
         finally:
-            response.release()
+            if response is not None:
+                response.release()
         if last:
-            await delivered(deliver, redact_failure(last, self._key))
+            await deliver_batch(deliver, redact_failure(last, self._key))
 
-    async def _stream_body(self, response: Response, deliver: Deliver) -> list[StreamEvent]:
-        """Deliver all batches but the last, which is returned; it is empty if no more is wanted."""
+    async def _stream_body(self, response: UpstreamResponse, deliver: Deliver) -> list[StreamEvent]:
+        """Deliver all batches but the last, and return that one; it is empty if nothing more is wanted."""
         decoder = self._wire.decoder()
         last: list[StreamEvent] = []
 
@@ -130,9 +121,9 @@ class HttpBackend:
                 return wanted is Wanted.NOTHING
             return _is_nothing(wanted)
 
-        if await response.pour(consume):
+        if await response.stream_to(consume):
             if last:
-                response.release(linger=LINGER_SECONDS)
+                response.release(drain_seconds=DRAIN_SECONDS)
             return last
         response.release()
         return decoder.flush()
@@ -143,79 +134,68 @@ class HttpBackend:
     def _encode(self, request: Request) -> bytes:
         outgoing = self._wire.encode_request(replace(request, model=self._model), self._profile)
         if outgoing.dropped:
-            self._warn(outgoing.dropped)
+            self._warn_of_dropped(outgoing.dropped)
         body = outgoing.body
         return b"POST %b%b%d\r\n\r\n%b" % (_quoted(self._path + outgoing.path), self._heads[request.stream], len(body), body)
 
-    def _warn(self, dropped: tuple[str, ...]) -> None:
+    def _warn_of_dropped(self, dropped: tuple[str, ...]) -> None:
         for field in dropped:
             if field not in self._warned and len(self._warned) < MAX_WARNINGS:
                 self._warned.add(field)
                 log.warning("field_dropped", model=self._name, field=field[:100], wire=self._wire.name)
 
-    async def _respond(self, request: bytes) -> Response:
-        """The first response that is not an error, or the error of the last try."""
+    async def _respond(self, request: bytes) -> UpstreamResponse:
+        """Return the first response with status 2xx, or raise the error of the last try."""
         tries = 0
         while True:
             try:
                 response = await self._pool.send(request)
-            except ExchangeError as fault:
-                error, again = self._explained(fault), fault.retryable
+            except UpstreamError as fault:
+                error, is_retryable = self._backend_error(fault), fault.retryable
             else:
                 if 200 <= response.status < 300:
                     return response
-                error, again = await self._refusal(response), response.status in _RETRIED
-            if not again or tries == len(self._backoff) or (error.retry_after or 0) > MAX_RETRY_AFTER:
+                error, is_retryable = await self._read_error(response), response.status in _RETRIED
+            if not is_retryable or tries == len(self._backoff) or (error.retry_after or 0) > MAX_RETRY_AFTER:
                 raise error
             pause = self._backoff[tries] if error.retry_after is None else error.retry_after
             tries += 1
             log.info("upstream_retried", model=self._name, status=error.status, code=error.code, seconds=pause)
             await self._pause(pause)
 
-    async def _refusal(self, response: Response) -> BackendError:
-        """What a status other than success means."""
+    async def _read_error(self, response: UpstreamResponse) -> BackendError:
+        """Decode a response with another status than 2xx."""
+        body = b""
         try:
-            body = await self._error_body(response)
+            while len(body) < MAX_ERROR and (data := await response.read()):
+                body += data
+        except UpstreamError:
+            pass  # an error with half a body is still that error
         finally:
             response.release()
         if response.status < 400:
             location = redact(response.header(b"location") or "", self._key)
             log.warning("redirect_refused", model=self._name, status=response.status, location=location)
-            return self._failed(
-                f"answered with a redirect ({response.status}), which is not followed: "
-                f"models.{self._name}.base_url must name the final address"
-            )
-        error = self._wire.decode_error(response.status, body)
+            problem = f"answered with a redirect ({response.status}), which is not followed"
+            return self._backend_error(UpstreamError(f"{problem}: models.{self._name}.base_url must name the final address"))
+        error = self._wire.decode_error(response.status, body[:MAX_ERROR])
         if error.retry_after is None:
-            error.retry_after = _seconds(response.header(b"retry-after"))
+            error.retry_after = _parse_retry_after(response.header(b"retry-after"))
         return error
 
-    async def _error_body(self, response: Response) -> bytes:
-        body = b""
-        try:
-            while len(body) < MAX_ERROR and (data := await response.read()):
-                body += data
-        except ExchangeError:
-            pass  # the status says the most of it already
-        return body[:MAX_ERROR]
-
-    def _is_stream(self, response: Response, *, asked: bool) -> bool:
-        """A provider's content type counts for more than what it was asked for."""
+    def _is_stream(self, response: UpstreamResponse, *, asked: bool) -> bool:
+        """Decide by the response's content type, and by what was asked for only if that does not tell."""
         encoding = response.header(b"content-encoding")
         if encoding and encoding.lower() != "identity":
-            raise self._failed(f"answered in the encoding {redact(encoding, self._key)[:40]!r}, which it was not asked for")
+            raise UpstreamError(f"answered in the encoding {redact(encoding, self._key)[:40]!r}, which it was not asked for")
         kind = (response.header(b"content-type") or "").partition(";")[0].strip().lower()
         if kind == "text/html":
-            raise self._failed(f"answered with a web page: models.{self._name}.base_url may be wrong")
-        if kind == "text/event-stream":
-            return True
-        return asked and not kind.endswith("json")
+            raise UpstreamError(f"answered with a web page: models.{self._name}.base_url may be wrong")
+        return kind == "text/event-stream" or (asked and not kind.endswith("json"))
 
-    def _explained(self, fault: ExchangeError) -> BackendError:
-        return self._failed(str(fault), status=fault.status, code=fault.code)
-
-    def _failed(self, what: str, *, status: int | None = None, code: str | None = None) -> BackendError:
-        return BackendError(f"The model's server at {self._pool.origin.address} {what}.", status=status, code=code)
+    def _backend_error(self, error: UpstreamError) -> BackendError:
+        message = f"The model's server at {self._pool.origin.address} {error}."
+        return BackendError(message, status=error.status, code=error.code)
 
 
 async def _is_nothing(wanted: Awaitable[Wanted | None]) -> bool:
@@ -227,8 +207,8 @@ def _quoted(path: str) -> bytes:
     return quote(path, safe="/:?&=@!$'()*+,;~%").encode("ascii")
 
 
-def _seconds(value: str | None) -> float | None:
-    """Retry-After: seconds, or a date."""
+def _parse_retry_after(value: str | None) -> float | None:
+    """Return seconds; the header has seconds or a date."""
     if value is None:
         return None
     try:
@@ -241,26 +221,26 @@ def _seconds(value: str | None) -> float | None:
     return max(seconds, 0.0) if seconds < float("inf") else None
 
 
-def _target(settings: HttpSettings) -> Target:
-    place = f"models.{settings.name}.base_url"
+def _parse_base_url(settings: HttpSettings) -> tuple[Origin, str]:
+    """Return the origin, and the path without a slash at its end."""
+    key = f"models.{settings.name}.base_url"
     try:
         parts = urlsplit(settings.base_url)
         host = parts.hostname or ""
         host = host if ":" in host else host.encode("idna").decode("ascii")
         port = parts.port
     except ValueError as error:
-        raise ConfigurationError(f"{place} is not a valid URL: {error}.") from None
+        raise ConfigurationError(f"{key} is not a valid URL: {error}.") from None
     if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host):
-        raise ConfigurationError(f"{place} must look like http://host:port/path or https://host/path.")
+        raise ConfigurationError(f"{key} must look like http://host:port/path or https://host/path.")
     if parts.username is not None or parts.query or parts.fragment:
-        raise ConfigurationError(f"{place} must hold neither credentials (see api_key) nor a query.")
+        raise ConfigurationError(f"{key} must hold neither credentials (see api_key) nor a query.")
     secure = parts.scheme == "https"
-    origin = Origin(secure=secure, host=host, port=port or (443 if secure else 80))
-    return Target(origin=origin, path=parts.path.rstrip("/"))
+    return Origin(secure=secure, host=host, port=port or (443 if secure else 80)), parts.path.rstrip("/")
 
 
 def _headers(settings: HttpSettings, wire: Wire, origin: Origin) -> str:
-    """The lines that every request has in common."""
+    """Return the header lines that are the same for every request."""
     if _UNSAFE.search(settings.api_key):
         raise ConfigurationError(f"models.{settings.name}.api_key holds a line break or another character that no key has.")
     headers = [
