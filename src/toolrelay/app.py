@@ -17,11 +17,11 @@ from toolrelay import log
 from toolrelay.backends.base import BackendKind
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.providers import PROVIDERS
-from toolrelay.clients.xml.watchdog import ResultWatchdog, report_to
+from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.errors import ConfigurationError
 from toolrelay.runtime.limits import ConcurrencyLimit
 from toolrelay.runtime.models import Model, tool_calling_mode
-from toolrelay.runtime.secret import secret_in
+from toolrelay.runtime.secret import load_secret
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.settings import Environment, ModelSettings, ServerSettings, Settings, check_binding, file_prefix
 from toolrelay.web.auth import Authenticator
@@ -40,7 +40,7 @@ class App:
 
     def __init__(self, settings: Settings) -> None:
         self.metrics = Metrics()
-        self.watchdog = ResultWatchdog(report_to(self.metrics))
+        self.watchdog = ResultWatchdog(self.metrics)
         self.models = open_models(settings)
         self.ready = True
         limit = ConcurrencyLimit(settings.limits.concurrent_turns)
@@ -69,7 +69,7 @@ class App:
 def open_models(settings: Settings) -> dict[str, Model]:
     """Return all models, not yet connected, or raise one error with all that is wrong in their settings."""
     kinds = discover_backends()
-    secret = cache(partial(secret_in, settings.environment.data_dir))
+    secret = cache(partial(load_secret, settings.environment.data_dir))
     models: dict[str, Model] = {}
     problems: list[str] = []
     for name, model in settings.models.items():

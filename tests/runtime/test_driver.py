@@ -1,4 +1,4 @@
-"""The loop between a turn, a backend and a client, with a scripted backend; and what a client sees when that backend breaks."""
+"""The driver with a scripted backend, and the responses of the gateway when a backend fails."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ END = AnswerFinished(finish="stop")
 
 
 class Client:
-    """A sink and an observer: it keeps what it is given, and can be made to wait, or to break."""
+    """A sink and an observer that record. It can be made to wait (`reading`) or to raise (`breaks`)."""
 
     def __init__(self) -> None:
         self.events: list[StreamEvent] = []
@@ -75,7 +75,7 @@ def turn(request: Request = REQUEST, policy: Policy | None = None) -> Turn:
     return Turn(token="t", request=request, policy=policy)
 
 
-def test_what_the_model_says_reaches_the_client_in_its_batches() -> None:
+def test_model_events_reach_client_in_batches() -> None:
     async def story() -> None:
         client = Client()
         backend = ScriptedBackend([[BEGUN, TextDelta(" there"), END]])
@@ -88,7 +88,7 @@ def test_what_the_model_says_reaches_the_client_in_its_batches() -> None:
     asyncio.run(story())
 
 
-def test_every_step_is_recorded_in_its_order() -> None:
+def test_steps_are_recorded_in_order() -> None:
     async def story() -> None:
         client = Client()
         await drive(turn(), ScriptedBackend([[BEGUN, CALL, END]]), client, client)
@@ -103,7 +103,7 @@ def test_every_step_is_recorded_in_its_order() -> None:
     asyncio.run(story())
 
 
-def test_what_is_odd_is_noticed() -> None:
+def test_unknown_tool_is_noticed() -> None:
     async def story() -> None:
         client = Client()
         odd: list[StreamEvent] = [CallStarted(0, "serch"), ArgumentsDelta(0, "{}"), CallFinished(0)]
@@ -113,7 +113,7 @@ def test_what_is_odd_is_noticed() -> None:
     asyncio.run(story())
 
 
-def test_a_failed_answer_is_handed_on_and_recorded() -> None:
+def test_failed_answer_is_emitted_and_recorded() -> None:
     async def story() -> None:
         client = Client()
         await drive(turn(), ScriptedBackend([[BEGUN, BackendError("gone", code="upstream_cut")]]), client, client)
@@ -123,7 +123,7 @@ def test_a_failed_answer_is_handed_on_and_recorded() -> None:
     asyncio.run(story())
 
 
-def test_a_backend_that_ends_without_an_end_is_our_failure() -> None:  # bug 38
+def test_answer_without_end_is_internal_error() -> None:  # bug 38
     async def story() -> None:
         client = Client()
         await drive(turn(), ScriptedBackend([[BEGUN]]), client, client)
@@ -134,7 +134,7 @@ def test_a_backend_that_ends_without_an_end_is_our_failure() -> None:  # bug 38
     asyncio.run(story())
 
 
-def test_a_backend_that_says_nothing_at_all_is_our_failure() -> None:
+def test_empty_answer_is_internal_error() -> None:
     async def story() -> None:
         client = Client()
         await drive(turn(), ScriptedBackend([[]]), client, client)
@@ -143,7 +143,7 @@ def test_a_backend_that_says_nothing_at_all_is_our_failure() -> None:
     asyncio.run(story())
 
 
-def test_a_client_that_does_not_read_holds_up_the_backend() -> None:
+def test_slow_client_applies_backpressure_to_backend() -> None:
     async def story() -> None:
         client = Client()
         client.reading.clear()
@@ -163,7 +163,7 @@ def test_a_client_that_does_not_read_holds_up_the_backend() -> None:
 
 
 class _Counting:
-    """Counts what it has been asked for, and tells whether it was let go."""
+    """A backend that counts its batches, and knows whether its stream was closed."""
 
     def __init__(self, batches: list[list[StreamEvent]]) -> None:
         self._batches = batches
@@ -186,7 +186,7 @@ class _Counting:
 
 
 @pytest.mark.parametrize("steps", [[], [BEGUN]])
-def test_cancelling_lets_the_backend_go(steps: list[list[StreamEvent]]) -> None:  # bug 44
+def test_cancelled_turn_closes_backend_stream(steps: list[list[StreamEvent]]) -> None:  # bug 44
     async def story() -> None:
         client = Client()
         never, reached = asyncio.Event(), asyncio.Event()
@@ -202,18 +202,18 @@ def test_cancelling_lets_the_backend_go(steps: list[list[StreamEvent]]) -> None:
 
 
 class _Reached(asyncio.Event):
-    """A step that does not wait, and tells that the script has come to it."""
+    """A step that does not wait, and sets another event when the script reaches it."""
 
-    def __init__(self, told: asyncio.Event) -> None:
+    def __init__(self, reached: asyncio.Event) -> None:
         super().__init__()
-        self._told = told
+        self._reached = reached
 
     async def wait(self) -> Literal[True]:
-        self._told.set()
+        self._reached.set()
         return True
 
 
-def test_cancelling_while_the_client_does_not_read_lets_the_backend_go() -> None:  # bug 44
+def test_cancelled_turn_with_slow_client_closes_backend_stream() -> None:  # bug 44
     async def story() -> None:
         client = Client()
         client.reading.clear()
@@ -228,7 +228,7 @@ def test_cancelling_while_the_client_does_not_read_lets_the_backend_go() -> None
     asyncio.run(story())
 
 
-def test_a_client_that_breaks_lets_the_backend_go() -> None:
+def test_sink_error_closes_backend_stream() -> None:
     async def story() -> None:
         client = Client()
         client.breaks = OSError("broken")
@@ -240,7 +240,7 @@ def test_a_client_that_breaks_lets_the_backend_go() -> None:
     asyncio.run(story())
 
 
-def test_a_gateway_tool_is_refused_while_there_are_none() -> None:
+def test_gateway_tool_call_is_internal_error() -> None:
     async def story() -> None:
         client = Client()
         policy = Policy(tools={"search": GatewayTool(tool=Tool(name="search"))})
@@ -253,7 +253,7 @@ def test_a_gateway_tool_is_refused_while_there_are_none() -> None:
     asyncio.run(story())
 
 
-# What a client sees
+# Responses
 
 
 @pytest.fixture(params=WIRES)
@@ -263,7 +263,7 @@ def front(request: pytest.FixtureRequest) -> Front:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("kind", [RuntimeError, RecursionError, TimeoutError])
-def test_a_backend_that_raises_is_a_500_that_names_the_turn(front: Front, kind: type[Exception], *, stream: bool) -> None:
+def test_backend_exception_is_500_with_turn_id(front: Front, kind: type[Exception], *, stream: bool) -> None:
     async def story() -> None:
         with log.captured() as lines:
             async with serving(scripted(ScriptedBackend([[kind("a secret thing")]]))) as port:
@@ -271,16 +271,16 @@ def test_a_backend_that_raises_is_a_500_that_names_the_turn(front: Front, kind: 
         assert status == 500
         assert b'"internal_error"' in body
         assert b"secret" not in body
-        told, ended = lines
-        assert told["event"] == "internal_error"
-        assert f"{kind.__name__}: a secret thing" in told["exception"]
-        assert told["turn"].encode() in body, "so that the line can be found"
+        logged, ended = lines
+        assert logged["event"] == "internal_error"
+        assert f"{kind.__name__}: a secret thing" in logged["exception"]
+        assert logged["turn"].encode() in body, "so that the line can be found"
         assert (ended["event"], ended["status"], ended["code"]) == ("turn", 500, "internal_error")
 
     asyncio.run(story())
 
 
-def test_a_backend_that_raises_in_the_midst_ends_the_stream_with_an_error(front: Front) -> None:  # bug 38
+def test_backend_exception_mid_stream_ends_stream_with_error(front: Front) -> None:  # bug 38
     async def story() -> None:
         with log.captured() as lines:
             async with serving(scripted(ScriptedBackend([[BEGUN, RuntimeError("a secret thing")]]))) as port:
@@ -296,9 +296,7 @@ def test_a_backend_that_raises_in_the_midst_ends_the_stream_with_an_error(front:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("steps", [[], [BEGUN]])
-def test_a_backend_that_ends_too_soon_never_looks_like_success(
-    front: Front, steps: list[list[StreamEvent]], *, stream: bool
-) -> None:  # bug 38
+def test_unfinished_answer_is_reported_as_error(front: Front, steps: list[list[StreamEvent]], *, stream: bool) -> None:  # bug 38
     async def story() -> None:
         async with serving(scripted(ScriptedBackend([steps]))) as port:
             status, body = await ask(port, front.path, front.ask(stream=stream))
@@ -311,7 +309,7 @@ def test_a_backend_that_ends_too_soon_never_looks_like_success(
         asyncio.run(story())
 
 
-def test_the_first_thing_that_a_model_says_is_timed_and_a_failure_is_not_such_a_thing(front: Front) -> None:
+def test_first_event_is_timed_unless_it_is_a_failure(front: Front) -> None:
     async def story() -> None:
         with log.captured() as lines:
             app = scripted(ScriptedBackend([[BackendError("gone")], [BEGUN, END]]))

@@ -1,4 +1,4 @@
-"""The gateway's secret outlives it."""
+"""The stored secret of the gateway."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from toolrelay import log
-from toolrelay.runtime.secret import FILE, secret_in
+from toolrelay.runtime.secret import FILE_NAME, load_secret
 
 
-def test_the_secret_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
-    first = secret_in(tmp_path / "data")
+def test_secret_is_created_once_with_mode_600(tmp_path: Path) -> None:
+    first = load_secret(tmp_path / "data")
     assert len(first) == 32
-    assert secret_in(tmp_path / "data") == first
-    assert stat.S_IMODE((tmp_path / "data" / FILE).stat().st_mode) == 0o600
-    assert [path.name for path in (tmp_path / "data").iterdir()] == [FILE]
+    assert load_secret(tmp_path / "data") == first
+    assert stat.S_IMODE((tmp_path / "data" / FILE_NAME).stat().st_mode) == 0o600
+    assert [path.name for path in (tmp_path / "data").iterdir()] == [FILE_NAME]
 
 
-def test_gateways_that_start_together_have_one_secret(tmp_path: Path) -> None:
+def test_concurrent_gateways_share_one_secret(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        assert len(set(pool.map(lambda _: secret_in(tmp_path), range(32)))) == 1
+        assert len(set(pool.map(lambda _: load_secret(tmp_path), range(32)))) == 1
 
 
-def test_a_file_that_is_no_secret_is_made_one(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_bytes(b"short")
-    assert secret_in(tmp_path) == secret_in(tmp_path)
+def test_invalid_secret_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"short")
+    assert load_secret(tmp_path) == load_secret(tmp_path)
 
 
-def test_where_nothing_can_be_kept_the_log_says_so(tmp_path: Path) -> None:
+def test_unwritable_directory_is_logged(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file, not a directory")
     with log.captured() as lines:
-        assert len(secret_in(tmp_path / "data")) == 32
+        assert len(load_secret(tmp_path / "data")) == 32
     assert "secret_not_kept" in str(lines)

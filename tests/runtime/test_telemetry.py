@@ -52,7 +52,7 @@ def stage() -> Iterator[Stage]:
 
 
 def lines(gateway: Gateway) -> list[dict[str, Any]]:
-    """The log, once the gateway has ended."""
+    """Stop the gateway and return its log."""
     assert gateway.stop() == 0
     return [json.loads(line) for line in gateway.log().splitlines()]
 
@@ -60,7 +60,7 @@ def lines(gateway: Gateway) -> list[dict[str, Any]]:
 # Lines
 
 
-def test_a_turn_is_one_line_that_says_how_it_went(stage: Stage, wire: str, front: Front) -> None:
+def test_turn_is_logged_in_one_line(stage: Stage, wire: str, front: Front) -> None:
     stage.play(STREAMED, whole())
     with running(configuration(stage)) as gateway:
         ids = [gateway.post(front.path, front.ask(stream=stream)).headers["x-request-id"] for stream in (True, False)]
@@ -74,7 +74,7 @@ def test_a_turn_is_one_line_that_says_how_it_went(stage: Stage, wire: str, front
         assert 0 < line["first_ms"] <= line["ms"]
 
 
-def test_a_call_is_a_line_of_its_own(stage: Stage, wire: str, front: Front) -> None:
+def test_call_is_logged_in_its_own_line(stage: Stage, wire: str, front: Front) -> None:
     stage.play(whole(calls=(("search", '{"query": "é"}'), ("search", "{}"))))
     with running(configuration(stage)) as gateway:
         gateway.post(front.path, front.ask(tools=[front.tool("search")]))
@@ -87,7 +87,7 @@ def test_a_call_is_a_line_of_its_own(stage: Stage, wire: str, front: Front) -> N
     assert (turn["finish"], turn["calls"]) == ("calls", 2)
 
 
-def test_a_failed_turn_names_its_status_and_code(stage: Stage, front: Front) -> None:
+def test_failed_turn_is_logged_with_status_and_code(stage: Stage, front: Front) -> None:
     stage.play(error(400, "no", code="context_length_exceeded"), (BEGUN, CUT))
     with running(configuration(stage)) as gateway:
         gateway.post(front.path, front.ask())
@@ -98,7 +98,7 @@ def test_a_failed_turn_names_its_status_and_code(stage: Stage, front: Front) -> 
     assert (cut["status"], cut["code"]) == (502, "upstream_cut")
 
 
-def test_a_refused_request_is_a_line_that_can_be_found_by_its_id(stage: Stage, wire: str, front: Front) -> None:
+def test_refused_request_is_logged_with_its_id(stage: Stage, wire: str, front: Front) -> None:
     with running(configuration(stage)) as gateway:
         answer = gateway.post(front.path, front.ask(temperature="hot"))
         [line] = lines(gateway)
@@ -107,7 +107,7 @@ def test_a_refused_request_is_a_line_that_can_be_found_by_its_id(stage: Stage, w
 
 
 def history(front: Front) -> dict[str, Any]:
-    """A request that holds the canary wherever content can be."""
+    """Return a request with the canary wherever content can be."""
     tool = front.tool("search")
     (tool.get("function") or tool)["description"] = CANARY
     body = front.ask(
@@ -129,7 +129,7 @@ def history(front: Front) -> dict[str, Any]:
 
 
 def canary_calls(front: Front, stage: Stage, gateway: Gateway) -> None:
-    """Answers, failures and refusals, all about the canary."""
+    """Cause answers, failures and refusals that contain the canary."""
     answer = chunk(delta(CANARY) + call("search", json.dumps({"query": CANARY})) + end("tool_calls"))
     stage.play(
         stream_head() + answer + LAST_CHUNK,
@@ -148,7 +148,7 @@ def canary_calls(front: Front, stage: Stage, gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_no_content_is_written_down(stage: Stage, front: Front, form: str) -> None:
+def test_content_is_not_logged(stage: Stage, front: Front, form: str) -> None:
     environ = {"TOOLRELAY_LOG_LEVEL": "debug", "TOOLRELAY_LOG": form}
     with running(configuration(stage), environ=environ) as gateway:
         canary_calls(front, stage, gateway)
@@ -158,14 +158,14 @@ def test_no_content_is_written_down(stage: Stage, front: Front, form: str) -> No
     assert CANARY not in log
 
 
-def test_arguments_are_written_down_where_the_configuration_asks_for_it(stage: Stage, front: Front) -> None:
+def test_arguments_are_logged_with_log_content(stage: Stage, front: Front) -> None:
     with running(configuration(stage, before="[server]\nlog_content = true\n")) as gateway:
         canary_calls(front, stage, gateway)
         calls = [line for line in lines(gateway) if line["event"] == "tool_block"]
     assert [json.loads(line["arguments"]) for line in calls] == [{"query": CANARY}]
 
 
-def test_lines_may_be_text_for_people(stage: Stage, front: Front) -> None:
+def test_text_log_format_is_plain(stage: Stage, front: Front) -> None:
     stage.play(whole())
     with running(configuration(stage), environ={"TOOLRELAY_LOG": "text"}) as gateway:
         gateway.post(front.path, front.ask())
@@ -185,7 +185,7 @@ def test_lines_may_be_text_for_people(stage: Stage, front: Front) -> None:
         ("error", []),
     ],
 )
-def test_the_level_says_which_lines_are_written(stage: Stage, level: str, events: list[str]) -> None:
+def test_log_level_filters_lines(stage: Stage, level: str, events: list[str]) -> None:
     front = FRONTS["openai_chat"]
     stage.play(whole(), whole(calls=(("unknown", "{}"),)))
     with running(configuration(stage), environ={"TOOLRELAY_LOG_LEVEL": level}) as gateway:
@@ -197,7 +197,7 @@ def test_the_level_says_which_lines_are_written(stage: Stage, level: str, events
         assert [line["event"] for line in lines(gateway)] == events
 
 
-# Faults of ours
+# Internal errors
 
 BROKEN = f"""
 from toolrelay import log
@@ -220,7 +220,7 @@ sys.exit(serve_app(app, settings.server))
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_a_traceback_names_places_and_not_what_was_in_them(front: Front, form: str) -> None:
+def test_traceback_has_places_without_values(front: Front, form: str) -> None:
     with running(program=BROKEN, environ={"TOOLRELAY_LOG": form}) as gateway:
         assert gateway.post(front.path, front.ask(f"{CANARY} too") | {"model": "demo"}).status_code == 500
         assert gateway.stop() == 0
@@ -231,7 +231,7 @@ def test_a_traceback_names_places_and_not_what_was_in_them(front: Front, form: s
     assert CANARY not in log
 
 
-NOBODY_READS = """
+CLOSED_PIPE = """
 import os
 reading, writing = os.pipe()
 os.close(reading)
@@ -241,11 +241,11 @@ sys.exit(serve(settings))
 """
 
 
-def test_a_log_that_nobody_reads_any_more_stops_no_turn(stage: Stage, front: Front) -> None:
+def test_closed_log_pipe_does_not_stop_turns(stage: Stage, front: Front) -> None:
     answer = whole(calls=(("search", "{}"),))
     stage.play(answer, answer)
     with (
-        running(configuration(stage), program=NOBODY_READS) as gateway,
+        running(configuration(stage), program=CLOSED_PIPE) as gateway,
         RawClient(gateway.port, timeout=5) as visitor,
     ):
         for _ in range(2):
@@ -254,7 +254,7 @@ def test_a_log_that_nobody_reads_any_more_stops_no_turn(stage: Stage, front: Fro
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_half_a_character_in_a_name_does_not_stop_the_log(stage: Stage, front: Front, form: str) -> None:
+def test_lone_surrogate_in_name_is_logged(stage: Stage, front: Front, form: str) -> None:
     broken = call("half", "{}").replace(b"half", b"half\\ud83d")
     stage.play(stream_head() + chunk(broken + end("tool_calls")) + LAST_CHUNK)
     with running(configuration(stage), environ={"TOOLRELAY_LOG": form}) as gateway:
@@ -265,11 +265,11 @@ def test_half_a_character_in_a_name_does_not_stop_the_log(stage: Stage, front: F
         assert gateway.log().count("tool_block") == 2, "the call, and that it is unknown"
 
 
-# Figures
+# Metrics
 
 
-class Figures:
-    """What /metrics says at this moment."""
+class Samples:
+    """The samples of /metrics at this moment."""
 
     def __init__(self, gateway: Gateway) -> None:
         response = gateway.get("/metrics")
@@ -280,14 +280,14 @@ class Figures:
         return next((sample.value for sample in self._samples if (sample.name, sample.labels) == (name, labels)), None)
 
 
-def test_the_figures_add_up(stage: Stage, wire: str, front: Front) -> None:
+def test_metrics_count_turns_calls_and_tokens(stage: Stage, wire: str, front: Front) -> None:
     stage.play(STREAMED, whole(calls=(("search", "{}"), ("serch", "{}"))), error(400), (BEGUN, CUT), whole())
     with running(configuration(stage)) as gateway:
-        before = Figures(gateway)
+        before = Samples(gateway)
         for stream in (True, False, False, True, False):
             gateway.post(front.path, front.ask(stream=stream, tools=[front.tool("search")]))
         gateway.post(front.path, {})
-        after = Figures(gateway)
+        after = Samples(gateway)
     assert before("toolrelay_turns_open") == after("toolrelay_turns_open") == 0
     assert before("toolrelay_turns_total", model=MODEL, wire=wire, status="200") is None
     assert after("toolrelay_turns_total", model=MODEL, wire=wire, status="200") == 3
@@ -298,10 +298,10 @@ def test_the_figures_add_up(stage: Stage, wire: str, front: Front) -> None:
     assert after("toolrelay_tool_calls_total", model=MODEL, owner="client") == 2
     assert after("toolrelay_tool_blocks_total", model=MODEL, rule="unknown_tool") == 1
     assert after("toolrelay_turn_seconds_count", model=MODEL) == 5
-    assert after("toolrelay_first_event_seconds_count", model=MODEL) == 4, "a refusal says nothing"
+    assert after("toolrelay_first_event_seconds_count", model=MODEL) == 4, "an error is not an event"
 
 
-def test_turns_under_way_are_counted(stage: Stage, front: Front) -> None:
+def test_open_turns_are_counted(stage: Stage, front: Front) -> None:
     gate = Gate()
     asked = stage.play((BEGUN, gate), (gate,))
     with running(configuration(stage)) as gateway:
@@ -310,7 +310,7 @@ def test_turns_under_way_are_counted(stage: Stage, front: Front) -> None:
             stage.request(asked).result(30)
             second.post(front.path, front.ask())
             stage.request(asked + 1).result(30)
-            assert Figures(gateway)("toolrelay_turns_open") == 2
+            assert Samples(gateway)("toolrelay_turns_open") == 2
         for number in (asked, asked + 1):
             stage.left(number).result(30)
-        assert Figures(gateway)("toolrelay_turns_open") == 0
+        assert Samples(gateway)("toolrelay_turns_open") == 0

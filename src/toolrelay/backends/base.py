@@ -25,7 +25,7 @@ class Wanted(Enum):
 
 
 Deliver: TypeAlias = Callable[[list[StreamEvent]], Awaitable[Wanted | None] | Wanted | None]
-"""Consumes a batch of events. Returns what is still wanted (None: all), or an awaitable of it to wait for before the next batch."""
+"""Consumes a batch. Returns what is still wanted (None: all), or an awaitable of it to wait for before the next batch."""
 
 
 class Backend(Protocol):

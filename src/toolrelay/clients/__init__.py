@@ -1,1 +1,1 @@
-"""Clients that need more than their wire: one package for each kind."""
+"""Kinds of clients that need more than their wire: one package each."""

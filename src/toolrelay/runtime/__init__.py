@@ -1,1 +1,1 @@
-"""What moves: the driver and its telemetry."""
+"""Running of turns: the driver, the models, limits and telemetry."""

@@ -1,7 +1,7 @@
-"""The loop that executes a turn's commands: it calls the model, feeds its events to the turn, and hands the turn's to the client.
+"""The loop that executes a turn's commands: it calls the model, feeds its events to the turn, and the turn's to the client.
 
-A client that reads slowly holds up `Sink.put`, which holds up the reading of the model's stream, so that memory stays flat.
-Cancelling the loop closes the model's stream.
+Backpressure: a slow client delays `Sink.put`, which delays reading from the model, so that memory stays flat. Cancelling the loop
+closes the model's stream.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from toolrelay.core.events import StreamEvent
 from toolrelay.core.request import Request
 from toolrelay.errors import InternalError
 
-USAGE_SECONDS = 0.1  # how long the usage of an answer that was cut is waited for
+USAGE_SECONDS = 0.1  # limit on waiting for the usage of an answer that was cut off
 
 
 class Layer(Protocol):
-    """A turn as the driver sees it."""
+    """The driver's interface to a turn."""
 
     def start(self) -> list[Command]: ...
 
@@ -33,12 +33,12 @@ class Sink(Protocol):
     """Receives a turn's events."""
 
     def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
-        """Return an awaitable if the next events have to wait: the client reads slowly, or the response must be begun first."""
+        """Return an awaitable if the next events must wait: the client reads slowly, or the response has to start first."""
         ...
 
 
 class Observer(Protocol):
-    """Is told what a turn does."""
+    """Receives a turn's records and notices."""
 
     def record(self, command: Record) -> None: ...
 
@@ -58,7 +58,7 @@ async def drive(layer: Layer, backend: Backend, sink: Sink, observer: Observer) 
 
 
 class _CommandRunner:
-    """Execute at once what can be. The rest is `deferred`: the last commands of those that a turn gives together."""
+    """Executes commands at once where possible. The others, the last of a batch, are `deferred`."""
 
     __slots__ = ("_deadline", "_layer", "_observer", "_sink", "deferred")
 
@@ -100,7 +100,7 @@ class _CommandRunner:
 
     def _execute(self, commands: Iterator[Command]) -> Awaitable[None] | None:
         for command in commands:
-            if type(command) is Emit:  # several times cheaper than a `match`, and this is the busiest place
+            if type(command) is Emit:  # several times cheaper than a `match`, on the hottest path
                 waiting = self._sink.put(command.events)
                 if waiting is not None:
                     return self._execute_rest(waiting, commands)

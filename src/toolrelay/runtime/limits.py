@@ -6,14 +6,14 @@ from toolrelay.errors import ClientError
 
 
 class ConcurrencyLimit:
-    """How many turns are under way, and how many may be."""
+    """Counts the open turns and refuses a turn over the limit."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_turns: int) -> None:
+        self._max_turns = max_turns
         self.open = 0
 
     def enter(self) -> None:
-        if self.open >= self._most:
+        if self.open >= self._max_turns:
             raise ClientError(
                 f"The gateway is busy with {self.open} turns. Try again soon.",
                 status=503,

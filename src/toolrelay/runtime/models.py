@@ -1,4 +1,4 @@
-"""The models that clients may ask for: settings, backend and tool-calling options of each."""
+"""The models of the configuration: settings, backend and tool-calling options of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Model(Struct, frozen=True, kw_only=True):
 
 
 def tool_calling_mode(settings: ModelSettings, profile: Profile, secret: Callable[[], bytes]) -> ModelMode:
-    """Combine what is known of the model's server and family with its configuration."""
+    """Derive a model's tool-calling options from its provider's profile, its family and its configuration."""
     chosen = settings.tool_calling
     dialects = discover()
     family = family_of(settings.model or settings.name)

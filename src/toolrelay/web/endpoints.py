@@ -115,7 +115,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         finally:
             if turn.error is not None:
                 status, code = turn.error.error.status, turn.error.error.code
-            turn_log.end(time.monotonic(), status=status, finish=turn.finish, code=code, usage=turn.usage)
+            turn_log.finish_turn(time.monotonic(), status=status, finish=turn.finish, code=code, usage=turn.usage)
 
     def _open_sink(self, exchange: Exchange, request: Request, token: str) -> AnswerSink:
         envelope = Envelope(token=token, created=int(time.time()), model=request.model, request=request)
@@ -139,7 +139,7 @@ class _FirstEventTimer:
 
     def _put_first(self, events: list[StreamEvent]) -> Awaitable[None] | None:
         if type(events[0]) is not AnswerFailed:
-            self._turn_log.spoke(time.monotonic())
+            self._turn_log.mark_first_event(time.monotonic())
         self.put = self._sink.put
         return self._sink.put(events)
 

@@ -1,4 +1,4 @@
-"""Answers delivered where they arrive, and nothing more while somebody must be waited for."""
+"""Streaming with backpressure: nothing more is delivered while a batch is awaited."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Obsidian Copilot up to 3.1 as far as tools go: how it finds calls in an answer, and how it sends results back.
+"""The tool handling of Obsidian Copilot up to 3.1: how it parses calls from an answer, and how it sends results back.
 
-Written anew after facts/clients.md, as the oracle for what the gateway writes and reads.
+Reimplemented from facts/clients.md, as the oracle for the XML encoder and decoder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PARAMETER = re.compile(r"<([A-Za-z_][\w.-]*)>([\s\S]*?)</\1>")
 
 
 def calls(answer: str) -> list[tuple[str, dict[str, Any]]]:
-    """What the client would run."""
+    """Return the calls that the client would run."""
     found = []
     for block in _BLOCK.finditer(answer):
         inner = block.group(1)
@@ -42,16 +42,16 @@ def _value(text: str) -> Any:
     return text
 
 
-def results(*told: tuple[str, str]) -> str:
-    """The user message with which the client goes on."""
-    return "\n\n".join(f"Tool '{name}' result: {text}" for name, text in told)
+def results(*outputs: tuple[str, str]) -> str:
+    """Return the user message with results."""
+    return "\n\n".join(f"Tool '{name}' result: {text}" for name, text in outputs)
 
 
 def narrative(answer: str) -> str:
-    """What the client shows of an answer."""
+    """Return the text that the client shows of an answer."""
     return _BLOCK.sub("", answer)
 
 
 def run(answer: str, tools: dict[str, Any]) -> str:
-    told: Sequence[tuple[str, str]] = [(name, str(tools[name](**arguments))) for name, arguments in calls(answer)]
-    return results(*told)
+    outputs: Sequence[tuple[str, str]] = [(name, str(tools[name](**arguments))) for name, arguments in calls(answer)]
+    return results(*outputs)

@@ -1,4 +1,4 @@
-"""Calls as an XML client is to see them, with the client's own reading as the judge."""
+"""Encoding of answers for XML clients, checked with the client's own parser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.clients.xml import copilot
 from tests.strategies import json_values, texts
 from toolrelay.clients.xml import answer as xml_answer
-from toolrelay.clients.xml.answer import Cutter, Order, Untellable, XmlAnswer, block_of
+from toolrelay.clients.xml.answer import BlockOrder, BlockSplitter, UnencodableCallError, XmlAnswerEncoder, encode_block
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
     AnswerFailed,
@@ -40,7 +40,7 @@ from toolrelay.errors import BackendError
 from toolrelay.toolcalls.options import ToolCallOptions
 from toolrelay.toolcalls.session import ToolCallSession
 
-ORDERS: tuple[Order, ...] = ("tools_first", "as_is")
+ORDERS: tuple[BlockOrder, ...] = ("tools_first", "as_is")
 QUERIES = [f"obsidian plugin {word}" for word in ("api", "vault", "search", "sync", "themes", "mobile", "release")]
 BLOCKS = [
     f"<use_tool>\n<name>webSearch</name>\n<query>{query}</query>\n<chatHistory>[]</chatHistory>\n</use_tool>" for query in QUERIES
@@ -64,11 +64,13 @@ def end(finish: Finish = "calls") -> AnswerFinished:
     return AnswerFinished(finish=finish, usage=Usage(input=3, output=4))
 
 
-def written(events: Sequence[StreamEvent], order: Order = "tools_first", *, holds: bool = True) -> list[StreamEvent]:
-    """The events one by one; all at once gives the same."""
-    answer = XmlAnswer(order=order, holds=holds)
-    out = [made for event in events for made in answer.put([event])]
-    assert out == XmlAnswer(order=order, holds=holds).put(events)
+def encode(
+    events: Sequence[StreamEvent], order: BlockOrder = "tools_first", *, may_have_blocks: bool = True
+) -> list[StreamEvent]:
+    """Encode events one by one, and check that all at once gives the same."""
+    encoder = XmlAnswerEncoder(order=order, may_have_blocks=may_have_blocks)
+    out = [made for event in events for made in encoder.encode([event])]
+    assert out == XmlAnswerEncoder(order=order, may_have_blocks=may_have_blocks).encode(events)
     assert not any(isinstance(event, CallStarted | ArgumentsDelta | CallFinished) for event in out)
     return out
 
@@ -88,13 +90,13 @@ def fold(events: Sequence[StreamEvent]) -> Answer:
     return assembly.answer()
 
 
-# The seed's failing message
+# A plan with seven blocks, after which an earlier gateway's client ran nothing
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100_000])
-def test_seven_blocks_after_a_plan_come_out_one_a_chunk_in_order_and_the_plan_last(size: int) -> None:
+def test_seven_blocks_come_first_each_in_own_delta_and_text_last(size: int) -> None:
     printed: list[StreamEvent] = [TextDelta(SEVEN[at : at + size]) for at in range(0, len(SEVEN), size)]
-    out = written([AnswerStarted(), *printed, end("stop")])
+    out = encode([AnswerStarted(), *printed, end("stop")])
     assert chunks(out)[:7] == BLOCKS
     assert "".join(chunks(out)[7:]) == PLAN
     assert [arguments["query"] for _, arguments in copilot.calls("".join(chunks(out)))] == QUERIES
@@ -102,32 +104,32 @@ def test_seven_blocks_after_a_plan_come_out_one_a_chunk_in_order_and_the_plan_la
     assert out[-1] == end("stop")
 
 
-def test_as_is_keeps_the_order_and_sends_text_at_once() -> None:
-    answer = XmlAnswer(order="as_is")
-    assert chunks(answer.put([TextDelta("I will ")])) == ["I will "]
-    assert chunks(answer.put([TextDelta("look. <use_tool><name>f</na")])) == ["look. "]
-    assert chunks(answer.put([TextDelta("me></use_tool> Then")])) == ["<use_tool><name>f</name></use_tool>", " Then"]
+def test_as_is_keeps_order_and_does_not_hold_text() -> None:
+    encoder = XmlAnswerEncoder(order="as_is")
+    assert chunks(encoder.encode([TextDelta("I will ")])) == ["I will "]
+    assert chunks(encoder.encode([TextDelta("look. <use_tool><name>f</na")])) == ["look. "]
+    assert chunks(encoder.encode([TextDelta("me></use_tool> Then")])) == ["<use_tool><name>f</name></use_tool>", " Then"]
 
 
-def test_blocks_leave_when_they_are_whole_and_text_when_the_answer_is() -> None:
-    answer = XmlAnswer()
-    assert answer.put([TextDelta("Plan. ")]) == []
-    assert chunks(answer.put([TextDelta(BLOCKS[0] + " and")])) == [BLOCKS[0]]
-    assert answer.put([TextDelta(" more")]) == []
-    assert chunks(answer.put([end("stop")])) == ["Plan. ", " and", " more"]
+def test_blocks_are_sent_when_whole_and_text_at_the_end() -> None:
+    encoder = XmlAnswerEncoder()
+    assert encoder.encode([TextDelta("Plan. ")]) == []
+    assert chunks(encoder.encode([TextDelta(BLOCKS[0] + " and")])) == [BLOCKS[0]]
+    assert encoder.encode([TextDelta(" more")]) == []
+    assert chunks(encoder.encode([end("stop")])) == ["Plan. ", " and", " more"]
 
 
-def test_text_flows_where_no_blocks_can_come() -> None:
-    assert chunks(XmlAnswer(holds=False).put([TextDelta("Hello")])) == ["Hello"]
+def test_text_is_not_held_without_possible_blocks() -> None:
+    assert chunks(XmlAnswerEncoder(may_have_blocks=False).encode([TextDelta("Hello")])) == ["Hello"]
 
 
 def test_reasoning_is_not_held() -> None:
-    answer = XmlAnswer()
-    assert answer.put([AnswerStarted(), ReasoningDelta("hm")]) == [AnswerStarted(), ReasoningDelta("hm")]
+    encoder = XmlAnswerEncoder()
+    assert encoder.encode([AnswerStarted(), ReasoningDelta("hm")]) == [AnswerStarted(), ReasoningDelta("hm")]
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_an_answer_without_blocks_says_what_it_said(order: Order) -> None:
+def test_answer_without_blocks_is_unchanged(order: BlockOrder) -> None:
     said: list[StreamEvent] = [
         MessageStarted(phase="final"),
         TextDelta(" a < b\n"),
@@ -135,7 +137,7 @@ def test_an_answer_without_blocks_says_what_it_said(order: Order) -> None:
         TextDelta(" \n"),
         end("stop"),
     ]
-    out = written(said, order)
+    out = encode(said, order)
     assert "".join(chunks(out)) == " a < b\n<use_tool \n"
     assert [event for event in out if not isinstance(event, TextDelta)] == [said[0], said[-1]]
 
@@ -144,8 +146,8 @@ def test_an_answer_without_blocks_says_what_it_said(order: Order) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_calls_are_blocks_and_the_finish_is_stop(order: Order) -> None:
-    out = written(
+def test_calls_become_blocks_and_finish_is_stop(order: BlockOrder) -> None:
+    out = encode(
         [AnswerStarted(), *call(0, "getTime", {}), *call(1, "readNote", {"path": "a & b.md", "limit": 5, "all": True}), end()],
         order,
     )
@@ -157,42 +159,42 @@ def test_calls_are_blocks_and_the_finish_is_stop(order: Order) -> None:
     assert rules(out) == ["split_emitted"] * 2
 
 
-def test_a_block_that_is_the_whole_answer_was_not_split_from_anything() -> None:
-    assert rules(written([*call(0, "getTime", {}), end()])) == ["emitted"]
-    assert rules(written([TextDelta("Wait."), *call(0, "getTime", {}), end()])) == ["split_emitted"]
-    assert rules(written([TextDelta("Wait."), *call(0, "getTime", {}), end()], "as_is")) == ["split_emitted"]
+def test_only_block_of_an_answer_is_not_split() -> None:
+    assert rules(encode([*call(0, "getTime", {}), end()])) == ["emitted"]
+    assert rules(encode([TextDelta("Wait."), *call(0, "getTime", {}), end()])) == ["split_emitted"]
+    assert rules(encode([TextDelta("Wait."), *call(0, "getTime", {}), end()], "as_is")) == ["split_emitted"]
 
 
-def test_calls_that_grow_side_by_side_come_out_in_the_order_in_which_they_began() -> None:
+def test_interleaved_calls_keep_their_start_order() -> None:
     first, second = call(0, "a", {"x": "1"}), call(1, "b", {"x": "2"})
     mixed = [first[0], second[0], first[1], second[1], second[2], second[3], first[2], first[3]]
-    assert [name for name, _ in copilot.calls("".join(chunks(written([*mixed, end()]))))] == ["a", "b"]
+    assert [name for name, _ in copilot.calls("".join(chunks(encode([*mixed, end()]))))] == ["a", "b"]
 
 
 def test_text_between_calls_follows_them() -> None:
-    out = written([TextDelta("One. "), *call(0, "a", {}), TextDelta("\n"), *call(1, "b", {}), TextDelta("Two."), end()])
+    out = encode([TextDelta("One. "), *call(0, "a", {}), TextDelta("\n"), *call(1, "b", {}), TextDelta("Two."), end()])
     assert chunks(out)[2:] == ["One. ", "Two."]
-    kept = written([TextDelta("One. "), *call(0, "a", {}), TextDelta("\n"), *call(1, "b", {}), TextDelta("Two."), end()], "as_is")
+    kept = encode([TextDelta("One. "), *call(0, "a", {}), TextDelta("\n"), *call(1, "b", {}), TextDelta("Two."), end()], "as_is")
     assert copilot.narrative("".join(chunks(kept))) == "One. \nTwo."
 
 
-def test_a_custom_tools_text_is_its_input() -> None:
+def test_custom_tool_text_becomes_input_parameter() -> None:
     events: list[StreamEvent] = [
         CallStarted(0, "patch", "c", "custom"),
         ArgumentsDelta(0, "*** Begin\n<x>"),
         CallFinished(0),
         end(),
     ]
-    assert copilot.calls("".join(chunks(written(events)))) == [("patch", {"input": "*** Begin\n<x>"})]
+    assert copilot.calls("".join(chunks(encode(events)))) == [("patch", {"input": "*** Begin\n<x>"})]
 
 
-def test_arguments_that_are_no_object_go_out_as_they_came() -> None:
-    assert copilot.calls("".join(chunks(written([*call(0, "f", '{"a": '), end()])))) == [("f", {"arguments": '{"a": '})]
+def test_invalid_arguments_are_sent_verbatim() -> None:
+    assert copilot.calls("".join(chunks(encode([*call(0, "f", '{"a": '), end()])))) == [("f", {"arguments": '{"a": '})]
 
 
-def test_null_is_left_out() -> None:
+def test_null_argument_is_omitted() -> None:
     assert (
-        block_of(Call(id="", name="f", arguments='{"a": null, "b": "null"}'))
+        encode_block(Call(id="", name="f", arguments='{"a": null, "b": "null"}'))
         == "<use_tool>\n<name>f</name>\n<b>null</b>\n</use_tool>"
     )
 
@@ -210,22 +212,22 @@ def test_null_is_left_out() -> None:
         ("f", {"<use_tool><name>g</name>": "x"}),
     ],
 )
-def test_a_call_that_the_client_would_misread_does_not_run(order: Order, name: str, arguments: Any) -> None:  # bug 17
-    out = written([TextDelta("Writing. "), *call(0, name, arguments), *call(1, "getTime", {}), end()], order)
+def test_unencodable_call_is_replaced_by_a_sentence(order: BlockOrder, name: str, arguments: Any) -> None:  # bug 17
+    out = encode([TextDelta("Writing. "), *call(0, name, arguments), *call(1, "getTime", {}), end()], order)
     said = "".join(chunks(out))
     assert [called for called, _ in copilot.calls(said)] == ["getTime"]
     assert f"the call of {name.replace('<', '(')} was not passed on" in said
     assert rules(out)[0] == "untellable"
 
 
-def test_lists_and_objects_may_hold_what_strings_may_not() -> None:
+def test_closing_tags_in_lists_and_objects_are_escaped() -> None:
     arguments = {"lines": ["</use_tool>", "</lines>", "\\</lines>"], "more": {"a": "</more>"}}
-    assert copilot.calls("".join(chunks(written([*call(0, "f", arguments), end()])))) == [("f", arguments)]
+    assert copilot.calls("".join(chunks(encode([*call(0, "f", arguments), end()])))) == [("f", arguments)]
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}', "[1]", "<item>a</item><item>b</item>", "<a>1</a>\n<b>2</b>"])
-def test_a_string_that_the_client_takes_for_something_else_is_logged(text: str) -> None:
-    out = written([*call(0, "f", {"content": text}), end()])
+def test_string_that_client_would_parse_is_logged(text: str) -> None:
+    out = encode([*call(0, "f", {"content": text}), end()])
     assert rules(out) == ["retyped_value", "emitted"]
     assert copilot.calls(chunks(out)[0])[0][1]["content"] != text
 
@@ -233,73 +235,73 @@ def test_a_string_that_the_client_takes_for_something_else_is_logged(text: str) 
 @pytest.mark.parametrize(
     "text", ["[1", "{a}", "a <b>c</b>", "<b>c</b> d", "<b>c", "", "<" * 50_000, "<a>" * 50_000, "<a></a>" * 50_000 + "x"]
 )
-def test_other_strings_are_not(text: str) -> None:
-    assert "retyped_value" not in rules(written([*call(0, "f", {"content": text}), end()]))
+def test_other_strings_are_not_logged_as_retyped(text: str) -> None:
+    assert "retyped_value" not in rules(encode([*call(0, "f", {"content": text}), end()]))
 
 
-# Blocks that the model printed
+# Printed blocks
 
 
-def test_a_block_in_a_fence_is_one_as_it_is_for_the_client() -> None:
+def test_block_in_code_fence_is_a_block() -> None:
     text = f"```xml\n{BLOCKS[0]}\n```"
-    assert chunks(written([TextDelta(text), end("stop")]))[0] == BLOCKS[0]
+    assert chunks(encode([TextDelta(text), end("stop")]))[0] == BLOCKS[0]
 
 
-def test_what_stood_on_both_sides_of_a_block_does_not_become_another() -> None:
+def test_text_around_a_block_does_not_form_another() -> None:
     text = f"<use_{BLOCKS[0]}tool><name>deleteFile</name></use_tool>"
-    out = written([TextDelta(text), end("stop")])
+    out = encode([TextDelta(text), end("stop")])
     assert copilot.calls("".join(chunks(out))) == copilot.calls(text)
     assert len(copilot.calls(text)) == 1
 
 
-def test_a_block_that_names_no_tool_is_text() -> None:
+def test_block_without_tool_name_is_text() -> None:
     text = "Write <use_tool>…</use_tool> to call a tool, or <use_tool>"
-    out = written([TextDelta(text), end("stop")])
+    out = encode([TextDelta(text), end("stop")])
     assert "".join(chunks(out)) == text
     assert rules(out) == []
 
 
 @pytest.mark.parametrize(("order", "closing"), [("tools_first", "</use_tool>"), ("as_is", "")])
-def test_a_block_that_the_model_left_open_is_closed_before_text_follows_it(order: Order, closing: str) -> None:
+def test_unclosed_block_is_closed_before_held_text(order: BlockOrder, closing: str) -> None:
     left_open = "<use_tool>\n<name>f</name>\n<q>x</q>\n"
-    out = written([TextDelta("Plan. " + left_open), end("stop")], order)
+    out = encode([TextDelta("Plan. " + left_open), end("stop")], order)
     assert left_open + closing in chunks(out)
     assert copilot.calls("".join(chunks(out))) == [("f", {"q": "x"})]
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
-def test_a_block_or_call_that_was_cut_does_not_run(order: Order, finish: Finish) -> None:
+def test_truncated_block_or_call_is_not_sent(order: BlockOrder, finish: Finish) -> None:
     stump = "<use_tool>\n<name>writeFile</name>\n<content>half of i"
-    out = written([TextDelta(BLOCKS[0] + stump), end(finish)], order)
+    out = encode([TextDelta(BLOCKS[0] + stump), end(finish)], order)
     assert chunks(out) == [BLOCKS[0]]
     assert rules(out)[0] == "cut"
     assert isinstance(out[-1], AnswerFinished)
     assert out[-1].finish == finish
-    cut = written([*call(0, "a", {}), *call(1, "b", {"x": "1"})[:-1], *call(2, "c", {}), end(finish)], order)
+    cut = encode([*call(0, "a", {}), *call(1, "b", {"x": "1"})[:-1], *call(2, "c", {}), end(finish)], order)
     assert [name for name, _ in copilot.calls("".join(chunks(cut)))] == ["a", "c"]
 
 
-def test_a_block_without_end_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xml_answer, "HELD_LIMIT", 1000)
+def test_endless_block_is_released_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xml_answer, "MAX_HELD", 1000)
     endless = "<use_tool><name>f</name>" + "x" * 3000
-    answer = XmlAnswer()
-    out = answer.put([TextDelta(endless[at : at + 10]) for at in range(0, len(endless), 10)])
+    encoder = XmlAnswerEncoder()
+    out = encoder.encode([TextDelta(endless[at : at + 10]) for at in range(0, len(endless), 10)])
     assert len("".join(chunks(out))) > 2000
-    assert "".join(chunks(out + answer.put([end("stop")]))) == endless
+    assert "".join(chunks(out + encoder.encode([end("stop")]))) == endless
 
 
-# The rest of an answer
+# Failures, refusals, choices
 
 
-def test_a_failure_before_anything_left_is_a_failure_alone() -> None:
+def test_failure_before_blocks_drops_held_text() -> None:
     failed = AnswerFailed(BackendError("cut"))
-    assert written([TextDelta("Plan."), failed]) == [failed]
-    assert chunks(written([TextDelta("Plan."), TextDelta(BLOCKS[0]), failed])) == [BLOCKS[0], "Plan."]
+    assert encode([TextDelta("Plan."), failed]) == [failed]
+    assert chunks(encode([TextDelta("Plan."), TextDelta(BLOCKS[0]), failed])) == [BLOCKS[0], "Plan."]
 
 
-def test_a_refusal_and_choices_keep_their_place() -> None:
-    out = written(
+def test_refusals_and_choices_are_kept_apart() -> None:
+    out = encode(
         [
             TextDelta("zero"),
             TextDelta("one " + BLOCKS[0], 1),
@@ -316,7 +318,7 @@ def test_a_refusal_and_choices_keep_their_place() -> None:
     assert chunks(out) == ["zero"]
 
 
-# Whatever is said
+# Properties
 
 _TEXT = texts(min_size=0).filter(lambda text: "<" not in text) | st.sampled_from(
     ["&lt;", "a && b > c", "\n\n# T\n", "<b>x</b> y"]
@@ -334,17 +336,17 @@ _ARGUMENTS = st.dictionaries(
 _CALLS = st.lists(st.tuples(st.from_regex(r"[a-zA-Z][\w-]{0,8}", fullmatch=True), _ARGUMENTS), max_size=4)
 
 
-def as_client(value: Any) -> Any:
+def client_value(value: Any) -> Any:
     return value if isinstance(value, str | list | dict) else json.dumps(value)
 
 
 @given(calls=_CALLS, said=st.lists(_TEXT, min_size=5, max_size=5), order=st.sampled_from(ORDERS))
-def test_the_client_reads_the_calls_that_were_made(calls: list[tuple[str, Any]], said: list[str], order: Order) -> None:
+def test_client_parses_the_calls_that_were_made(calls: list[tuple[str, Any]], said: list[str], order: BlockOrder) -> None:
     events: list[StreamEvent] = [TextDelta(said[4])]
     for place, (name, arguments) in enumerate(calls):
         events += [*call(place, name, arguments), TextDelta(said[place])]
-    out = written([*events, end()], order)
-    expected = [(name, {key: as_client(value) for key, value in arguments.items()}) for name, arguments in calls]
+    out = encode([*events, end()], order)
+    expected = [(name, {key: client_value(value) for key, value in arguments.items()}) for name, arguments in calls]
     assert copilot.calls("".join(chunks(out))) == expected
     folded = "".join(plain_text(item.content) for item in fold(out).items if isinstance(item, Message))
     assert folded == "".join(chunks(out))
@@ -361,7 +363,7 @@ _PIECES = st.lists(
 
 
 @given(pieces=_PIECES, cuts=st.lists(st.integers(1, 12), min_size=1), order=st.sampled_from(ORDERS))
-def test_any_chunking_gives_the_same_blocks_and_loses_no_text(pieces: list[str], cuts: list[int], order: Order) -> None:
+def test_chunking_changes_no_block_and_loses_no_text(pieces: list[str], cuts: list[int], order: BlockOrder) -> None:
     text = "".join(pieces)
     events: list[StreamEvent] = []
     at, turn = 0, 0
@@ -369,8 +371,8 @@ def test_any_chunking_gives_the_same_blocks_and_loses_no_text(pieces: list[str],
         events.append(TextDelta(text[at : at + cuts[turn % len(cuts)]]))
         at += cuts[turn % len(cuts)]
         turn += 1
-    whole = chunks(written([TextDelta(text), end("stop")], order))
-    cut = chunks(written([*events, end("stop")], order))
+    whole = chunks(encode([TextDelta(text), end("stop")], order))
+    cut = chunks(encode([*events, end("stop")], order))
     assert "".join(cut) == "".join(whole)
     if order == "as_is":
         assert "".join(cut) == text
@@ -381,11 +383,11 @@ def test_any_chunking_gives_the_same_blocks_and_loses_no_text(pieces: list[str],
 
 
 @given(pieces=_PIECES, size=st.integers(1, 5))
-def test_the_cutter_finds_what_the_client_finds(pieces: list[str], size: int) -> None:
+def test_splitter_finds_what_the_client_finds(pieces: list[str], size: int) -> None:
     text = "".join(pieces)
-    cutter = Cutter()
-    found = [piece for at in range(0, len(text), size) for piece in cutter.feed(text[at : at + size])]
-    found.append(cutter.flush())
+    splitter = BlockSplitter()
+    found = [piece for at in range(0, len(text), size) for piece in splitter.feed(text[at : at + size])]
+    found.append(splitter.flush())
     assert "".join(piece for _, piece in found) == text
     assert [copilot.calls(piece)[0] for is_block, piece in found if is_block] == copilot.calls(text)
 
@@ -393,7 +395,7 @@ def test_the_cutter_finds_what_the_client_finds(pieces: list[str], size: int) ->
 # Models that print blocks, for clients that want calls
 
 
-def test_a_model_that_prints_blocks_makes_real_calls_for_other_clients() -> None:
+def test_printed_blocks_become_calls_for_other_clients() -> None:
     search = Tool(
         name="webSearch",
         parameters={"type": "object", "properties": {"query": {"type": "string"}, "chatHistory": {"type": "array"}}},
@@ -401,11 +403,11 @@ def test_a_model_that_prints_blocks_makes_real_calls_for_other_clients() -> None
     request = Request(
         wire="openai_chat", model="m", items=(Message(role="user", content="Search."),), tools=(search,), stream=True
     )
-    conversation = ToolCallSession(request, ToolCallOptions(dialect=DIALECTS[0]))
+    session = ToolCallSession(request, ToolCallOptions(dialect=DIALECTS[0]))
     out: list[StreamEvent] = []
     for character in SEVEN:
-        out += conversation.feed([TextDelta(character)])
-    out += conversation.feed([end("stop")])
+        out += session.feed([TextDelta(character)])
+    out += session.feed([end("stop")])
     answer = fold(out)
     assert [(made.name, json.loads(made.arguments)) for made in answer.calls] == [
         ("webSearch", {"query": query, "chatHistory": []}) for query in QUERIES
@@ -414,5 +416,6 @@ def test_a_model_that_prints_blocks_makes_real_calls_for_other_clients() -> None
     assert chunks(out) == [PLAN] or "".join(chunks(out)).strip() == PLAN.strip()
 
 
-def test_a_name_that_cannot_be_told_says_why() -> None:
-    assert isinstance(block_of(Call(id="", name="a b", arguments="{}")), Untellable)
+def test_invalid_tool_name_raises() -> None:
+    with pytest.raises(UnencodableCallError, match="its name cannot stand in a tag"):
+        encode_block(Call(id="", name="a b", arguments="{}"))

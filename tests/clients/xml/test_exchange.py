@@ -1,4 +1,4 @@
-"""An XML client's exchange from end to end, on both wires, without the web."""
+"""Exchanges with XML clients, from the request to the events for the wire."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.clients.xml import copilot
 from toolrelay import log
 from toolrelay.backends.demo import ScriptedBackend, ScriptStep
 from toolrelay.clients.xml.exchange import XmlClientOptions, XmlExchange, xml_client_options
-from toolrelay.clients.xml.watchdog import ResultWatchdog, Waited
+from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.core.commands import Notice, Record
 from toolrelay.core.events import (
     AnswerFinished,
@@ -44,18 +44,17 @@ def end(finish: Any = "stop") -> AnswerFinished:
     return AnswerFinished(finish=finish)
 
 
-class Kept:
-    """A sink that keeps, and an observer that does too. `has_blocks`: as many have come as were waited for."""
+class Recorder:
+    """A sink and an observer that record. `has_blocks` is set at the first text."""
 
-    def __init__(self, blocks: int = 1) -> None:
-        self.blocks = blocks
+    def __init__(self) -> None:
         self.events: list[StreamEvent] = []
         self.rules: list[str] = []
         self.has_blocks = asyncio.Event()
 
     def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
         self.events += events
-        if len(self.chunks) >= self.blocks:
+        if self.chunks:
             self.has_blocks.set()
         return None
 
@@ -79,30 +78,30 @@ def asked(*items: Any, tools: tuple[Tool, ...] = (TIME,)) -> Request:
 
 
 async def play(
-    came: Request,
+    received: Request,
     *steps: ScriptStep,
-    wish: XmlClientOptions | None = None,
-    guard: ResultWatchdog | None = None,
-    kept: Kept | None = None,
+    options: XmlClientOptions | None = None,
+    watchdog: ResultWatchdog | None = None,
+    recorder: Recorder | None = None,
     turn: str = "T",
-) -> tuple[Kept, ScriptedBackend]:
-    kept = kept or Kept()
+) -> tuple[Recorder, ScriptedBackend]:
+    recorder = recorder or Recorder()
     backend = ScriptedBackend([steps])
-    exchange = XmlExchange(came, wish or XmlClientOptions(), guard)
+    exchange = XmlExchange(received, options or XmlClientOptions(), watchdog)
     policy = Policy(keeps=False)
     running = Turn(token=turn * 20, request=exchange.request, policy=policy)
-    await drive(running, backend, exchange.sink(kept, kept, turn=turn), kept)
-    return kept, backend
+    await drive(running, backend, exchange.sink(recorder, recorder, turn=turn), recorder)
+    return recorder, backend
 
 
-# Who is one
+# Options
 
 
-def headers(**said: str) -> dict[bytes, bytes]:
-    return {f"x-toolrelay-{name}".encode(): value.encode() for name, value in said.items()}
+def headers(**values: str) -> dict[bytes, bytes]:
+    return {f"x-toolrelay-{name}".encode(): value.encode() for name, value in values.items()}
 
 
-def test_the_header_stands_above_the_models_setting() -> None:
+def test_header_overrides_model_setting() -> None:
     plain = ModelSettings(name="m", provider="demo")
     styled = ModelSettings(name="m", provider="demo", client_style="use_tool", use_tool_order="as_is", no_result_seconds=5)
     assert xml_client_options(plain, headers()) is None
@@ -112,21 +111,21 @@ def test_the_header_stands_above_the_models_setting() -> None:
     assert xml_client_options(styled, headers(reemit="1")) == XmlClientOptions(order="as_is", no_result_seconds=5, reemit=True)
 
 
-def test_a_header_that_says_something_else_is_refused() -> None:
+def test_unknown_client_header_is_rejected() -> None:
     with pytest.raises(ClientError, match="it can be openai or use_tool"):
         xml_client_options(ModelSettings(name="m", provider="demo"), headers(client="xml"))
 
 
-# A loop
+# Calls and results
 
 
-def test_a_client_that_declares_tools_gets_blocks_and_its_model_gets_calls() -> None:
-    kept, _ = asyncio.run(play(asked(), STARTED, TextDelta("Let me see."), CALLED, end("calls")))
-    assert kept.chunks == [BLOCK, "Let me see."]
-    assert kept.events[-1] == end("stop")
-    assert kept.rules == ["split_emitted"]
+def test_declared_tools_give_blocks_to_client_and_calls_to_model() -> None:
+    recorder, _ = asyncio.run(play(asked(), STARTED, TextDelta("Let me see."), CALLED, end("calls")))
+    assert recorder.chunks == [BLOCK, "Let me see."]
+    assert recorder.events[-1] == end("stop")
+    assert recorder.rules == ["split_emitted"]
     answered = Message(role="user", content=copilot.results(("getTime", "noon")))
-    _, backend = asyncio.run(play(asked(Message(role="assistant", content="".join(kept.chunks)), answered), STARTED, end()))
+    _, backend = asyncio.run(play(asked(Message(role="assistant", content="".join(recorder.chunks)), answered), STARTED, end()))
     asked_of_model = backend.requests[0].items
     assert [type(item) for item in asked_of_model] == [Message, Message, Call, Result]
     call, result = asked_of_model[2:]
@@ -136,10 +135,10 @@ def test_a_client_that_declares_tools_gets_blocks_and_its_model_gets_calls() -> 
     assert (result.call_id, result.output) == (call.id, "noon")
 
 
-def test_a_client_that_declares_none_gets_the_models_own_blocks_and_its_model_the_clients_own_words() -> None:
+def test_without_declared_tools_blocks_and_history_are_unchanged() -> None:
     system = Message(role="system", content="Call tools with <use_tool>.")
-    kept, _ = asyncio.run(play(asked(system, tools=()), STARTED, TextDelta(f"Let me see. {BLOCK}"), end()))
-    assert kept.chunks == [BLOCK, "Let me see. "]
+    recorder, _ = asyncio.run(play(asked(system, tools=()), STARTED, TextDelta(f"Let me see. {BLOCK}"), end()))
+    assert recorder.chunks == [BLOCK, "Let me see. "]
     history = (
         system,
         Message(role="assistant", content=BLOCK),
@@ -149,90 +148,88 @@ def test_a_client_that_declares_none_gets_the_models_own_blocks_and_its_model_th
     assert backend.requests[0].items == (ASK, *history)
 
 
-def test_what_was_odd_about_the_history_is_logged() -> None:
+def test_notices_of_history_are_reported() -> None:
     told = Message(role="user", content=copilot.results(("getTime", "a"), ("getTime", "b")))
-    kept, _ = asyncio.run(play(asked(Message(role="assistant", content=BLOCK), told), STARTED, end()))
-    assert kept.rules == ["ambiguous_results"]
+    recorder, _ = asyncio.run(play(asked(Message(role="assistant", content=BLOCK), told), STARTED, end()))
+    assert recorder.rules == ["ambiguous_results"]
 
 
-def test_each_block_has_a_line_in_the_log_that_says_whether_it_was_split() -> None:
-    account = TurnLog(Metrics().model("m"), {"turn": "T"}, "openai_chat", 0.0, with_content=False)
+def test_block_is_logged_with_split_emitted() -> None:
+    turn_log = TurnLog(Metrics().model("m"), {"turn": "T"}, "openai_chat", 0.0, with_content=False)
     with log.captured() as lines:
-        for rule in ("split_emitted", "emitted"):
-            account.notice(Notice(event="tool_block", rule=rule, tool="getTime", dialect="use_tool"))
+        for is_split in (True, False):
+            turn_log.notice(Notice(event="tool_block", rule="emitted", tool="getTime", split_emitted=is_split))
     assert lines == [
         {"level": "info", "event": "tool_block", "tool": "getTime", "split_emitted": True, "turn": "T"},
         {"level": "info", "event": "tool_block", "tool": "getTime", "split_emitted": False, "turn": "T"},
     ]
 
 
-# The guard
+# The watchdog
 
 WATCHED = XmlClientOptions(no_result_seconds=1000)
 REEMITTED = XmlClientOptions(no_result_seconds=1000, reemit=True)
 FOLLOWED = asked(Message(role="assistant", content=BLOCK), Message(role="user", content=copilot.results(("getTime", "noon"))))
 
 
-def test_the_next_request_of_the_conversation_ends_the_wait() -> None:
-    async def story() -> list[Waited]:
-        ended: list[Waited] = []
-        guard = ResultWatchdog(ended.append)
-        kept, _ = await play(asked(), STARTED, CALLED, end("calls"), wish=WATCHED, guard=guard)
-        assert kept.ended
-        assert kept.chunks == [BLOCK]
-        assert not ended
-        await play(FOLLOWED, STARTED, TextDelta("Noon."), end(), wish=WATCHED, guard=guard)
-        guard.close()
-        return ended
+def test_next_request_of_conversation_ends_the_wait() -> None:
+    async def story() -> None:
+        watchdog = ResultWatchdog(Metrics())
+        recorder, _ = await play(asked(), STARTED, CALLED, end("calls"), options=WATCHED, watchdog=watchdog)
+        assert recorder.ended
+        assert recorder.chunks == [BLOCK]
+        assert not lines
+        await play(FOLLOWED, STARTED, TextDelta("Noon."), end(), options=WATCHED, watchdog=watchdog)
+        watchdog.close()
 
-    assert [(each.ran, each.expectation.tools) for each in asyncio.run(story())] == [(True, ("getTime",))]
-
-
-def test_an_answer_without_blocks_is_not_watched_nor_one_of_a_model_without_a_guard() -> None:
-    async def story() -> list[Waited]:
-        ended: list[Waited] = []
-        guard = ResultWatchdog(ended.append, lambda: 0.0)
-        await play(asked(), STARTED, TextDelta("Hello."), end(), wish=WATCHED, guard=guard)
-        await play(asked(), STARTED, CALLED, end("calls"), wish=XmlClientOptions(), guard=guard)
-        assert guard._awaited.next_due() is None
-        return ended
-
-    assert asyncio.run(story()) == []
+    with log.captured() as lines:
+        asyncio.run(story())
+    assert [(line["event"], line["tools"]) for line in lines] == [("tool_result", ["getTime"])]
 
 
-def test_a_stream_that_is_kept_open_ends_when_results_come_and_says_nothing_twice() -> None:
-    async def story() -> Kept:
-        guard = ResultWatchdog(lambda _: None)
-        kept = Kept()
+def test_answer_without_blocks_or_without_timeout_is_not_watched() -> None:
+    async def story() -> None:
+        watchdog = ResultWatchdog(Metrics())
+        await play(asked(), STARTED, TextDelta("Hello."), end(), options=WATCHED, watchdog=watchdog)
+        await play(asked(), STARTED, CALLED, end("calls"), options=XmlClientOptions(), watchdog=watchdog)
+        watchdog.observe(FOLLOWED)
+
+    with log.captured() as lines:
+        asyncio.run(story())
+    assert lines == []
+
+
+def test_open_stream_ends_without_reemission_when_results_come() -> None:
+    async def story() -> Recorder:
+        watchdog = ResultWatchdog(Metrics())
+        recorder = Recorder()
         first = asyncio.create_task(
-            play(asked(), STARTED, CALLED, end("calls"), wish=REEMITTED, guard=guard, kept=kept, turn="1")
+            play(asked(), STARTED, CALLED, end("calls"), options=REEMITTED, watchdog=watchdog, recorder=recorder, turn="1")
         )
-        await kept.has_blocks.wait()
-        assert not kept.ended
-        await play(FOLLOWED, STARTED, TextDelta("Noon."), end(), wish=WATCHED, guard=guard, turn="2")
+        await recorder.has_blocks.wait()
+        assert not recorder.ended
+        await play(FOLLOWED, STARTED, TextDelta("Noon."), end(), options=WATCHED, watchdog=watchdog, turn="2")
         await first
-        guard.close()
-        return kept
+        watchdog.close()
+        return recorder
 
-    kept = asyncio.run(story())
-    assert kept.chunks == [BLOCK]
-    assert kept.ended
+    with log.captured():
+        recorder = asyncio.run(story())
+    assert recorder.chunks == [BLOCK]
+    assert recorder.ended
 
 
-def test_a_stream_that_is_kept_open_says_the_first_block_once_more_and_then_ends() -> None:
-    async def story() -> Kept:
-        now = [0.0]
-        guard = ResultWatchdog(lambda _: None, lambda: now[0])
-        kept = Kept(blocks=2)
+def test_open_stream_reemits_first_block_without_results() -> None:
+    async def story() -> Recorder:
         second: list[StreamEvent] = [CallStarted(1, "getTime"), CallFinished(1)]
-        first = asyncio.create_task(play(asked(), STARTED, CALLED, second, end("calls"), wish=REEMITTED, guard=guard, kept=kept))
-        await kept.has_blocks.wait()
-        now[0] = 1001
-        guard.look()
-        await first
-        return kept
+        options = XmlClientOptions(no_result_seconds=0.01, reemit=True)
+        watchdog = ResultWatchdog(Metrics())
+        recorder, _ = await play(asked(), STARTED, CALLED, second, end("calls"), options=options, watchdog=watchdog)
+        return recorder
 
-    kept = asyncio.run(story())
-    assert kept.chunks == [BLOCK, "<use_tool>\n<name>getTime</name>\n</use_tool>", BLOCK]
-    assert kept.ended
-    assert kept.rules[-1] == "reemitted"
+    with log.captured() as lines:
+        recorder = asyncio.run(story())
+    assert [line["event"] for line in lines] == ["no_result"]
+    assert recorder.chunks == [BLOCK, "<use_tool>\n<name>getTime</name>\n</use_tool>", BLOCK]
+    assert recorder.ended
+    assert recorder.rules[-1] == "reemitted"

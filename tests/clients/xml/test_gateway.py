@@ -1,4 +1,4 @@
-"""XML clients at the door: by the model's setting or by a header, on both wires, streamed and not."""
+"""XML clients of the running gateway: by setting or by header, on both wires, streamed and not."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def ask(gateway: Gateway, wire: str, text: str, headers: dict[str, str], **membe
 
 
 def streamed(wire: str, answer: Any) -> list[str]:
-    told = frames(answer.content)
+    received = frames(answer.content)
     if wire == "openai_chat":
-        deltas = [choice["delta"].get("content") for frame in told for choice in frame["choices"]]
+        deltas = [choice["delta"].get("content") for frame in received for choice in frame["choices"]]
     else:
-        deltas = [frame["delta"] for frame in told if frame["type"] == "response.output_text.delta"]
+        deltas = [frame["delta"] for frame in received if frame["type"] == "response.output_text.delta"]
     return [delta for delta in deltas if delta]
 
 
 @pytest.mark.parametrize(("model", "headers"), [("xml", {}), ("demo", XML)], ids=["setting", "header"])
-def test_a_call_is_a_block_streamed_and_not(gateway: Gateway, wire: str, model: str, headers: dict[str, str]) -> None:
+def test_call_becomes_block_streamed_and_whole(gateway: Gateway, wire: str, model: str, headers: dict[str, str]) -> None:
     tools = [FRONTS[wire].tool("get_weather")]
     whole = ask(gateway, wire, "get_weather", headers, model=model, tools=tools).json()
     block = "<use_tool>\n<name>get_weather</name>\n</use_tool>"
@@ -74,20 +74,20 @@ def test_a_call_is_a_block_streamed_and_not(gateway: Gateway, wire: str, model: 
         assert [item["type"] for item in whole["output"]] == ["message"]
 
 
-def test_the_header_takes_the_models_style_away(gateway: Gateway) -> None:
+def test_openai_header_disables_blocks(gateway: Gateway) -> None:
     front = FRONTS["openai_chat"]
     asked = front.ask("get_weather", model="xml", tools=[front.tool("get_weather")])
     [choice] = gateway.post(front.path, asked, **{"x-toolrelay-client": "openai"}).json()["choices"]
     assert choice["finish_reason"] == "tool_calls"
 
 
-def test_a_header_that_says_something_else_is_refused(gateway: Gateway, wire: str) -> None:
+def test_unknown_client_header_is_rejected(gateway: Gateway, wire: str) -> None:
     answer = gateway.post(FRONTS[wire].path, FRONTS[wire].ask(model="demo"), **{"x-toolrelay-client": "klingon"})
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "x-toolrelay-client"
 
 
-def test_results_in_the_users_words_reach_the_model_as_results(gateway: Gateway, wire: str) -> None:
+def test_results_in_user_text_reach_model_as_results(gateway: Gateway, wire: str) -> None:
     front = FRONTS[wire]
     history = [
         {"role": "user", "content": "get_weather"},
@@ -98,7 +98,7 @@ def test_results_in_the_users_words_reach_the_model_as_results(gateway: Gateway,
     assert front.text(gateway.post(front.path, asked).json()) == "get_weather says: 18 degrees"
 
 
-def test_blocks_that_the_model_printed_come_first_each_alone(gateway: Gateway, wire: str) -> None:
+def test_printed_blocks_come_first_each_in_own_delta(gateway: Gateway, wire: str) -> None:
     said = f"repeat: I will look in <use_tool> blocks. {PRINTED}\n{PRINTED}"
     seen = streamed(wire, ask(gateway, wire, said, {}, model="xml", stream=True))
     assert copilot.calls("".join(seen)) == copilot.calls(said)
@@ -107,20 +107,20 @@ def test_blocks_that_the_model_printed_come_first_each_alone(gateway: Gateway, w
     assert "".join(as_is) == f"Look: {PRINTED}{PRINTED}"
 
 
-def test_blocks_and_what_came_of_them_are_told(gateway: Gateway) -> None:
+def test_blocks_and_results_are_logged_and_counted(gateway: Gateway) -> None:
     front = FRONTS["openai_chat"]
     first = {"role": "user", "content": f"repeat: {PRINTED}"}
     said = front.text(gateway.post(front.path, {"model": "watched", "messages": [first]}).json())
     assert said == PRINTED
     later = [first, {"role": "assistant", "content": said}, {"role": "user", "content": copilot.results(("webSearch", "x"))}]
     gateway.post(front.path, {"model": "watched", "messages": later})
-    told = [line for line in map(json.loads, gateway.log().splitlines()) if line.get("model") == "watched"]
-    assert [(line["tool"], line["split_emitted"]) for line in told if line["event"] == "tool_block"] == [("webSearch", False)]
-    assert [line["tools"] for line in told if line["event"] == "tool_result"] == [["webSearch"]]
+    logged = [line for line in map(json.loads, gateway.log().splitlines()) if line.get("model") == "watched"]
+    assert [(line["tool"], line["split_emitted"]) for line in logged if line["event"] == "tool_block"] == [("webSearch", False)]
+    assert [line["tools"] for line in logged if line["event"] == "tool_result"] == [["webSearch"]]
     assert 'toolrelay_result_wait_seconds_count{model="watched"} 1.0' in gateway.get("/metrics").text
 
 
-def test_a_stream_that_is_kept_open_says_the_block_once_more(gateway: Gateway, wire: str) -> None:
+def test_reemit_header_sends_block_again(gateway: Gateway, wire: str) -> None:
     asked = ask(gateway, wire, f"repeat: {PRINTED}", {"x-toolrelay-reemit": "1"}, model="kept", stream=True)
     assert streamed(wire, asked) == [PRINTED, PRINTED]
     assert "no_result" in gateway.log()

@@ -1,13 +1,14 @@
-"""Did an XML client run what it was sent?"""
+"""The watchdog of XML clients' results."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from tests.clients.xml import copilot
 from toolrelay import log
-from toolrelay.clients.xml.watchdog import Awaited, Continued, Expectation, ResultWatchdog, Waited, continued, mark, report_to
+from toolrelay.clients.xml.watchdog import FollowUp, ResultWatchdog, find_follow_up, fingerprint
 from toolrelay.core.messages import Item, Message
 from toolrelay.core.request import Request
 from toolrelay.runtime.telemetry import Metrics
@@ -22,166 +23,133 @@ def request(*items: Item, key: str | None = "obsidian") -> Request:
     return Request(wire="openai_chat", model="m", items=items, key=key)
 
 
-def said(text: str) -> Message:
+def assistant(text: str) -> Message:
     return Message(role="assistant", content=text)
 
 
-def told(*names: str) -> Message:
+def results(*names: str) -> Message:
     return Message(role="user", content=copilot.results(*((name, "…") for name in names)))
 
 
 FIRST = request(SYSTEM, ASK)
-EXPECTED = mark(FIRST.key, FIRST.items, [SEARCH, TIME])
+EXPECTED = fingerprint(FIRST.key, FIRST.items, [SEARCH, TIME])
+WITH_RESULTS = request(SYSTEM, ASK, assistant(SEARCH + TIME), results("webSearch", "getTime"))
+WITHOUT_RESULTS = request(SYSTEM, ASK, assistant(SEARCH + TIME), ASK)
 
 
-# Which request goes on after which
+# Recognition of the next request
 
 
-def test_the_next_request_is_known_by_its_history_and_the_blocks_in_it() -> None:
-    later = request(SYSTEM, ASK, said(SEARCH + TIME + "I will look."), told("webSearch", "getTime"))
-    assert continued(later) == Continued(mark=EXPECTED, ran=True)
+def test_next_request_is_recognised_by_history_and_blocks() -> None:
+    later = request(SYSTEM, ASK, assistant(SEARCH + TIME + "I will look."), results("webSearch", "getTime"))
+    assert find_follow_up(later) == FollowUp(fingerprint=EXPECTED, has_results=True)
 
 
-def test_it_does_not_matter_what_the_client_did_with_the_narrative_or_its_system_text() -> None:
+def test_changed_text_and_system_prompt_do_not_matter() -> None:
     clock = Message(role="system", content="Call tools with <use_tool>. It is 12:01.")
-    later = request(clock, ASK, said(f"{SEARCH}\n{TIME}"), told("webSearch"))
-    assert continued(later) == Continued(mark=EXPECTED, ran=True)
+    later = request(clock, ASK, assistant(f"{SEARCH}\n{TIME}"), results("webSearch"))
+    assert find_follow_up(later) == FollowUp(fingerprint=EXPECTED, has_results=True)
 
 
-def test_another_key_question_or_answer_is_another_conversation() -> None:
+def test_other_key_question_or_blocks_have_another_fingerprint() -> None:
     other = Message(role="user", content="What is old?")
     for later in (
-        request(SYSTEM, ASK, said(SEARCH + TIME), told("getTime"), key="laptop"),
-        request(SYSTEM, other, said(SEARCH + TIME), told("getTime")),
-        request(SYSTEM, ASK, said(SEARCH), told("getTime")),
-        request(SYSTEM, ASK, other, said(SEARCH + TIME), told("getTime")),
+        request(SYSTEM, ASK, assistant(SEARCH + TIME), results("getTime"), key="laptop"),
+        request(SYSTEM, other, assistant(SEARCH + TIME), results("getTime")),
+        request(SYSTEM, ASK, assistant(SEARCH), results("getTime")),
+        request(SYSTEM, ASK, other, assistant(SEARCH + TIME), results("getTime")),
     ):
-        found = continued(later)
+        found = find_follow_up(later)
         assert found is not None
-        assert found.mark != EXPECTED
+        assert found.fingerprint != EXPECTED
 
 
-def test_a_request_whose_last_answer_has_no_blocks_goes_on_after_none() -> None:
-    assert continued(FIRST) is None
-    assert continued(request(ASK, said(SEARCH), told("webSearch"), said("Done."), ASK)) is None
+def test_request_whose_last_answer_has_no_blocks_is_no_follow_up() -> None:
+    assert find_follow_up(FIRST) is None
+    assert find_follow_up(request(ASK, assistant(SEARCH), results("webSearch"), assistant("Done."), ASK)) is None
 
 
-def test_a_question_in_the_place_of_results_says_that_nothing_ran() -> None:
-    assert continued(request(SYSTEM, ASK, said(SEARCH + TIME), ASK)) == Continued(mark=EXPECTED, ran=False)
+def test_question_instead_of_results_has_no_results() -> None:
+    assert find_follow_up(WITHOUT_RESULTS) == FollowUp(fingerprint=EXPECTED, has_results=False)
 
 
-# What is waited for
+# Waiting
 
 
-def expectation(turn: str = "t1", since: float = 100, due: float = 105, common: bytes = EXPECTED) -> Expectation:
-    return Expectation(mark=common, turn=turn, model="m", tools=("webSearch",), since=since, due=due)
-
-
-def test_results_in_time_end_the_wait() -> None:
-    awaited = Awaited()
-    awaited.expect(expectation())
-    assert awaited.answer(Continued(mark=EXPECTED, ran=True), 103) == Waited(expectation=expectation(), seconds=3, ran=True)
-    assert len(awaited) == 0
-    assert awaited.overdue(1000) == []
-
-
-def test_a_wait_is_overdue_once() -> None:
-    awaited = Awaited()
-    awaited.expect(expectation())
-    awaited.expect(expectation("t2", due=200, common=b"other"))
-    assert awaited.next_due() == 105
-    assert awaited.overdue(104.9) == []
-    assert awaited.overdue(105) == [Waited(expectation=expectation(), seconds=5, ran=False)]
-    assert awaited.overdue(106) == []
-    assert awaited.next_due() == 200
-    assert awaited.answer(Continued(mark=EXPECTED, ran=True), 107) is None
-
-
-def test_of_waits_that_look_alike_the_oldest_is_answered_first() -> None:
-    awaited = Awaited()
-    awaited.expect(expectation("t1"))
-    awaited.expect(expectation("t2"))
-    ended = [awaited.answer(Continued(mark=EXPECTED, ran=True), 101) for _ in range(3)]
-    assert [each.expectation.turn if each else None for each in ended] == ["t1", "t2", None]
-
-
-# With a clock
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def guarded(story: Callable[[ResultWatchdog, Clock], Awaitable[None]]) -> list[Waited]:
-    async def tell() -> list[Waited]:
-        ended: list[Waited] = []
-        clock = Clock()
-        guard = ResultWatchdog(ended.append, clock)
-        await story(guard, clock)
-        guard.close()
-        return ended
-
-    return asyncio.run(tell())
-
-
-def test_the_guard_hears_of_results_from_the_next_request() -> None:
-    async def story(guard: ResultWatchdog, clock: Clock) -> None:
-        came = guard.expect(FIRST, [SEARCH, TIME], turn="t1", seconds=5)
-        clock.now += 2
-        guard.saw(FIRST)
-        assert not came.done()
-        guard.saw(request(SYSTEM, ASK, said(SEARCH + TIME), told("webSearch", "getTime")))
-        assert await came
-
-    ended = guarded(story)
-    assert [(each.expectation.tools, each.seconds, each.ran) for each in ended] == [(("webSearch", "getTime"), 2, True)]
-
-
-def test_the_guard_gives_up_when_the_time_is_over() -> None:
-    async def story(guard: ResultWatchdog, clock: Clock) -> None:
-        came = guard.expect(FIRST, [SEARCH], turn="t1", seconds=5)
-        clock.now += 6
-        guard.look()
-        assert not await came
-
-    assert [(each.seconds, each.ran) for each in guarded(story)] == [(6, False)]
-
-
-def test_the_guard_wakes_by_itself() -> None:
-    async def story() -> list[Waited]:
-        ended: list[Waited] = []
-        guard = ResultWatchdog(ended.append)
-        assert not await guard.expect(FIRST, [SEARCH], turn="t1", seconds=0.01)
-        return ended
-
-    assert len(asyncio.run(story())) == 1
-
-
-def test_a_question_in_the_place_of_results_is_told_at_once() -> None:
-    async def story(guard: ResultWatchdog, _clock: Clock) -> None:
-        came = guard.expect(FIRST, [SEARCH, TIME], turn="t1", seconds=5)
-        guard.saw(request(SYSTEM, ASK, said(SEARCH + TIME), ASK))
-        assert not await came
-
-    assert [each.ran for each in guarded(story)] == [False]
-
-
-# What is told
-
-
-def test_a_wait_in_vain_is_a_warning_and_a_figure_and_one_with_results_a_time() -> None:
+def watch(story: Callable[[ResultWatchdog], Awaitable[None]]) -> tuple[list[dict[str, Any]], str]:
+    """Return the log lines and the metrics of a story."""
     metrics = Metrics()
-    tell = report_to(metrics)
+
+    async def run() -> None:
+        watchdog = ResultWatchdog(metrics)
+        await story(watchdog)
+        watchdog.close()
+
     with log.captured() as lines:
-        tell(Waited(expectation=expectation(), seconds=5, ran=False))
-        tell(Waited(expectation=expectation(), seconds=1.5, ran=True))
-    assert lines == [
-        {"level": "warning", "event": "no_result", "turn": "t1", "model": "m", "tools": ["webSearch"], "seconds": 5},
-        {"level": "info", "event": "tool_result", "turn": "t1", "model": "m", "tools": ["webSearch"], "seconds": 1.5},
-    ]
-    shown = metrics.exposition().decode()
-    assert 'toolrelay_no_results_total{model="m"} 1.0' in shown
-    assert 'toolrelay_result_wait_seconds_sum{model="m"} 1.5' in shown
+        asyncio.run(run())
+    return lines, metrics.exposition().decode()
+
+
+def test_results_in_the_next_request_end_the_wait() -> None:
+    async def story(watchdog: ResultWatchdog) -> None:
+        outcome = watchdog.expect(FIRST, [SEARCH, TIME], turn="t1", seconds=1000)
+        watchdog.observe(FIRST)
+        assert not outcome.done()
+        watchdog.observe(WITH_RESULTS)
+        assert await outcome
+
+    [line], metrics = watch(story)
+    assert 0 <= line.pop("seconds") < 100
+    assert line == {"level": "info", "event": "tool_result", "turn": "t1", "model": "m", "tools": ["webSearch", "getTime"]}
+    assert 'toolrelay_result_wait_seconds_count{model="m"} 1.0' in metrics
+    assert 'toolrelay_no_results_total{model="m"} 0.0' in metrics
+
+
+def test_wait_without_results_ends_after_its_time() -> None:
+    async def story(watchdog: ResultWatchdog) -> None:
+        later = watchdog.expect(FIRST, [TIME], turn="t2", seconds=1000)
+        assert not await watchdog.expect(FIRST, [SEARCH], turn="t1", seconds=0.01)
+        assert not later.done()
+        watchdog.observe(request(SYSTEM, ASK, assistant(SEARCH), results("webSearch")))
+
+    [line], metrics = watch(story)
+    assert line.pop("seconds") >= 0.009
+    assert line == {"level": "warning", "event": "no_result", "turn": "t1", "model": "m", "tools": ["webSearch"]}
+    assert 'toolrelay_no_results_total{model="m"} 1.0' in metrics
+    assert 'toolrelay_result_wait_seconds_count{model="m"} 0.0' in metrics
+
+
+def test_question_instead_of_results_ends_the_wait_at_once() -> None:
+    async def story(watchdog: ResultWatchdog) -> None:
+        outcome = watchdog.expect(FIRST, [SEARCH, TIME], turn="t1", seconds=1000)
+        watchdog.observe(WITHOUT_RESULTS)
+        assert not await outcome
+
+    assert [line["event"] for line in watch(story)[0]] == ["no_result"]
+
+
+def test_oldest_of_equal_waits_ends_first() -> None:
+    async def story(watchdog: ResultWatchdog) -> None:
+        for turn in ("t1", "t2"):
+            watchdog.expect(FIRST, [SEARCH, TIME], turn=turn, seconds=1000)
+        for _ in range(3):
+            watchdog.observe(WITH_RESULTS)
+
+    assert [line["turn"] for line in watch(story)[0]] == ["t1", "t2"]
+
+
+def test_cancelled_stream_does_not_stop_the_wait() -> None:
+    async def story(watchdog: ResultWatchdog) -> None:
+        watchdog.expect(FIRST, [SEARCH, TIME], turn="t1", seconds=1000).cancel()
+        watchdog.observe(WITH_RESULTS)
+
+    assert [line["event"] for line in watch(story)[0]] == ["tool_result"]
+
+
+def test_closed_watchdog_reports_nothing() -> None:
+    async def story(watchdog: ResultWatchdog) -> None:
+        watchdog.expect(FIRST, [SEARCH], turn="t1", seconds=0)
+        watchdog.close()
+        await asyncio.sleep(0)
+
+    assert watch(story)[0] == []

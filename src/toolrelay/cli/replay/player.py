@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from toolrelay.backends.base import Backend
 from toolrelay.backends.demo import ScriptedBackend
-from toolrelay.clients.xml.answer import Order
+from toolrelay.clients.xml.answer import BlockOrder
 from toolrelay.clients.xml.exchange import XmlClientOptions, XmlExchange
 from toolrelay.core.assembly import Assembly
 from toolrelay.core.commands import Notice, Record
@@ -58,7 +58,7 @@ class Recording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     answer: str | UpstreamStream
     wire: str = ""
     client: Literal["openai", "use_tool"] = "openai"
-    order: Order = "tools_first"
+    order: BlockOrder = "tools_first"
     dialect: str = ""
     note: str = ""
 

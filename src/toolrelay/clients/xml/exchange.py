@@ -1,17 +1,15 @@
-"""A client that knows calls only as `<use_tool>` blocks: which requests are of one, and the sink that stands before its own.
-
-What is read and written is decided in dialects/_xml_history and dialects/_xml_answer; here are the waiting and the report_to.
-"""
+"""One exchange with an XML client: who is one, the request for the model, and the sink for the answer."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct, structs
 
-from toolrelay.clients.xml.answer import Order, XmlAnswer
-from toolrelay.clients.xml.history import as_spoken, expects_blocks
+from toolrelay.clients.xml.answer import BlockOrder, XmlAnswerEncoder
+from toolrelay.clients.xml.history import decode_history, may_print_blocks
 from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.core.commands import Notice
 from toolrelay.core.events import AnswerFinished, Noticed, StreamEvent, TextDelta
@@ -26,20 +24,20 @@ _STYLES = ("openai", "use_tool")
 
 
 class XmlClientOptions(Struct, frozen=True, kw_only=True):
-    """How this client is to be answered. `reemit`: once more, if nothing came of it, in the stream that is kept open for it."""
+    """`reemit`: keep the stream open for `no_result_seconds`, and send the first block again if no results came."""
 
-    order: Order = "tools_first"
+    order: BlockOrder = "tools_first"
     no_result_seconds: float = 0
     reemit: bool = False
 
 
 def xml_client_options(settings: ModelSettings, headers: Mapping[bytes, bytes]) -> XmlClientOptions | None:
-    """None: a client like any other. The header stands above the model's setting; names of headers are in lower case."""
-    said = headers.get(CLIENT_HEADER, b"").decode(errors="replace").strip().lower()
-    if said and said not in _STYLES:
+    """Return None for other clients. The header overrides the model's setting; header names are in lower case."""
+    style = headers.get(CLIENT_HEADER, b"").decode(errors="replace").strip().lower()
+    if style and style not in _STYLES:
         name = CLIENT_HEADER.decode()
-        raise invalid(f"{name} is {said!r}; it can be {' or '.join(_STYLES)}.", name)
-    if (said or settings.client_style) != "use_tool":
+        raise invalid(f"{name} is {style!r}; it can be {' or '.join(_STYLES)}.", name)
+    if (style or settings.client_style) != "use_tool":
         return None
     return XmlClientOptions(
         order=settings.use_tool_order,
@@ -49,84 +47,69 @@ def xml_client_options(settings: ModelSettings, headers: Mapping[bytes, bytes]) 
 
 
 class XmlExchange:
-    """One request of such a client and its answer. `request` is what the model is to be asked."""
+    """`request` is the one for the model."""
 
-    def __init__(self, came: Request, wish: XmlClientOptions, guard: ResultWatchdog | None = None) -> None:
-        spoken = as_spoken(came)
-        self.request = spoken.request
-        self._notices = spoken.notices
-        self._came = came
-        self._wish = wish
-        self._guard = guard
-        if guard is not None:
-            guard.saw(came)
+    def __init__(self, received: Request, options: XmlClientOptions, watchdog: ResultWatchdog | None = None) -> None:
+        self.request, self._notices = decode_history(received)
+        self._received = received
+        self._options = options
+        self._watchdog = watchdog
+        if watchdog is not None:
+            watchdog.observe(received)
 
     def sink(self, sink: Sink, observer: Observer, *, turn: str) -> Sink:
-        """What the turn's events go to, in place of the sink that writes them."""
-        _tell(self._notices, observer)
-        answer = XmlAnswer(order=self._wish.order, holds=expects_blocks(self._came))
-        return _XmlSink(sink, observer, answer, self._ended(turn))
-
-    def _ended(self, turn: str) -> _Ended | None:
-        guard, wish = self._guard, self._wish
-        if guard is None or not wish.no_result_seconds:
-            return None
-        return _Ended(guard, self._came, turn, wish.no_result_seconds, keeps_open=wish.reemit and self._came.stream)
-
-
-class _Ended:
-    """What happens once an answer with blocks has come to its end."""
-
-    def __init__(self, guard: ResultWatchdog, came: Request, turn: str, seconds: float, *, keeps_open: bool) -> None:
-        self._guard = guard
-        self._came = came
-        self._turn = turn
-        self._seconds = seconds
-        self.keeps_open = keeps_open
-
-    def watch(self, answer: XmlAnswer) -> asyncio.Future[bool]:
-        return self._guard.expect(self._came, answer.blocks, turn=self._turn, seconds=self._seconds)
+        """Return a sink that encodes the turn's events before it passes them on."""
+        _report(self._notices, observer)
+        options, expect = self._options, None
+        if self._watchdog is not None and options.no_result_seconds:
+            expect = partial(self._watchdog.expect, self._received, turn=turn, seconds=options.no_result_seconds)
+        encoder = XmlAnswerEncoder(order=options.order, may_have_blocks=may_print_blocks(self._received))
+        return _XmlSink(sink, observer, encoder, expect, keeps_open=options.reemit and self._received.stream)
 
 
 class _XmlSink:
-    def __init__(self, sink: Sink, observer: Observer, answer: XmlAnswer, ended: _Ended | None) -> None:
+    """`expect`: starts to wait for the results of blocks. `keeps_open`: the answer's end waits for them, too."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        observer: Observer,
+        encoder: XmlAnswerEncoder,
+        expect: Callable[[Sequence[str]], asyncio.Future[bool]] | None,
+        *,
+        keeps_open: bool,
+    ) -> None:
         self._sink = sink
         self._observer = observer
-        self._answer = answer
-        self._ended = ended
+        self._encoder = encoder
+        self._expect = expect
+        self._keeps_open = keeps_open
 
     def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
-        made = self._answer.put(events)
-        said: list[StreamEvent] = [event for event in made if not isinstance(event, Noticed)]
-        if len(said) != len(made):
-            _tell((event for event in made if isinstance(event, Noticed)), self._observer)
-        if not said:
+        encoded = self._encoder.encode(events)
+        _report((event for event in encoded if isinstance(event, Noticed)), self._observer)
+        encoded = [event for event in encoded if not isinstance(event, Noticed)]
+        if not encoded:
             return None
-        if self._ended is None or not isinstance(said[-1], AnswerFinished) or not self._answer.blocks:
-            return self._sink.put(said)
-        if self._ended.keeps_open:
-            return self._keep_open(said, self._ended)
-        self._ended.watch(self._answer)
-        return self._sink.put(said)
+        if self._expect is not None and isinstance(encoded[-1], AnswerFinished) and self._encoder.blocks:
+            results = self._expect(self._encoder.blocks)  # before anything is written: the client may be fast
+            if self._keeps_open:
+                return self._put_and_keep_open(encoded, results)
+        return self._sink.put(encoded)
 
-    async def _keep_open(self, said: list[StreamEvent], ended: _Ended) -> None:
-        """The answer's end waits for the client's results, and for nothing longer than the time set for them."""
-        results = ended.watch(self._answer)  # before anything is written: a client may be that quick
-        *before, last = said
-        if before:
-            await _put(self._sink, before)
+    async def _put_and_keep_open(self, events: list[StreamEvent], results: asyncio.Future[bool]) -> None:
+        await self._put_now(events[:-1])
         if not await results:
             self._observer.notice(Notice(event="tool_block", rule="reemitted", dialect="use_tool"))
-            await _put(self._sink, [TextDelta(self._answer.blocks[0])])
-        await _put(self._sink, [last])
+            await self._put_now([TextDelta(self._encoder.blocks[0])])
+        await self._put_now(events[-1:])
+
+    async def _put_now(self, events: list[StreamEvent]) -> None:
+        waiting = self._sink.put(events) if events else None
+        if waiting is not None:
+            await waiting
 
 
-async def _put(sink: Sink, events: list[StreamEvent]) -> None:
-    full = sink.put(events)
-    if full is not None:
-        await full
-
-
-def _tell(notices: Iterable[Noticed], observer: Observer) -> None:
+def _report(notices: Iterable[Noticed], observer: Observer) -> None:
     for notice in notices:
         observer.notice(Notice(**structs.asdict(notice)))

@@ -1,30 +1,29 @@
-"""What an XML client sends, read as what it means: its `<use_tool>` blocks are calls, its `Tool '…' result: …` are their results.
+"""Decoding of an XML client's history: `<use_tool>` blocks become calls, `Tool '…' result: …` their results.
 
-Only for a client that declares its tools: then the model is to see real calls. A client that declares none has told the model
-its tools in its own words, so its history goes on as it came: with no tools in the request there is nothing that calls could
-refer to, and the model goes on in the form that it was taught.
+Only if the client declares its tools. If it declares none, they are in its own prompt: then there is nothing that calls could
+refer to, and the history stays text in the form that the model was taught.
 
-    in the history                              what becomes of it
+    in the history                              becomes
     -----------------------------------------   --------------------------------------------------------------
-    a block whose result is in the next user    a call and its result
+    a block with a result in the next user      a call and its result
     message
-    a block without a result, or one that       it stays in the assistant's text; a call without a result is
-    cannot be read                              something that no provider takes
-    a result without a block; a line about      it stays in the user's text
-    results in the middle of a paragraph
-    results in another order than their blocks  each goes to its own; several of one name go by order
-    more results of a name than blocks of it    one tool's output holds what looks like another's result. Where
-                                                that one begins cannot be told, so nothing is taken apart: all of
-                                                it is the first result, the others say where to look
+    a block without a result, or an invalid     unchanged text of the assistant: no provider accepts a call without
+    one                                         a result
+    a result without a block; a result in the   unchanged text of the user
+    middle of a paragraph
+    results in another order than their blocks  each belongs to its block; several of one name go by order
+    more results of a name than blocks of it    a tool's output contains what looks like another result. Where it
+                                                begins is unknown, so nothing is split: all of it is the first
+                                                result, the others refer to it
 
-Nothing of a tool's output ever becomes the user's own words that way. What the user wrote beside results follows them.
+So a tool's output never becomes text of the user. What the user wrote beside results follows them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,44 +36,36 @@ from toolrelay.dialects.use_tool import DIALECTS
 from toolrelay.parsing.scanner import Scanner
 from toolrelay.parsing.triggers import ScanOptions
 
-# As the client looks for them (Obsidian Copilot up to 3.1): anywhere, a fence or not, unclosed at the end.
+# As Obsidian Copilot up to 3.1 finds them: anywhere, also in a code fence, or unclosed at the end.
 BLOCK = re.compile(r"<use_tool>(.*?)(?:</use_tool>|\Z)", re.DOTALL)
 _RESULT = re.compile(r"Tool '([^'\n]{1,256})' result:")
 _ELSEWHERE = "[the client's message does not tell where this result begins: it is part of the result of the call before]"
-_ANYWHERE = ScanOptions(calls_in_fences=True)
+_SCAN_OPTIONS = ScanOptions(calls_in_fences=True)
 
 
-class Spoken(Struct, frozen=True, kw_only=True):
-    """`notices` are for the log."""
-
-    request: Request
-    notices: tuple[Noticed, ...] = ()
-
-
-def as_spoken(request: Request) -> Spoken:
-    """The same history gives the same bytes, ids too."""
+def decode_history(request: Request) -> tuple[Request, Sequence[Noticed]]:
+    """Return the request with calls and results, and notices. The same history gives the same bytes, ids included."""
     tools = {tool.name: tool for tool in request.functions()}
     if not tools:
-        return Spoken(request=request)
-    history = _History(tools)
-    items = history.read(request.items)
-    return Spoken(request=replace(request, items=items), notices=tuple(history.notices))
+        return request, ()
+    decoder = _HistoryDecoder(tools)
+    return replace(request, items=decoder.decode(request.items)), decoder.notices
 
 
-def expects_blocks(request: Request) -> bool:
-    """Whether the model may be about to call tools: some are declared, or someone told it of blocks."""
+def may_print_blocks(request: Request) -> bool:
+    """Return whether the answer may have blocks: tools are declared, or blocks are mentioned."""
     if request.functions() or "<use_tool>" in (request.instructions or ""):
         return True
     return any(isinstance(item, Message) and "<use_tool>" in plain_text(item.content) for item in request.items)
 
 
-def result_names(text: str) -> list[str]:
-    """The tools whose results stand in a user's message."""
-    return [header.name for header in _headers(text)]
+def has_results(text: str) -> bool:
+    """Return whether a user's message contains results of tools."""
+    return bool(_find_results(text))
 
 
-class _Block(Struct, frozen=True, kw_only=True):
-    """A block that can be read: where it stands in which part of the message, and what it calls."""
+class _CalledBlock(Struct, frozen=True, kw_only=True):
+    """A valid block: its part of the message, its place there, and its call."""
 
     part: int
     start: int
@@ -83,116 +74,106 @@ class _Block(Struct, frozen=True, kw_only=True):
     arguments: str
 
 
-class _Header(Struct, frozen=True, kw_only=True):
-    """Where a result begins, with what leads to it, and where its text does."""
+class _ResultHeader(Struct, frozen=True, kw_only=True):
+    """The header of a result: `start` includes the blank line before it, `end` is where the output begins."""
 
     name: str
     start: int
-    text: int
+    end: int
 
 
-class _History:
+class _HistoryDecoder:
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         self.notices: list[Noticed] = []
         self._tools = tools
-        self._out: list[Item] = []
-        self._made = 0
+        self._items: list[Item] = []
+        self._calls = 0
 
-    def read(self, items: Iterable[Item]) -> tuple[Item, ...]:
-        asked: Message | None = None
-        for item in items:
-            if isinstance(item, Message) and item.role == "user" and asked is not None and self._bind(asked, item):
-                asked = None
-                continue
-            if asked is not None:
-                self._out.append(asked)
-                asked = None
-            if isinstance(item, Message) and item.role == "assistant":
-                asked = item
-            else:
-                self._out.append(item)
-        if asked is not None:
-            self._out.append(asked)
-        return tuple(self._out)
+    def decode(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        place = 0
+        while place < len(items):
+            match items[place : place + 2]:
+                case (Message(role="assistant") as answer, Message(role="user") as reply) if self._add_calls(answer, reply):
+                    place += 2
+                case _:
+                    self._items.append(items[place])
+                    place += 1
+        return tuple(self._items)
 
-    def _bind(self, asked: Message, answer: Message) -> bool:
-        """False: the two have nothing to do with each other."""
-        text, others = _first_text(answer.content)
-        headers = _headers(text)
-        if not headers:
-            return False
-        blocks = self._blocks(asked)
-        outputs, begin = self._outputs(blocks, headers, text)
+    def _add_calls(self, answer: Message, reply: Message) -> bool:
+        """Add the calls of an answer and their results; return False if the reply has no results of them."""
+        text, others = _split_first_text(reply.content)
+        headers = _find_results(text)
+        blocks = self._find_blocks(answer) if headers else []
+        outputs, start = self._assign_outputs(blocks, headers, text)
         if not outputs:
             return False
-        self._say(asked, [blocks[place] for place in outputs])
-        calls = {place: self._call(blocks[place]) for place in outputs}
-        self._out += calls.values()
-        self._out += (Result(call_id=calls[place].id, name=calls[place].name, output=output) for place, output in outputs.items())
-        before = text[:begin].strip()
+        self._add_text(answer, [blocks[place] for place in outputs])
+        calls = {place: self._make_call(blocks[place]) for place in outputs}
+        self._items += calls.values()
+        self._items += (
+            Result(call_id=calls[place].id, name=calls[place].name, output=output) for place, output in outputs.items()
+        )
+        before = text[:start].strip()
         if before or others:
-            own: Content = (*([Text(text=before)] if before else ()), *others) if others else before
-            self._out.append(replace(answer, content=own))
+            content: Content = (*([Text(text=before)] if before else ()), *others) if others else before
+            self._items.append(replace(reply, content=content))
         return True
 
-    def _blocks(self, message: Message) -> list[_Block]:
-        texts = [message.content] if isinstance(message.content, str) else [_text_of(part) for part in message.content]
-        found: list[_Block] = []
-        for number, text in enumerate(texts):
-            for match in BLOCK.finditer(text):
-                called = _called(match.group(1), self._tools)
-                if called is not None:
-                    name, arguments = called
-                    found.append(_Block(part=number, start=match.start(), end=match.end(), name=name, arguments=arguments))
-        return found
+    def _find_blocks(self, message: Message) -> list[_CalledBlock]:
+        content = message.content
+        texts = [content] if isinstance(content, str) else [part.text if isinstance(part, Text) else "" for part in content]
+        return [
+            _CalledBlock(part=number, start=match.start(), end=match.end(), name=call[0], arguments=call[1])
+            for number, text in enumerate(texts)
+            for match in BLOCK.finditer(text)
+            if (call := _parse_block(match.group(1), self._tools)) is not None
+        ]
 
-    def _outputs(self, blocks: Sequence[_Block], headers: Sequence[_Header], text: str) -> tuple[dict[int, str], int]:
-        """What came of which block, by its place, and where in the text that begins."""
-        waiting = Counter(block.name for block in blocks)
-        counted = [header for header in headers if header.name in waiting]
-        if not counted:
-            return {}, 0
+    def _assign_outputs(
+        self, blocks: Sequence[_CalledBlock], headers: Sequence[_ResultHeader], text: str
+    ) -> tuple[dict[int, str], int]:
+        """Return the outputs by the index of their block, and where in the text they begin."""
         free: dict[str, list[int]] = {}
         for place, block in enumerate(blocks):
             free.setdefault(block.name, []).append(place)
-        told = Counter(header.name for header in counted)
-        if all(told[name] <= waiting[name] for name in told):
-            ends = [header.start for header in counted[1:]] + [len(text)]
-            found = {free[header.name].pop(0): text[header.text : end] for header, end in zip(counted, ends, strict=True)}
+        headers = [header for header in headers if header.name in free]
+        if not headers:
+            return {}, 0
+        results = Counter(header.name for header in headers)
+        if all(count <= len(free[name]) for name, count in results.items()):
+            ends = [header.start for header in headers[1:]] + [len(text)]
+            found = {free[header.name].pop(0): text[header.end : end] for header, end in zip(headers, ends, strict=True)}
         else:
             self.notices.append(Noticed(event="tool_block", rule="ambiguous_results", dialect="use_tool"))
-            first = free[counted[0].name].pop(0)
-            others = [place for name in told for place in free[name][: told[name] - (name == counted[0].name)]]
-            found = {first: text[counted[0].text :], **dict.fromkeys(others, _ELSEWHERE)}
-        return dict(sorted(found.items())), counted[0].start
+            first = headers[0]
+            found = dict.fromkeys((place for name, count in results.items() for place in free[name][:count]), _ELSEWHERE)
+            found[free[first.name][0]] = text[first.end :]
+        return dict(sorted(found.items())), headers[0].start
 
-    def _say(self, message: Message, taken: Sequence[_Block]) -> None:
-        """What is left of the assistant's text when the blocks that became calls are out."""
+    def _add_text(self, message: Message, removed: Sequence[_CalledBlock]) -> None:
+        """Add the assistant's text without the blocks that became calls."""
         if isinstance(message.content, str):
-            left: Content = _without(message.content, taken)
+            left: Content = _remove(message.content, removed)
         else:
             parts = [
-                replace(part, text=_without(part.text, [block for block in taken if block.part == number]))
+                replace(part, text=_remove(part.text, [block for block in removed if block.part == number]))
                 if isinstance(part, Text)
                 else part
                 for number, part in enumerate(message.content)
             ]
             left = tuple(part for part in parts if not isinstance(part, Text) or part.text)
         if left:
-            self._out.append(replace(message, content=left))
+            self._items.append(replace(message, content=left))
 
-    def _call(self, block: _Block) -> Call:
-        identifier = derived_call_id(self._made, block.name, block.arguments)
-        self._made += 1
+    def _make_call(self, block: _CalledBlock) -> Call:
+        identifier = derived_call_id(self._calls, block.name, block.arguments)
+        self._calls += 1
         return Call(id=identifier, name=block.name, arguments=block.arguments)
 
 
-def _text_of(part: Part) -> str:
-    return part.text if isinstance(part, Text) else ""
-
-
-def _first_text(content: Content) -> tuple[str, tuple[Part, ...]]:
-    """The first piece of text, and the other parts."""
+def _split_first_text(content: Content) -> tuple[str, tuple[Part, ...]]:
+    """Return the first text part, and the other parts."""
     if isinstance(content, str):
         return content, ()
     for place, part in enumerate(content):
@@ -201,36 +182,30 @@ def _first_text(content: Content) -> tuple[str, tuple[Part, ...]]:
     return "", content
 
 
-def _headers(text: str) -> list[_Header]:
-    """The client writes one at the beginning of its message, and one after each blank line between results."""
-    found: list[_Header] = []
+def _find_results(text: str) -> list[_ResultHeader]:
+    """Find the headers that the client writes: at the beginning of its message, and after blank lines."""
+    found: list[_ResultHeader] = []
     beginning = len(text) - len(text.lstrip())
     for match in _RESULT.finditer(text):
         start, end = match.span()
-        if start == beginning:
-            lead = start
-        elif text[max(start - 2, 0) : start] == "\n\n":
-            lead = start - 2
-        else:
-            continue
-        found.append(_Header(name=match.group(1), start=lead, text=end + (text[end : end + 1] == " ")))
+        is_after_blank_line = text[max(start - 2, 0) : start] == "\n\n"
+        if start == beginning or is_after_blank_line:
+            lead = start if start == beginning else start - 2
+            found.append(_ResultHeader(name=match.group(1), start=lead, end=end + (text[end : end + 1] == " ")))
     return found
 
 
-def _without(text: str, blocks: Sequence[_Block]) -> str:
+def _remove(text: str, blocks: Sequence[_CalledBlock]) -> str:
     if not blocks:
         return text
-    at, kept = 0, []
-    for block in blocks:
-        kept.append(text[at : block.start])
-        at = block.end
-    kept.append(text[at:])
-    return "".join(piece for piece in kept if piece.strip()).strip()
+    starts, ends = [0, *(block.end for block in blocks)], [*(block.start for block in blocks), len(text)]
+    pieces = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    return "".join(piece for piece in pieces if piece.strip()).strip()
 
 
-def _called(inner: str, tools: Mapping[str, Tool]) -> tuple[str, str] | None:
-    """The name and arguments of a block, typed as the tool's schema has them; None if it cannot be read."""
-    scanner = Scanner(DIALECTS[0], tools, _ANYWHERE)
+def _parse_block(inner: str, tools: Mapping[str, Tool]) -> tuple[str, str] | None:
+    """Return the name and the arguments, typed by the tool's schema; None if the block is invalid."""
+    scanner = Scanner(DIALECTS[0], tools, _SCAN_OPTIONS)
     name, pieces, finished = "", [], False
     for event in (*scanner.feed(f"<use_tool>{inner}</use_tool>"), *scanner.flush()):
         match event:
