@@ -1,4 +1,4 @@
-"""An exchange through the gateway's pure parts: a client's request to the provider, and the provider's bytes to the client."""
+"""An exchange through the pure parts of the gateway: decoder, turn, encoder."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ TOKEN = "Turn0000000000000000"
 CREATED = 1_760_000_000
 
 
-def decoded(wire: Wire, *pieces: bytes) -> list[StreamEvent]:
-    """What a provider says, from the first byte to the end of the connection."""
+def decode_all(wire: Wire, *pieces: bytes) -> list[StreamEvent]:
+    """Decode a whole stream of a provider."""
     decoder = wire.decoder()
     return [event for piece in pieces for event in decoder.feed(piece)] + decoder.flush()
 
 
 def check_one_end(events: list[StreamEvent]) -> AnswerFinished | AnswerFailed:
-    """The last event, which must be the only one of its kind."""
+    """Return the last event, which must be the only end of the answer."""
     *before, last = events
     assert isinstance(last, AnswerFinished | AnswerFailed)
     assert not any(isinstance(event, AnswerFinished | AnswerFailed) for event in before)
     return last
 
 
-def turned(request: Request, said: Iterable[StreamEvent]) -> tuple[list[StreamEvent], list[Notice]]:
-    """What the client is to get of it, and what the log says."""
+def run_turn(request: Request, events: Iterable[StreamEvent]) -> tuple[list[StreamEvent], list[Notice]]:
+    """Return a turn's events for the client, and its notices."""
     layer = trusting_layer(Turn(token=TOKEN, request=request))
-    commands = [*layer.start(), *layer.handle(list(said))]
+    commands = [*layer.start(), *layer.handle(list(events))]
     emitted = [event for command in commands if isinstance(command, Emit) for event in command.events]
     return emitted, [command for command in commands if isinstance(command, Notice)]
 
 
 def trusting_layer(turn: Turn) -> ToolCallLayer:
-    """The turn behind the layer, with a native model whose calls pass unchecked."""
+    """Wrap a turn in a layer for a native model whose bad calls pass."""
     options = ToolCallOptions(dialect=discover_dialects()["sealed"], native=True, on_bad_call="pass")
     return ToolCallLayer(turn, ModelMode(options))
 
@@ -61,7 +61,7 @@ def fold(events: Iterable[StreamEvent]) -> Answer:
 
 
 class Gist(Struct, frozen=True, kw_only=True):
-    """What every wire can say of an answer, however it divides it into messages and parts."""
+    """The content of an answer that every wire can encode, however it divides it into messages and parts."""
 
     text: str
     refusal: str
@@ -81,10 +81,10 @@ def gist(answer: Answer) -> Gist:
         reasoning="".join("".join((*item.summary, *item.text)) for item in answer.items if isinstance(item, Reasoning)),
         calls=tuple((item.kind, item.name, item.arguments) for item in answer.items if isinstance(item, Call)),
         finish=answer.finish,
-        usage=None if answer.usage is None else _counted(answer.usage),
+        usage=None if answer.usage is None else _usage_counts(answer.usage),
     )
 
 
-def _counted(usage: Usage) -> tuple[int, ...]:
+def _usage_counts(usage: Usage) -> tuple[int, ...]:
     total = usage.input + usage.output if usage.total is None else usage.total
     return usage.input, usage.output, total, usage.cached or 0, usage.reasoning or 0

@@ -1,4 +1,4 @@
-"""A model behind the tool-calling layer, as a backend again: the events that a client would get, without call ids."""
+"""A backend behind the tool-calling layer, as a backend itself: it delivers the client's events, without call ids."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toolrelay.toolcalls.options import ModelMode
 
 
 class Layered:
-    """`rejected` are the rules by which answers were rejected."""
+    """`rejected`: the rules of rejected answers."""
 
     def __init__(self, backend: Backend, mode: ModelMode) -> None:
         self.rejected: list[str] = []

@@ -1,7 +1,7 @@
-"""A text-only model server: it knows no tools, reads what it is told as text, and prints calls in one dialect.
+"""A text-only model server: it accepts no tools, and prints calls as text in one dialect.
 
-Each of its models is named after the dialect that it prints, and answers as the demo model does. It refuses a request that
-declares tools, as such servers do, so whatever a client gets of tools has gone through text, both ways.
+Each of its models is named after its dialect, and answers as the demo model does. A request that declares tools is an error, as
+on such servers, so every call and result of a client goes through text in both directions.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class PrintingModel:
         if request.tools or not all(isinstance(item, Message) for item in request.items):
             yield [AnswerFailed(BackendError("This model does not support tools.", status=400))]
             return
-        dialect = self._tongue(_system(request))
+        dialect = self._sealed_dialect(_system(request))
         assembly = Assembly()
-        for event in respond(_understood(request, dialect)):
+        for event in respond(_parse_request(request, dialect)):
             assembly.add(event)
         answer = assembly.answer()
         text = "".join(_text(answer.items))
@@ -61,7 +61,7 @@ class PrintingModel:
         finish = answer.finish if answer.finish != "calls" else "stop"
         yield [AnswerFinished(finish=finish, usage=answer.usage)]
 
-    def _tongue(self, system: str) -> Dialect:
+    def _sealed_dialect(self, system: str) -> Dialect:
         tag = _TAG.search(system)
         return self._dialect if self._dialect.seal is None or tag is None else self._dialect.seal(tag[1])
 
@@ -73,16 +73,16 @@ class PrintingModel:
 
 
 def _system(request: Request) -> str:
-    told = [item for item in request.items if isinstance(item, Message) and item.role in ("system", "developer")]
-    return "\n".join([request.instructions or "", *(plain_text(message.content) for message in told)])
+    messages = [item for item in request.items if isinstance(item, Message) and item.role in ("system", "developer")]
+    return "\n".join([request.instructions or "", *(plain_text(message.content) for message in messages)])
 
 
 def _text(items: tuple[Item, ...]) -> Iterator[str]:
     return (plain_text(item.content) for item in items if isinstance(item, Message))
 
 
-def _understood(request: Request, dialect: Dialect) -> Request:
-    """What a model makes of the text: its tools, its choice, and the calls and results of the conversation."""
+def _parse_request(request: Request, dialect: Dialect) -> Request:
+    """Parse tools, tool_choice, calls and results from the text of a request."""
     system = _system(request)
     tools = tuple(tool for name, tool in TOOLS.items() if name in system)
     named = _NAMED.search(system)
@@ -110,7 +110,7 @@ def _understood(request: Request, dialect: Dialect) -> Request:
 def _calls(text: str, dialect: Dialect, *, place: int) -> list[Call]:
     scanner, assembly = Scanner(dialect, TOOLS), Assembly()
     for event in (*scanner.feed(text), *scanner.flush(), AnswerFinished(finish="calls")):
-        assert not hasattr(event, "rule"), f"the gateway told a call that cannot be read: {event}"
+        assert not hasattr(event, "rule"), f"the gateway wrote an invalid call: {event}"
         assembly.add(event)
     return [replace(call, id=f"{place}.{number}") for number, call in enumerate(assembly.answer().calls)]
 
@@ -125,7 +125,7 @@ def serve(settings: Settings) -> int:
 
 
 def before(server: Gateway) -> str:
-    """A configuration with each of the server's models, interpreted; the wires to them alternate."""
+    """Return a configuration with each of the server's models and its dialect; their wires alternate."""
     return "".join(
         f'[models.{name}]\nprovider = "compatible"\nbase_url = "{server.v1}"\nwire = "{wire}"\ntool_calling = "{name}"\n'
         for name, wire in zip(DIALECTS, ("chat", "responses") * len(DIALECTS), strict=False)

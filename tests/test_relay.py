@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.exchange import decoded, fold, gist
+from tests.exchange import decode_all, fold, gist
 from tests.gateway import Gateway, running
 from tests.golden.transcripts import BACKS, EXCHANGES, FRONTS
 from tests.stage import BEGUN, Stage, delta, end
@@ -71,8 +71,8 @@ def test_streamed_answer_is_the_same_over_every_pair_of_wires(
     first = stage.play(stream(*recorded(exchange, back).splitlines(keepends=True)))
     answer = gateway.post(f"/v1{FRONTS[front].path}", ask(exchange, front, back))
     assert answer.status_code == 200, answer.text
-    got = gist(fold(decoded(FRONTS[front], answer.content)))
-    assert got == gist(fold(decoded(BACKS[back].wire, recorded(exchange, back))))
+    got = gist(fold(decode_all(FRONTS[front], answer.content)))
+    assert got == gist(fold(decode_all(BACKS[back].wire, recorded(exchange, back))))
     assert stage.request(first).result(30).path == f"/v1{BACKS[back].wire.path}"
     assert stage.asked(first)["stream"] is True
 
@@ -85,7 +85,7 @@ def test_whole_answer_equals_the_streamed_one(gateway: Gateway, stage: Stage, fr
     answer = gateway.post(f"/v1{FRONTS[front].path}", ask("text-then-call", front, back, stream=False))
     assert answer.headers["content-type"] == "application/json"
     got = gist(fold(FRONTS[front].decode_answer(answer.content)))
-    assert got == gist(fold(decoded(BACKS[back].wire, recorded("text-then-call", back))))
+    assert got == gist(fold(decode_all(BACKS[back].wire, recorded("text-then-call", back))))
     assert "stream" not in stage.asked(first)
 
 
@@ -112,7 +112,7 @@ def test_text_that_looks_like_a_call_stays_text(gateway: Gateway, stage: Stage, 
     """The text of a model with native calls is neither parsed nor held back."""
     stage.play(stream(*(delta(LOOKS_LIKE_A_CALL[start : start + 7]) for start in range(0, len(LOOKS_LIKE_A_CALL), 7)), end()))
     answer = gateway.post(f"/v1{FRONTS[front].path}", ask("one-call", front, "chat"))
-    got = gist(fold(decoded(FRONTS[front], answer.content)))
+    got = gist(fold(decode_all(FRONTS[front], answer.content)))
     assert (got.text, got.calls, got.finish) == (LOOKS_LIKE_A_CALL, (), "stop")
 
 
@@ -130,7 +130,7 @@ def test_call_that_breaks_a_rule_is_dropped_and_logged(
     before = notices(gateway, rule)
     stage.play(stream(recorded("parallel-calls", "chat")))
     answer = gateway.post(f"/v1{FRONTS[front].path}", ask("parallel-calls", front, "chat", **members))
-    got = gist(fold(decoded(FRONTS[front], answer.content)))
+    got = gist(fold(decode_all(FRONTS[front], answer.content)))
     assert [arguments for _, _, arguments in got.calls] == calls
     assert got.finish == ("calls" if calls else "stop")
     assert notices(gateway, rule) == before + 2 - len(calls)
@@ -141,7 +141,7 @@ def test_call_of_a_tool_that_is_not_allowed_is_dropped_and_logged(gateway: Gatew
     before = notices(gateway, "not_in_allowed_tools")
     stage.play(stream(recorded("allowed-tools", "chat")))
     answer = gateway.post(f"/v1{FRONTS[front].path}", ask("allowed-tools", front, "chat"))
-    assert [name for _, name, _ in gist(fold(decoded(FRONTS[front], answer.content))).calls] == ["get_weather"]
+    assert [name for _, name, _ in gist(fold(decode_all(FRONTS[front], answer.content))).calls] == ["get_weather"]
     assert notices(gateway, "not_in_allowed_tools") == before + 1
 
 
@@ -151,7 +151,7 @@ def test_call_of_an_undeclared_tool_is_passed_on_and_logged(gateway: Gateway, st
     stage.play(stream(recorded("one-call", "chat").replace(b"get_weather", b"get_wether")))
     answer = gateway.post(f"/v1{FRONTS[front].path}", ask("one-call", front, "chat"))
     assert answer.status_code == 200
-    assert [name for _, name, _ in gist(fold(decoded(FRONTS[front], answer.content))).calls] == ["get_wether"]
+    assert [name for _, name, _ in gist(fold(decode_all(FRONTS[front], answer.content))).calls] == ["get_wether"]
     assert notices(gateway, "unknown_tool") == before + 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.exchange import decoded, fold, gist
+from tests.exchange import decode_all, fold, gist
 from tests.gateway import Gateway, running
 from tests.golden.transcripts import FRONTS
 from tests.stage import Stage
@@ -64,7 +64,7 @@ def test_huge_index_does_not_allocate(gateway: Gateway, stage: Stage, front: str
     answer = gateway.post(f"/v1{FRONTS[front].path}", request(front, stream=streamed))
     assert answer.status_code == 200, answer.text
     wire = FRONTS[front]
-    got = gist(fold(decoded(wire, answer.content) if streamed else wire.decode_answer(answer.content)))
+    got = gist(fold(decode_all(wire, answer.content) if streamed else wire.decode_answer(answer.content)))
     assert (got.reasoning, got.text, got.finish) == ("hm ", "Hello", "stop")
 
 
@@ -77,7 +77,7 @@ def test_bad_indexes_end_a_stream_with_an_error_frame(gateway: Gateway, stage: S
     stage.play(stream(CREATED, frames[0], b"".join(frames[1:]), text(1), COMPLETED))
     answer = gateway.post(f"/v1{FRONTS[front].path}", request(front, stream=True))
     assert answer.status_code == 200
-    error = fold(decoded(FRONTS[front], answer.content)).error
+    error = fold(decode_all(FRONTS[front], answer.content)).error
     assert error is not None
     assert (error.status, error.code) == (502, "upstream_invalid")
     assert answer.text.endswith("data: [DONE]\n\n")

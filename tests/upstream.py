@@ -1,7 +1,7 @@
-"""A scripted upstream: plays exact bytes over real sockets, cuts where it is told to, and records what it was asked and when.
+"""A scripted upstream: sends exact bytes over real sockets, closes connections where the script says, and records requests.
 
-It runs in a thread of its own, so that tests with and without an event loop can use it. What a test waits for is a Future of
-concurrent.futures: `.result(30)`, or in a coroutine `await seen(…)`.
+It runs in its own thread, so that tests with and without an event loop can use it. Tests wait for futures of concurrent.futures:
+`.result(30)`, or in a coroutine `await seen(…)`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from msgspec import Struct
 T = TypeVar("T")
 
 LAST_CHUNK = b"0\r\n\r\n"
-_FOR_EVER = struct.pack("ii", 1, 0)
+_NO_LINGER = struct.pack("ii", 1, 0)  # closing resets the connection
 
 
 def reply(body: bytes, status: int = 200, content_type: str = "application/json", headers: str = "") -> bytes:
-    """A whole response. `headers` are further lines, each with its CR LF."""
+    """Return a whole response. `headers` are further lines, each with its CR LF."""
     return (
         f"HTTP/1.1 {status} Whatever\r\ncontent-type: {content_type}\r\ncontent-length: {len(body)}\r\n{headers}\r\n".encode()
         + body
@@ -42,7 +42,7 @@ def chunk(data: bytes) -> bytes:
 
 
 def stream(*pieces: bytes) -> bytes:
-    """A whole chunked response, one chunk per piece."""
+    """Return a whole chunked response, one chunk per piece."""
     return stream_head() + b"".join(map(chunk, pieces)) + LAST_CHUNK
 
 
@@ -51,7 +51,7 @@ async def seen(future: Future[T]) -> T:
 
 
 class Ending(Enum):
-    """CUT closes the connection in good order; RESET breaks it."""
+    """CUT closes the connection, RESET resets it."""
 
     CUT = "cut"
     RESET = "reset"
@@ -62,7 +62,7 @@ RESET = Ending.RESET
 
 
 class Gate:
-    """A step that waits until the test opens it. `reached`: everything before it has been sent."""
+    """A step that waits until the test opens it. `reached` resolves once everything before it has been sent."""
 
     def __init__(self) -> None:
         self.reached: Future[None] = Future()
@@ -75,7 +75,7 @@ class Gate:
     async def pass_through(self) -> None:
         if not self.reached.done():
             self.reached.set_result(None)
-        # A connection that ends here is cancelled, and must not take the gate with it.
+        # Cancelling one connection must not cancel the gate.
         await asyncio.shield(asyncio.wrap_future(self._opened))
 
 
@@ -94,7 +94,7 @@ class Received(Struct, frozen=True, kw_only=True):
 
 
 class Link:
-    """A connection. `left` is resolved with the monotonic time at which it ended, whoever ended it."""
+    """A connection. `left` resolves with the monotonic time at which either side closed it."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -102,7 +102,7 @@ class Link:
 
 
 class _Log(list[T]):
-    """A list that tells when its nth element arrives."""
+    """A list with a future for its nth element."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,9 +123,9 @@ class _Log(list[T]):
 
 
 class Upstream:
-    """Each script answers one request, in the order of their arrival over all connections; the last one answers all further ones.
+    """Plays one script per request, in order of arrival over all connections; the last one repeats.
 
-    A bare step is a script of one.
+    A bare step is a script of one step.
     """
 
     def __init__(self, *scripts: Script | Step, context: ssl.SSLContext | None = None) -> None:
@@ -156,11 +156,11 @@ class Upstream:
         return f"{'https' if self._context else 'http'}://127.0.0.1:{self.port}"
 
     def request(self, place: int) -> Future[Received]:
-        """Resolved when the request with this number, from 0, has arrived."""
+        """Return a future of the request with this number, from 0."""
         return self.requests.nth(place)
 
     async def _main(self) -> None:
-        # Not asyncio's own server: closing that one while a connection comes in loses the connection's socket.
+        # Not asyncio's own server: closing it while a connection comes in leaks the connection's socket.
         loop = asyncio.get_running_loop()
         with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
             listener.setblocking(False)
@@ -171,7 +171,7 @@ class Upstream:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # the transports close in the loop's next round
+        await asyncio.sleep(0)  # the transports close in the loop's next iteration
         for peer in self._tasks.values():
             peer.close()
 
@@ -188,7 +188,7 @@ class Upstream:
         except OSError:  # the handshake failed
             return
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        transport.set_write_buffer_limits(1)  # with 0 a TLS transport waits for ever
+        transport.set_write_buffer_limits(1)  # with 0 a TLS transport never drains
         link = Link()
         number = self.links.add(link)
         scripts: asyncio.Queue[Script] = asyncio.Queue()
@@ -223,7 +223,7 @@ async def _play(scripts: asyncio.Queue[Script], writer: asyncio.StreamWriter, li
                     await step.pass_through()
                 case Ending():
                     if step is RESET:
-                        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _FOR_EVER)
+                        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
                     writer.transport.abort()
                     return
                 case _:

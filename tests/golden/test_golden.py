@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from openai.types.chat import ChatCompletionChunk
 
-from tests.exchange import Gist, decoded, envelope, fold, gist, turned
+from tests.exchange import Gist, decode_all, envelope, fold, gist, run_turn
 from tests.golden.transcripts import BACKS, EXCHANGES, FRONTS, Way, ways
 from tests.wires.responses.frames import judged
 
@@ -35,8 +35,8 @@ def test_no_transcript_is_left_over() -> None:
 def told(way: Way) -> tuple[Gist, bool]:
     """What the client makes of the frames, and whether they end in an error."""
     front, request = FRONTS[way.front], replace(way.request(), include_usage=True)
-    events, _ = turned(request, decoded(BACKS[way.back].wire, way.answer()))
-    answer = fold(decoded(front, front.encoder(envelope(request)).encode(events)))
+    events, _ = run_turn(request, decode_all(BACKS[way.back].wire, way.answer()))
+    answer = fold(decode_all(front, front.encoder(envelope(request)).encode(events)))
     return gist(answer), answer.error is not None
 
 

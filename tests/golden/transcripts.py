@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tests.exchange import decoded, envelope, fold, turned
+from tests.exchange import decode_all, envelope, fold, run_turn
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.profiles import Profile
@@ -67,7 +67,7 @@ class Way(Struct, frozen=True, kw_only=True):
 
     def transcript(self) -> str:
         request, front, back = self.request(), FRONTS[self.front], BACKS[self.back]
-        events, notices = turned(request, decoded(back.wire, self.answer()))
+        events, notices = run_turn(request, decode_all(back.wire, self.answer()))
         frames = front.encoder(envelope(request)).encode(events).decode().removesuffix("\n\n").split("\n\n")
         sections = {
             **_asked(request, back),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.exchange import check_one_end, decoded, envelope, fold, gist, turned
+from tests.exchange import check_one_end, decode_all, envelope, fold, gist, run_turn
 from tests.golden.transcripts import recorded
 from tests.strategies import answers, chat_bodies
 from tests.wires.strategies import altered_stream, responses_bodies, without_losses
@@ -209,10 +209,10 @@ def test_all_four_ways_give_the_same_answer(events: list[StreamEvent]) -> None: 
     for front, back in itertools.product((CHAT, RESPONSES), repeat=2):
         request = Request(wire=front.name, model="m", items=(), stream=True, include_usage=True)
         upstream = envelope(replace(request, wire=back.name))
-        streamed, _ = turned(request, decoded(back, back.encoder(upstream).encode(events)))
-        whole, _ = turned(request, back.decode_answer(back.encode_answer(fold(events), upstream)))
+        streamed, _ = run_turn(request, decode_all(back, back.encoder(upstream).encode(events)))
+        whole, _ = run_turn(request, back.decode_answer(back.encode_answer(fold(events), upstream)))
         for emitted in (streamed, whole):
-            got = gist(fold(decoded(front, front.encoder(envelope(request)).encode(emitted))))
+            got = gist(fold(decode_all(front, front.encoder(envelope(request)).encode(emitted))))
             assert got == gist(fold(front.decode_answer(front.encode_answer(fold(emitted), envelope(request)))))
             expected = expected or got
             assert got == expected, (front.name, back.name)
@@ -222,8 +222,8 @@ def relayed(front: Wire, back: Wire, events: list[StreamEvent], **members: Any) 
     """What a client makes of an answer that came that way."""
     request = Request(wire=front.name, model="m", items=(), stream=True, include_usage=True, **members)
     upstream = back.encoder(envelope(replace(request, wire=back.name))).encode(events)
-    emitted, _ = turned(request, decoded(back, upstream))
-    return fold(decoded(front, front.encoder(envelope(request)).encode(emitted)))
+    emitted, _ = run_turn(request, decode_all(back, upstream))
+    return fold(decode_all(front, front.encoder(envelope(request)).encode(emitted)))
 
 
 FOUR_WAYS = pytest.mark.parametrize(
@@ -295,9 +295,9 @@ def test_whatever_a_provider_sends_the_client_gets_a_stream_with_an_end(
     """Odd values that a provider puts into its frames must not break our own."""
     request = Request(wire=front.name, model="m", items=(), stream=True, include_usage=True)
     stream = altered_stream(data.draw(st.sampled_from(recorded(back))), data)
-    emitted, _ = turned(request, decoded(back, stream))
+    emitted, _ = run_turn(request, decode_all(back, stream))
     written = front.encoder(envelope(request)).encode(emitted)
-    read = decoded(front, written)
+    read = decode_all(front, written)
     assert isinstance(check_one_end(read), AnswerFailed) == isinstance(emitted[-1], AnswerFailed)
     json.loads(front.encode_answer(fold(emitted), envelope(request)))
     names = [event.name for event in emitted if isinstance(event, CallStarted) and not event.choice]

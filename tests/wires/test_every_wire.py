@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.exchange import check_one_end, decoded, envelope, fold, gist
+from tests.exchange import check_one_end, decode_all, envelope, fold, gist
 from tests.golden.transcripts import EXCHANGES, FRONTS, recorded
 from tests.strategies import answers, cut_bytes, json_values
 from tests.wires.strategies import altered_stream, altered_value
@@ -85,16 +85,16 @@ def test_it_never_matters_how_a_stream_is_cut(wire: Wire, data: st.DataObject) -
     stream = encoded(wire, data.draw(CUT_ANSWERS))
     if data.draw(st.booleans()):
         stream = stream.replace(b"\n", b"\r\n")
-    assert said(decoded(wire, *data.draw(cut_bytes(stream)))) == said(decoded(wire, stream))
+    assert said(decode_all(wire, *data.draw(cut_bytes(stream)))) == said(decode_all(wire, stream))
 
 
 @every_wire
 def test_it_never_matters_how_a_providers_stream_is_cut(wire: Wire) -> None:  # bug 1, 2, 3, 24
     for stream in streams(wire):
-        whole = said(decoded(wire, stream))
-        assert said(decoded(wire, *(stream[place : place + 1] for place in range(len(stream))))) == whole
-        assert said(decoded(wire, *_pieces(stream.replace(b"\n", b"\r\n"), 3))) == whole
-        assert said(decoded(wire, *_pieces(stream.replace(b"\n", b"\r"), 2))) == whole
+        whole = said(decode_all(wire, stream))
+        assert said(decode_all(wire, *(stream[place : place + 1] for place in range(len(stream))))) == whole
+        assert said(decode_all(wire, *_pieces(stream.replace(b"\n", b"\r\n"), 3))) == whole
+        assert said(decode_all(wire, *_pieces(stream.replace(b"\n", b"\r"), 2))) == whole
 
 
 def _pieces(data: bytes, size: int) -> Iterator[bytes]:
@@ -113,7 +113,7 @@ def test_it_never_matters_how_events_are_gathered(wire: Wire, data: st.DataObjec
 @every_wire
 def test_comments_between_frames_say_nothing(wire: Wire) -> None:  # bug 46
     for stream in streams(wire):
-        assert said(decoded(wire, stream.replace(b"\n\n", b"\n\n" + KEEP_ALIVE))) == said(decoded(wire, stream))
+        assert said(decode_all(wire, stream.replace(b"\n\n", b"\n\n" + KEEP_ALIVE))) == said(decode_all(wire, stream))
 
 
 # Whatever the bytes
@@ -124,7 +124,7 @@ def test_comments_between_frames_say_nothing(wire: Wire) -> None:  # bug 46
 @settings(max_examples=40)
 def test_reading_never_raises_and_always_comes_to_one_end(wire: Wire, data: st.DataObject) -> None:  # bug 18, 38
     broken = altered_stream(data.draw(st.sampled_from(streams(wire))), data)
-    check_one_end(decoded(wire, broken))
+    check_one_end(decode_all(wire, broken))
     check_one_end(wire.decode_answer(broken))
 
 
@@ -133,7 +133,7 @@ def test_reading_never_raises_and_always_comes_to_one_end(wire: Wire, data: st.D
 @settings(max_examples=40)
 def test_bytes_without_sense_are_a_failure(wire: Wire, noise: bytes) -> None:  # bug 18, 39
     for raw in (noise, b"data: " + noise + b"\n\n", b'data: {"model":"' + noise + b'"}\n\n', b'data: {"' + noise):
-        check_one_end(decoded(wire, raw))
+        check_one_end(decode_all(wire, raw))
     check_one_end(wire.decode_answer(noise))
     error = wire.decode_error(500, noise)
     assert (error.status, bool(error.message)) == (500, True)
@@ -157,16 +157,16 @@ def test_nothing_comes_after_the_end(wire: Wire) -> None:  # bug 38
 def test_a_stream_that_breaks_off_is_one_failure_or_complete(wire: Wire, data: st.DataObject) -> None:  # bug 5, 38
     stream = encoded(wire, data.draw(ANSWERS))
     place = data.draw(st.integers(0, len(stream)))
-    check_cut(decoded(wire, stream[:place]), fold(decoded(wire, stream)))
+    check_cut(decode_all(wire, stream[:place]), fold(decode_all(wire, stream)))
 
 
 @every_wire
 def test_a_providers_stream_that_breaks_off_is_one_failure_or_complete(wire: Wire) -> None:  # bug 5, 38
     """At every byte near the end, where it matters most, and at some before."""
     for stream in streams(wire):
-        whole = fold(decoded(wire, stream))
+        whole = fold(decode_all(wire, stream))
         for place in [*range(0, len(stream), 97), *range(len(stream) - 80, len(stream))]:
-            check_cut(decoded(wire, stream[:place]), whole)
+            check_cut(decode_all(wire, stream[:place]), whole)
 
 
 def check_cut(events: list[StreamEvent], whole: Answer) -> None:
@@ -188,7 +188,7 @@ def _calls(answer: Answer) -> set[tuple[str, str]]:
 @some
 @given(ANSWERS)
 def test_what_is_written_is_read_again(wire: Wire, events: list[StreamEvent]) -> None:  # bug 7, 8, 9, 12, 14, 40
-    assert gist(fold(decoded(wire, encoded(wire, events)))) == gist(fold(events))
+    assert gist(fold(decode_all(wire, encoded(wire, events)))) == gist(fold(events))
 
 
 @every_wire
@@ -196,14 +196,14 @@ def test_what_is_written_is_read_again(wire: Wire, events: list[StreamEvent]) ->
 @given(ANSWERS)
 def test_a_whole_answer_says_what_its_stream_says(wire: Wire, events: list[StreamEvent]) -> None:  # bug 4
     whole = wire.encode_answer(fold(events), envelope(asked(wire)))
-    assert gist(fold(wire.decode_answer(whole))) == gist(fold(decoded(wire, encoded(wire, events))))
+    assert gist(fold(wire.decode_answer(whole))) == gist(fold(decode_all(wire, encoded(wire, events))))
 
 
 @every_wire
 @some
 @given(CUT_ANSWERS)
 def test_a_call_without_its_end_is_never_read_as_one(wire: Wire, events: list[StreamEvent]) -> None:  # bug 5
-    again = fold(decoded(wire, encoded(wire, events)))
+    again = fold(decode_all(wire, encoded(wire, events)))
     assert gist(again) == gist(fold(events))
     whole = wire.encode_answer(fold(events), envelope(asked(wire)))
     assert gist(fold(wire.decode_answer(whole))) == gist(fold(events))
@@ -214,7 +214,7 @@ def test_a_call_without_its_end_is_never_read_as_one(wire: Wire, events: list[St
 @given(ANSWERS, st.text(min_size=1, max_size=20))
 def test_a_failure_in_the_midst_is_read_as_one(wire: Wire, events: list[StreamEvent], why: str) -> None:  # bug 38
     stream = encoded(wire, [*events[:-1], AnswerFailed(BackendError(why, code="upstream_cut"))])
-    last = check_one_end(decoded(wire, stream))
+    last = check_one_end(decode_all(wire, stream))
     assert isinstance(last, AnswerFailed)
     assert last.error.message == why
 

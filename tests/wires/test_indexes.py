@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.exchange import check_one_end, decoded, envelope, fold, gist, turned
+from tests.exchange import check_one_end, decode_all, envelope, fold, gist, run_turn
 from tests.golden.transcripts import recorded
 from tests.wires.chat import chunks as chat
 from tests.wires.responses import frames as responses_frames
@@ -40,7 +40,7 @@ def relayed(events: list[StreamEvent]) -> None:
     for wire in WIRES.values():
         said = Message(role="user", content="Hi")
         request = Request(wire=wire.name, model="fast", items=(said,), stream=True, sampling=Sampling(n=10**12))
-        shown, _ = turned(request, events)
+        shown, _ = run_turn(request, events)
         assert len(wire.encoder(envelope(request)).encode(shown)) < MOST_BYTES
         assert len(wire.encode_answer(fold(shown), envelope(request))) < MOST_BYTES
 
@@ -96,7 +96,7 @@ def test_any_indexes_in_a_stream_give_one_clean_end(wire: Wire, data: st.DataObj
     def number(_within: str, value: Any) -> Any:
         return value if data.draw(st.integers(0, rarely)) else data.draw(INDEXES)
 
-    check_clean(decoded(wire, with_indexes(stream, number)))
+    check_clean(decode_all(wire, with_indexes(stream, number)))
 
 
 @every_wire
@@ -112,7 +112,7 @@ def test_a_frame_repeated_with_ever_new_indexes_gives_one_clean_end(wire: Wire, 
             repeated.append(head if value is None else head + json.dumps(other).encode())
             if other == value or len(repeated) > 3 * MAX_INDEXES:
                 break
-    check_clean(decoded(wire, b"\n\n".join(repeated)))
+    check_clean(decode_all(wire, b"\n\n".join(repeated)))
 
 
 def _always(number: int, _within: str, _value: Any) -> int:
@@ -125,14 +125,14 @@ def test_indexes_that_start_later_or_skip_numbers_change_nothing(wire: Wire, ren
     """But for those of choices, which the client sees."""
     for stream in recorded(wire):
         altered = with_indexes(stream, lambda within, value: value if within == "choices" else renumber(value))
-        assert gist(fold(decoded(wire, altered))) == gist(fold(decoded(wire, stream)))
+        assert gist(fold(decode_all(wire, altered))) == gist(fold(decode_all(wire, stream)))
 
 
 @every_wire
 @given(st.data())
 @settings(max_examples=40, deadline=None)
 def test_any_indexes_in_a_whole_answer_give_one_clean_end(wire: Wire, data: st.DataObject) -> None:
-    folded = fold(decoded(wire, data.draw(st.sampled_from(recorded(wire)))))
+    folded = fold(decode_all(wire, data.draw(st.sampled_from(recorded(wire)))))
     request = Request(wire=wire.name, model="fast", items=())
     body = json.loads(wire.encode_answer(folded, envelope(request)))
     for outermost in lists_in(body):
@@ -198,24 +198,24 @@ every_stream = pytest.mark.parametrize(("wire", "stream"), STREAMS.values(), ids
 @every_stream
 @pytest.mark.parametrize("indexes", [[HUGE], [10**30], [HUGE, 1, HUGE], [3, 2, 1]])
 def test_an_index_is_only_a_key(wire: Wire, stream: Callable[[list[int]], bytes], indexes: list[int]) -> None:
-    events = decoded(wire, stream(indexes))
+    events = decode_all(wire, stream(indexes))
     assert isinstance(check_one_end(events), AnswerFinished)
     relayed(events)
 
 
 @every_stream
 def test_a_negative_index_is_an_upstream_error(wire: Wire, stream: Callable[[list[int]], bytes]) -> None:
-    check_breach(decoded(wire, stream([0, 1, -1, 2])))
+    check_breach(decode_all(wire, stream([0, 1, -1, 2])))
 
 
 @every_stream
 @pytest.mark.parametrize("step", [1, -1, 1_000_003])
 def test_more_indexes_than_the_limit_are_an_upstream_error(wire: Wire, stream: Callable[[list[int]], bytes], step: int) -> None:
     most = list(range(1, MAX_INDEXES))[::-1] if step < 0 else list(range(step, MAX_INDEXES * step, step))
-    events = decoded(wire, stream(most))
+    events = decode_all(wire, stream(most))
     assert isinstance(check_one_end(events), AnswerFinished)
     relayed(events)
-    check_breach(decoded(wire, stream([*most, 10**9, 10**9 + 1])))
+    check_breach(decode_all(wire, stream([*most, 10**9, 10**9 + 1])))
 
 
 def check_breach(events: list[StreamEvent]) -> None:
@@ -266,7 +266,7 @@ def test_a_whole_answer_with_more_parts_than_the_limit_is_an_upstream_error(wire
 def test_a_final_response_with_far_more_items_than_were_streamed_is_an_upstream_error() -> None:
     given = [responses_provider.added(index, responses_provider.function(id=f"fc_{index}")) for index in range(MAX_INDEXES)]
     final = responses_provider.completed(*[responses_provider.function("{}", id="other", call_id="other")] * 20_000)
-    check_breach(decoded(RESPONSES, responses_frames.stream(responses_provider.CREATED, *given, final)))
+    check_breach(decode_all(RESPONSES, responses_frames.stream(responses_provider.CREATED, *given, final)))
 
 
 # Order
@@ -298,7 +298,7 @@ def test_reasoning_that_goes_on_after_another_item_counts_its_parts_anew() -> No
 
 def test_choices_keep_their_numbers_and_their_order() -> None:
     stream = chat.chunk({"content": "five"}, "stop", 5) + chat.chunk({"content": "zero"}, "stop")
-    events = decoded(CHAT, stream + chat.chunk({"content": "two"}, "stop", 2) + chat.DONE)
+    events = decode_all(CHAT, stream + chat.chunk({"content": "two"}, "stop", 2) + chat.DONE)
     assert [event.choice for event in events if isinstance(event, TextDelta)] == [5, 0, 2]
 
     def text(answer: Answer) -> str:
