@@ -31,8 +31,8 @@ def respond(request: Request) -> list[ev.StreamEvent]:
     if sampling.max_output_tokens is not None and sampling.max_output_tokens < 1:
         field = sampling.max_tokens_field or "max_output_tokens"
         return [ev.AnswerFailed(invalid(f"{field!r} must be at least 1.", field, code="integer_below_min_value"))]
-    message, results, made = _read(request)
-    calls = _plan(request, message, made)
+    message, results, past_calls = _read(request)
+    calls = _plan(request, message, past_calls)
     text = "" if calls else _text(request, message, results)
     for stop in (sampling.stop,) if isinstance(sampling.stop, str) else sampling.stop or ():
         text = text.split(stop, 1)[0] if stop else text
@@ -51,31 +51,31 @@ def respond(request: Request) -> list[ev.StreamEvent]:
 
 
 def _read(request: Request) -> tuple[str, str, int]:
-    """Return the user's last message, and since then what results say and how many calls were made."""
-    message, made = "", 0
+    """Return the user's last message, and a report of the results and the number of calls since then."""
+    message, calls = "", 0
     results: list[str] = []
     names: dict[str, str] = {}
     for item in request.items:
         if isinstance(item, Message) and item.role == "user":
-            message, results, made = plain_text(item.content), [], 0
+            message, results, calls = plain_text(item.content), [], 0
         elif isinstance(item, Call):
-            made, names[item.id] = made + 1, item.name
+            calls, names[item.id] = calls + 1, item.name
         elif isinstance(item, Result):
             text = plain_text(item.output)
             others = 0 if isinstance(item.output, str) else sum(not isinstance(part, Text) for part in item.output)
             shown = " ".join(filter(None, [_shorten(text, 500), f"({others} attached)" if others else ""])) or "(nothing)"
             name = names.get(item.call_id) or item.name or "The tool"
             results.append(f"{name} {'failed' if _FAILURE.match(text) else 'says'}: {shown}")
-    return message, "\n".join(results), made
+    return message, "\n".join(results), calls
 
 
-def _plan(request: Request, message: str, made: int) -> list[Call]:
+def _plan(request: Request, message: str, past_calls: int) -> list[Call]:
     mode, names = (request.tool_choice.mode, request.tool_choice.names) if request.tool_choice else ("auto", ())
     tools = [tool for tool in request.functions() if not names or (tool.kind, tool.name) in names]
     if mode == "none" or not tools or (mode == "auto" and _REPEAT.match(message)):
         return []
     mentions = find_tools(message, tools) if mode != "named" else []
-    pending = [call for mention in mentions for call in _calls(mention, message)][made:]
+    pending = [call for mention in mentions for call in _calls(mention, message)][past_calls:]
     if not pending and mode != "auto":
         pending = _calls(best_tool(message, tools), message)
     return pending[:1] if mode == "named" or request.parallel_tool_calls is False else pending
@@ -89,8 +89,8 @@ def _calls(mention: ToolMention, message: str) -> list[Call]:
     if arguments is not None:
         return [Call(id="", name=tool.name, arguments=arguments, kind=tool.kind)]
     parts = dict.fromkeys([focus, *split_names(focus)])
-    made = [generate(tool.parameters or {"type": "object"}, MessageValues(message, part, tool.name)) for part in parts]
-    objects = [value if isinstance(value, dict) else {} for value in made]
+    values = [generate(tool.parameters or {"type": "object"}, MessageValues(message, part, tool.name)) for part in parts]
+    objects = [value if isinstance(value, dict) else {} for value in values]
     objects = objects[:1] if any(isinstance(value, list) for value in objects[0].values()) else objects[1:] or objects
     return [Call(id="", name=tool.name, arguments=arguments) for arguments in dict.fromkeys(map(to_json, objects))]
 
@@ -120,11 +120,11 @@ def _shorten(text: str, length: int = 80) -> str:
 
 
 def _deltas(request: Request, message: str, text: str, calls: Sequence[Call], choice: int) -> Iterator[ev.StreamEvent]:
-    wish = request.reasoning
-    if wish and wish.effort not in (None, "none", "minimal"):
+    options = request.reasoning
+    if options and options.effort not in (None, "none", "minimal"):
         plan = f"call {' and '.join(call.name for call in calls)}" if calls else "answer"
         for piece in _PIECE.findall(f'The user asks: "{_shorten(message)}". I will {plan}.'):
-            yield ev.ReasoningDelta(piece, "summary" if wish.summary else "text", 0, choice)
+            yield ev.ReasoningDelta(piece, "summary" if options.summary else "text", 0, choice)
     yield from (ev.TextDelta(piece, choice) for piece in _PIECE.findall(text))
     for index, call in enumerate(calls):
         yield ev.CallStarted(index, call.name, kind=call.kind, choice=choice)
@@ -139,6 +139,6 @@ def _usage(request: Request, answer: Sequence[ev.StreamEvent]) -> ev.Usage:
     texts += [plain_text(item.output) for item in request.items if isinstance(item, Result)]
     texts += [f"{item.name} {item.arguments}" for item in request.items if isinstance(item, Call)]
     read = sum(len(_PIECE.findall(text)) for text in texts)
-    thought = sum(isinstance(event, ev.ReasoningDelta) for event in answer)
-    said = thought + sum(isinstance(event, ev.TextDelta | ev.ArgumentsDelta) for event in answer)
-    return ev.Usage(input=read, output=said, total=read + said, reasoning=thought)
+    reasoning = sum(isinstance(event, ev.ReasoningDelta) for event in answer)
+    written = reasoning + sum(isinstance(event, ev.TextDelta | ev.ArgumentsDelta) for event in answer)
+    return ev.Usage(input=read, output=written, total=read + written, reasoning=reasoning)

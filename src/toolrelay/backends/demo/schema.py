@@ -1,6 +1,6 @@
-"""Valid values for a JSON schema, filled from a message.
+"""Values that are valid for a JSON schema, filled from a message.
 
-The schema is the client's and may be anything: the work on it is limited, and nothing is fetched for it.
+The schema is the client's and may be anything: the work on it is limited, and no reference is fetched.
 """
 
 from __future__ import annotations
@@ -125,12 +125,8 @@ class _Generator:
         """Return values of which a schema without members allows one."""
         limits = [limit if isinstance(limit := plain.get(key), int | float) and abs(limit) < 1e15 else 0 for key in _LIMITS]
         step = step if (step := limits.pop()) > 1e-9 else 1
-        numbers = [
-            1,
-            *limits,
-            sum(limits) / 2,
-            *(limit // step * step + step * more for limit in limits for more in range(-3, 4)),
-        ]
+        multiples = [limit // step * step + step * more for limit in limits for more in range(-3, 4)]
+        numbers = [1, *limits, sum(limits) / 2, *multiples]
         text = self._values.fallback.ljust(min(_count(plain, "minLength", 0), 10_000), ".")[: _count(plain, "maxLength", 10_000)]
         options = [None, plain.get("const"), *_list(plain.get("enum")), *_list(plain.get("examples")), text]
         return [*options, *_SAMPLES, True, *dict.fromkeys(int(number) if number % 1 == 0 else number for number in numbers)]
