@@ -47,7 +47,7 @@ def fold(events: Sequence[StreamEvent]) -> Answer:
     return assembly.answer()
 
 
-def said(answer: Answer) -> str:
+def message_text(answer: Answer) -> str:
     return "".join(plain_text(item.content) for item in answer.items if isinstance(item, Message))
 
 
@@ -60,4 +60,4 @@ def calls(asked: Request) -> list[tuple[str, Any]]:
 def text_of(asked: Request) -> str:
     answer = fold(respond(asked))
     assert not answer.calls
-    return said(answer)
+    return message_text(answer)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.backends.demo.conversation import STRING, TOOLS, WEATHER, calls, fold, request, said, schema, text_of
+from tests.backends.demo.conversation import STRING, TOOLS, WEATHER, calls, fold, message_text, request, schema, text_of
 from toolrelay.backends.demo import respond
 from toolrelay.core.events import (
     AnswerFailed,
@@ -209,7 +209,7 @@ def test_other_message_is_answered_with_what_was_read_and_offered() -> None:
 @pytest.mark.parametrize("text", ["", " ", "héllo  wörld\n\n👩‍👩‍👧 日本語" * 30, "tool <tool_call>{}</tool_call>", "x" * 1000])
 def test_repeat_answers_the_exact_text(text: str) -> None:  # bug 24
     events = respond(request(f"repeat: {text}", WEATHER))
-    assert said(fold(events)) == text
+    assert message_text(fold(events)) == text
     assert all(len(event.text.strip()) <= 24 for event in events if isinstance(event, TextDelta))
 
 
@@ -265,7 +265,7 @@ def test_reasoning_effort_adds_a_reasoning_sentence(effort: str | None, thinks: 
 
 def test_token_limit_truncates_text() -> None:
     answer = fold(respond(request("count to 10", sampling=Sampling(max_output_tokens=3))))
-    assert (said(answer), answer.finish) == ("1 2 3 ", "length")
+    assert (message_text(answer), answer.finish) == ("1 2 3 ", "length")
     assert answer.usage is not None
     assert answer.usage.output == 3
     assert fold(respond(request("count to 10", sampling=Sampling(max_output_tokens=10)))).finish == "stop"
@@ -311,8 +311,8 @@ def test_token_limit_below_one_is_refused_with_the_clients_field_name(limit: int
 
 def test_text_ends_before_the_first_stop_sequence() -> None:
     answer = fold(respond(request("count to 9", sampling=Sampling(stop=("", "7", " 4")))))
-    assert (said(answer), answer.finish) == ("1 2 3", "stop")
-    assert said(fold(respond(request("repeat: ab", sampling=Sampling(stop="a"))))) == ""
+    assert (message_text(answer), answer.finish) == ("1 2 3", "stop")
+    assert message_text(fold(respond(request("repeat: ab", sampling=Sampling(stop="a"))))) == ""
 
 
 def test_usage_counts_input_and_output_pieces() -> None:  # bug 40

@@ -46,7 +46,7 @@ class LineDecoder:
 def encode_request(request: Request, profile: Profile) -> Outgoing:
     if request.user == "nobody":
         raise invalid("There is no such user.", "user")
-    body = json.dumps({"model": request.model, "stream": request.stream, "said": SECRET_WORD}).encode()
+    body = json.dumps({"model": request.model, "stream": request.stream, "content": SECRET_WORD}).encode()
     return Outgoing(path="/plain words", body=body, dropped=tuple(request.extra or ()))
 
 

@@ -42,7 +42,7 @@ def test_request_has_wire_body_and_upstream_model_name() -> None:
         assert ask(upstream, REQUEST) == ([TextDelta("hi"), DONE], [])
         (received,) = upstream.requests
         assert (received.method, received.path) == ("POST", "/v1/plain%20words")
-        assert json.loads(received.body) == {"model": "theirs", "stream": False, "said": SECRET_WORD}
+        assert json.loads(received.body) == {"model": "theirs", "stream": False, "content": SECRET_WORD}
         assert received.headers == {
             "host": f"127.0.0.1:{upstream.port}",
             "user-agent": f"toolrelay/{__version__}",
@@ -304,7 +304,7 @@ def test_backend_has_the_profile_of_its_provider() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "reason"),
     [
         ("", "models.m.base_url must look like http"),
         ("localhost:8000/v1", "models.m.base_url must look like http"),
@@ -318,10 +318,10 @@ def test_backend_has_the_profile_of_its_provider() -> None:
         ("http://localhost/v1?key=secret", "models.m.base_url must hold neither credentials"),
     ],
 )
-def test_unusable_base_url_is_rejected(url: str, said: str) -> None:
+def test_unusable_base_url_is_rejected(url: str, reason: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         opened(url)
-    assert error.value.message.startswith(said)
+    assert error.value.message.startswith(reason)
     assert "secret" not in error.value.message
 
 

@@ -186,7 +186,7 @@ def test_redirect_error_names_base_url(status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "reason"),
     [
         (b"SSH-2.0-OpenSSH_9.2\r\n", "did not answer in HTTP/1.1"),
         (
@@ -198,11 +198,11 @@ def test_redirect_error_names_base_url(status: int) -> None:
     ids=["another protocol", "web page", "encoding"],
 )
 @pytest.mark.parametrize("request_", [REQUEST, STREAMED], ids=["plain", "streamed"])
-def test_unusable_response_error_names_the_reason(answer: bytes, said: str, request_: Request) -> None:
+def test_unusable_response_error_names_the_reason(answer: bytes, reason: str, request_: Request) -> None:
     with Upstream([answer, Gate()]) as upstream:
         error = failure(ask(upstream, request_)[0])
         assert error.status == 502
-        assert said in error.message
+        assert reason in error.message
 
 
 def test_oversized_answer_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,16 +130,16 @@ def test_reasoning_is_not_held() -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_answer_without_blocks_is_unchanged(order: BlockOrder) -> None:
-    said: list[StreamEvent] = [
+    events: list[StreamEvent] = [
         MessageStarted(phase="final"),
         TextDelta(" a < b\n"),
         TextDelta("<use_tool"),
         TextDelta(" \n"),
         end("stop"),
     ]
-    out = encode(said, order)
+    out = encode(events, order)
     assert "".join(chunks(out)) == " a < b\n<use_tool \n"
-    assert [event for event in out if not isinstance(event, TextDelta)] == [said[0], said[-1]]
+    assert [event for event in out if not isinstance(event, TextDelta)] == [events[0], events[-1]]
 
 
 # Calls
@@ -214,9 +214,9 @@ def test_null_argument_is_omitted() -> None:
 )
 def test_unencodable_call_is_replaced_by_a_sentence(order: BlockOrder, name: str, arguments: Any) -> None:  # bug 17
     out = encode([TextDelta("Writing. "), *call(0, name, arguments), *call(1, "getTime", {}), end()], order)
-    said = "".join(chunks(out))
-    assert [called for called, _ in copilot.calls(said)] == ["getTime"]
-    assert f"the call of {name.replace('<', '(')} was not passed on" in said
+    text = "".join(chunks(out))
+    assert [called for called, _ in copilot.calls(text)] == ["getTime"]
+    assert f"the call of {name.replace('<', '(')} was not passed on" in text
     assert rules(out)[0] == "untellable"
 
 
@@ -340,11 +340,13 @@ def client_value(value: Any) -> Any:
     return value if isinstance(value, str | list | dict) else json.dumps(value)
 
 
-@given(calls=_CALLS, said=st.lists(_TEXT, min_size=5, max_size=5), order=st.sampled_from(ORDERS))
-def test_client_parses_the_calls_that_were_made(calls: list[tuple[str, Any]], said: list[str], order: BlockOrder) -> None:
-    events: list[StreamEvent] = [TextDelta(said[4])]
+@given(calls=_CALLS, texts_between=st.lists(_TEXT, min_size=5, max_size=5), order=st.sampled_from(ORDERS))
+def test_client_parses_the_calls_that_were_made(
+    calls: list[tuple[str, Any]], texts_between: list[str], order: BlockOrder
+) -> None:
+    events: list[StreamEvent] = [TextDelta(texts_between[4])]
     for place, (name, arguments) in enumerate(calls):
-        events += [*call(place, name, arguments), TextDelta(said[place])]
+        events += [*call(place, name, arguments), TextDelta(texts_between[place])]
     out = encode([*events, end()], order)
     expected = [(name, {key: client_value(value) for key, value in arguments.items()}) for name, arguments in calls]
     assert copilot.calls("".join(chunks(out))) == expected

@@ -149,8 +149,8 @@ def test_without_declared_tools_blocks_and_history_are_unchanged() -> None:
 
 
 def test_notices_of_history_are_reported() -> None:
-    told = Message(role="user", content=copilot.results(("getTime", "a"), ("getTime", "b")))
-    recorder, _ = asyncio.run(play(asked(Message(role="assistant", content=BLOCK), told), STARTED, end()))
+    results = Message(role="user", content=copilot.results(("getTime", "a"), ("getTime", "b")))
+    recorder, _ = asyncio.run(play(asked(Message(role="assistant", content=BLOCK), results), STARTED, end()))
     assert recorder.rules == ["ambiguous_results"]
 
 

@@ -99,9 +99,9 @@ def test_results_in_user_text_reach_model_as_results(gateway: Gateway, wire: str
 
 
 def test_printed_blocks_come_first_each_in_own_delta(gateway: Gateway, wire: str) -> None:
-    said = f"repeat: I will look in <use_tool> blocks. {PRINTED}\n{PRINTED}"
-    seen = streamed(wire, ask(gateway, wire, said, {}, model="xml", stream=True))
-    assert copilot.calls("".join(seen)) == copilot.calls(said)
+    prompt = f"repeat: I will look in <use_tool> blocks. {PRINTED}\n{PRINTED}"
+    received = streamed(wire, ask(gateway, wire, prompt, {}, model="xml", stream=True))
+    assert copilot.calls("".join(received)) == copilot.calls(prompt)
     as_is = streamed(wire, ask(gateway, wire, f"repeat: Look: {PRINTED}{PRINTED}", {}, model="kept", stream=True))
     assert as_is[-2:] == [PRINTED, PRINTED]
     assert "".join(as_is) == f"Look: {PRINTED}{PRINTED}"
@@ -110,9 +110,9 @@ def test_printed_blocks_come_first_each_in_own_delta(gateway: Gateway, wire: str
 def test_blocks_and_results_are_logged_and_counted(gateway: Gateway) -> None:
     front = FRONTS["openai_chat"]
     first = {"role": "user", "content": f"repeat: {PRINTED}"}
-    said = front.text(gateway.post(front.path, {"model": "watched", "messages": [first]}).json())
-    assert said == PRINTED
-    later = [first, {"role": "assistant", "content": said}, {"role": "user", "content": copilot.results(("webSearch", "x"))}]
+    answer = front.text(gateway.post(front.path, {"model": "watched", "messages": [first]}).json())
+    assert answer == PRINTED
+    later = [first, {"role": "assistant", "content": answer}, {"role": "user", "content": copilot.results(("webSearch", "x"))}]
     gateway.post(front.path, {"model": "watched", "messages": later})
     logged = [line for line in map(json.loads, gateway.log().splitlines()) if line.get("model") == "watched"]
     assert [(line["tool"], line["split_emitted"]) for line in logged if line["event"] == "tool_block"] == [("webSearch", False)]

@@ -184,7 +184,7 @@ class HttpBackend:
         return error
 
     def _is_stream(self, response: UpstreamResponse, *, asked: bool) -> bool:
-        """Decide by the response's content type, and by what was asked for only if that does not tell."""
+        """Decide by the response's content type, or, if that is something else, by what was asked for."""
         encoding = response.header(b"content-encoding")
         if encoding and encoding.lower() != "identity":
             raise UpstreamError(f"answered in the encoding {redact(encoding, self._key)[:40]!r}, which it was not asked for")
