@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolrelay.dialects import glm, invoke, kimi, qwen3_coder, use_tool
-from toolrelay.dialects._tags import TagForm
+from toolrelay.dialects.tagged_calls import TagForm, plain_header
 
 TAGS: dict[str, TagForm] = {
     "qwen3_coder": qwen3_coder.QWEN,
@@ -23,7 +23,7 @@ TAGS: dict[str, TagForm] = {
     "glm45": glm.FORM,
     "glm47": glm.FORM,
     "kimi_k3": kimi.K3,
-    **{name: block.form for name, block in invoke.BLOCKS.items()},
+    **{name: block.form for name, block in invoke.FORMS.items()},
 }
 
 
@@ -34,7 +34,7 @@ def _in_tags(form: TagForm) -> Callable[[Mapping[str, Any]], bool]:
         for key, value in arguments.items():
             if form.key_close in key or (quoted_names and '"' in key):
                 return False
-            if form.strips_names and key != key.strip():
+            if form.parse_header is plain_header and key != key.strip():
                 return False
             if key.startswith("/") and form.key_open == "<":
                 return False

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, hear
+from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Text, call, scan
 from toolrelay.dialects.base import ToolResult
 
 BEGIN, END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 CALL, SEPARATOR, CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
-PARIS = Heard("get_weather", '{"city": "Paris"}')
+PARIS = ParsedCall("get_weather", '{"city": "Paris"}')
 
 
 @pytest.mark.parametrize("name", ["deepseek_v3", "deepseek_v31"])
@@ -21,20 +21,20 @@ PARIS = Heard("get_weather", '{"city": "Paris"}')
         (f'{CALL}get_weather{SEPARATOR}{{"city": "Paris"}}{CALL_END}', [PARIS]),
         (
             f'a{BEGIN}{CALL}get_weather{SEPARATOR}{{"city": "Paris"}}{CALL_END}{CALL}now{SEPARATOR}{{}}{CALL_END}{END}b',
-            [Text("a"), PARIS, Heard("now", "{}"), Text("b")],
+            [Text("a"), PARIS, ParsedCall("now", "{}"), Text("b")],
         ),
-        (f"{BEGIN}{CALL}now{SEPARATOR}{CALL_END}{END}", [Heard("now", "{}")]),
-        (f"{BEGIN}{CALL}function{SEPARATOR}{{}}{CALL_END}{END}", [Heard("function", "{}")]),
-        (f'{BEGIN}{CALL}f{SEPARATOR}{{"a": "{CALL_END}"}}{CALL_END}{END}', [Heard("f", f'{{"a": "{CALL_END}"}}')]),
+        (f"{BEGIN}{CALL}now{SEPARATOR}{CALL_END}{END}", [ParsedCall("now", "{}")]),
+        (f"{BEGIN}{CALL}function{SEPARATOR}{{}}{CALL_END}{END}", [ParsedCall("function", "{}")]),
+        (f'{BEGIN}{CALL}f{SEPARATOR}{{"a": "{CALL_END}"}}{CALL_END}{END}', [ParsedCall("f", f'{{"a": "{CALL_END}"}}')]),
         (f"{BEGIN} is what it begins with", [Text(f"{BEGIN} is what it begins with")]),
         (f"{CALL}a b{SEPARATOR}{{}}{CALL_END}", [Text(f"{CALL}a b{SEPARATOR}{{}}{CALL_END}")]),
-        (f"{BEGIN}{CALL}f{SEPARATOR}{{}} junk {CALL_END}.", [Heard("f", "{}", "malformed"), Text(".")]),
-        (f'{BEGIN}{CALL}f{SEPARATOR}{{"a"', [Heard("f", '{"a"', "cut")]),
-        (f"{BEGIN}{CALL}f", [Broken("cut", f"{BEGIN}{CALL}f")]),
+        (f"{BEGIN}{CALL}f{SEPARATOR}{{}} junk {CALL_END}.", [ParsedCall("f", "{}", "malformed"), Text(".")]),
+        (f'{BEGIN}{CALL}f{SEPARATOR}{{"a"', [ParsedCall("f", '{"a"', "cut")]),
+        (f"{BEGIN}{CALL}f", [BrokenCall("cut", f"{BEGIN}{CALL}f")]),
     ],
 )
 def test_both_forms_are_read(name: str, text: str, expected: list[object]) -> None:
-    assert hear(name, text) == expected
+    assert scan(name, text) == expected
 
 
 def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:
@@ -46,11 +46,11 @@ def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> 
     assert DIALECTS["deepseek_v31"].render_calls(made) == (
         f'{BEGIN}{CALL}f{SEPARATOR}{{"a": 1}}{CALL_END}{CALL}g{SEPARATOR}{{}}{CALL_END}{END}'
     )
-    outcomes = [ToolResult(call=made[0], text="1"), ToolResult(call=made[1], text="2")]
-    assert DIALECTS["deepseek_v3"].render_results(outcomes) == (
+    results = [ToolResult(call=made[0], text="1"), ToolResult(call=made[1], text="2")]
+    assert DIALECTS["deepseek_v3"].render_results(results) == (
         "<｜tool▁outputs▁begin｜><｜tool▁output▁begin｜>1<｜tool▁output▁end｜>\n"
         "<｜tool▁output▁begin｜>2<｜tool▁output▁end｜><｜tool▁outputs▁end｜>"
     )
-    assert DIALECTS["deepseek_v31"].render_results(outcomes) == (
+    assert DIALECTS["deepseek_v31"].render_results(results) == (
         "<｜tool▁output▁begin｜>1<｜tool▁output▁end｜><｜tool▁output▁begin｜>2<｜tool▁output▁end｜>"
     )

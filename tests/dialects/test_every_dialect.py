@@ -13,8 +13,20 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject, SearchStrategy
 
-from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, call, calls_of, events, folded, spoken_text, tool
 from tests.dialects.limits import can_say
+from tests.dialects.scanning import (
+    DIALECTS,
+    BrokenCall,
+    ParsedCall,
+    Reasoning,
+    Text,
+    call,
+    calls_of,
+    fold,
+    scan_chunks,
+    text_of,
+    tool,
+)
 from tests.strategies import json_values
 from toolrelay.core.events import ArgumentsDelta, TextDelta
 from toolrelay.core.messages import Call
@@ -141,9 +153,9 @@ def cut(data: DataObject, text: str) -> list[str]:
 @few
 def test_any_chunking_gives_the_same_events(name: str, data: DataObject) -> None:  # bug 2, bug 3, bug 4
     dialect = DIALECTS[name]
-    text, quoting = data.draw(BABBLE[name]), data.draw(st.sampled_from(QUOTINGS))
-    whole = folded(events(dialect, [text], TOOLS, quoting))
-    assert folded(events(dialect, cut(data, text), TOOLS, quoting)) == whole
+    text, options = data.draw(BABBLE[name]), data.draw(st.sampled_from(QUOTINGS))
+    whole = fold(scan_chunks(dialect, [text], TOOLS, options))
+    assert fold(scan_chunks(dialect, cut(data, text), TOOLS, options)) == whole
 
 
 @every_dialect
@@ -153,7 +165,7 @@ def test_text_is_never_invented(name: str, data: DataObject) -> None:
     """What comes out as text and thought is what went in, in order, with nothing added."""
     dialect = DIALECTS[name]
     text = data.draw(BABBLE[name])
-    said = "".join(one.text for one in folded(events(dialect, [text], TOOLS)) if not isinstance(one, Heard))
+    said = "".join(one.text for one in fold(scan_chunks(dialect, [text], TOOLS)) if not isinstance(one, ParsedCall))
     rest = iter(text)
     assert all(character in rest for character in said)
 
@@ -164,15 +176,15 @@ def test_text_is_never_invented(name: str, data: DataObject) -> None:
 @example(text="\ud83d")
 @example(text="\ude00\ud83d\ude00\ud83d")
 def test_rubbish_never_raises_and_half_characters_never_come_out(name: str, text: str) -> None:  # bug 24
-    found = folded(events(DIALECTS[name], list(text), TOOLS))
-    assert found == folded(events(DIALECTS[name], [text], TOOLS))
+    found = fold(scan_chunks(DIALECTS[name], list(text), TOOLS))
+    assert found == fold(scan_chunks(DIALECTS[name], [text], TOOLS))
     for one in found:
         str(one).encode()
 
 
 @every_dialect
 def test_a_pair_of_halves_in_two_chunks_is_one_character(name: str) -> None:  # bug 24
-    assert folded(events(DIALECTS[name], ["a\ud83d", "\ude00b"])) == [Text("a😀b")]
+    assert fold(scan_chunks(DIALECTS[name], ["a\ud83d", "\ude00b"])) == [Text("a😀b")]
 
 
 @every_dialect
@@ -183,15 +195,15 @@ def test_text_that_is_no_call_comes_out_as_it_is(name: str, data: DataObject) ->
     firsts = {marker.text[0] for marker in dialect.start_markers}
     pieces = ["```", "~~~\n", "`x`", "\n", "<", "[", "{", "A", "words", ", ", "(see)", '"', "\\", "  ", *RUBBISH]
     text = data.draw(strung([piece for piece in pieces if not firsts & set(piece)], 20))
-    assert spoken_text(folded(events(dialect, cut(data, text), TOOLS))) == text
+    assert text_of(fold(scan_chunks(dialect, cut(data, text), TOOLS))) == text
 
 
 @every_dialect
 def test_start_marker_that_is_only_mentioned_is_text(name: str) -> None:  # bug 15
     dialect = DIALECTS[name]
     for marker in dialect.start_markers:
-        said = folded(events(dialect, [f"Models print {marker.text} before a call."], TOOLS))
-        assert spoken_text(said).replace(marker.text, "") == "Models print  before a call.", said
+        said = fold(scan_chunks(dialect, [f"Models print {marker.text} before a call."], TOOLS))
+        assert text_of(said).replace(marker.text, "") == "Models print  before a call.", said
         if name not in WRAPS_TEXT:
             assert said == [Text(f"Models print {marker.text} before a call.")]
 
@@ -247,7 +259,7 @@ def test_a_stream_cut_anywhere_ends_cleanly(name: str, data: DataObject) -> None
     calls = data.draw(st.permutations(CALLS))
     written = dialect.render_calls(calls)
     end = data.draw(st.integers(0, len(written)))
-    made = calls_of(folded(events(dialect, [written[:end]], TOOLS)))
+    made = calls_of(fold(scan_chunks(dialect, [written[:end]], TOOLS)))
     wanted = [(one.name, json.loads(one.arguments)) for one in calls]
     assert made == wanted[: len(made)]
     assert end < len(written) or made == wanted
@@ -280,10 +292,12 @@ def test_what_a_dialect_writes_it_reads(name: str, data: DataObject) -> None:  #
     made = data.draw(CALL_STRATEGIES[name])
     calls = [call(called, arguments, identifier=f"call_{n}") for n, (called, arguments) in enumerate(made)]
     written = dialect.render_calls(calls)
-    found = folded(events(dialect, cut(data, written), [typed(called, arguments) for called, arguments in made]))
-    assert [(one.name, _plain(one.value)) for one in found if isinstance(one, Heard)] == [(one, _plain(two)) for one, two in made]
-    assert not spoken_text(found).strip()
-    assert not any(isinstance(one, Broken) or (isinstance(one, Heard) and one.rule) for one in found)
+    found = fold(scan_chunks(dialect, cut(data, written), [typed(called, arguments) for called, arguments in made]))
+    assert [(one.name, _plain(one.value)) for one in found if isinstance(one, ParsedCall)] == [
+        (one, _plain(two)) for one, two in made
+    ]
+    assert not text_of(found).strip()
+    assert not any(isinstance(one, BrokenCall) or (isinstance(one, ParsedCall) and one.rule) for one in found)
 
 
 def _plain(value: Any) -> str:
@@ -301,9 +315,9 @@ def test_text_around_calls_survives(name: str, data: DataObject) -> None:  # bug
     line = "\n" if name in AT_LINE else ""
     one, two = dialect.render_calls(CALLS[:1]), dialect.render_calls(CALLS[1:2])
     text = f"{before}{line}{one}{line}{between}{line}{two}{line}{after}"
-    found = folded(events(dialect, cut(data, text), TOOLS))
+    found = fold(scan_chunks(dialect, cut(data, text), TOOLS))
     assert calls_of(found) == [(made.name, json.loads(made.arguments)) for made in CALLS[:2]]
-    assert spoken_text(found) == f"{before}{line}{line}{between}{line}{line}{after}"
+    assert text_of(found) == f"{before}{line}{line}{between}{line}{line}{after}"
 
 
 @every_dialect
@@ -312,10 +326,10 @@ def test_a_call_in_a_fence_is_text_unless_the_profile_says_otherwise(name: str) 
         return  # these have their own place: the answer's beginning, or a fence of their own
     dialect = DIALECTS[name]
     fenced = f"So:\n```xml\n{dialect.render_calls(CALLS)}\n```\nThat is all."
-    found = folded(events(dialect, [fenced], TOOLS))
+    found = fold(scan_chunks(dialect, [fenced], TOOLS))
     assert found == [Text(fenced)]
-    found = folded(events(dialect, [fenced], TOOLS, ScanOptions(calls_in_fences=True)))
-    assert [one.name for one in found if isinstance(one, Heard)] == [made.name for made in CALLS]
+    found = fold(scan_chunks(dialect, [fenced], TOOLS, ScanOptions(calls_in_fences=True)))
+    assert [one.name for one in found if isinstance(one, ParsedCall)] == [made.name for made in CALLS]
 
 
 QUOTED = {
@@ -339,12 +353,12 @@ def test_a_quoted_call_is_text_and_one_after_it_counts(name: str, place: str, da
     if place == "in inline code" and "\n```" in written:
         return
     text = before + written.replace("\n", line_break) + after
-    assert folded(events(dialect, cut(data, text), TOOLS)) == [Text(text)]
+    assert fold(scan_chunks(dialect, cut(data, text), TOOLS)) == [Text(text)]
     if name in WHOLE_ANSWER:
         return
-    found = folded(events(dialect, cut(data, f"{text}\n{written}"), TOOLS))
+    found = fold(scan_chunks(dialect, cut(data, f"{text}\n{written}"), TOOLS))
     assert calls_of(found) == [(made.name, json.loads(made.arguments)) for made in calls]
-    assert spoken_text(found).startswith(text)
+    assert text_of(found).startswith(text)
 
 
 @every_dialect
@@ -354,22 +368,22 @@ def test_a_call_in_reasoning_is_reasoning_unless_the_profile_says_otherwise(name
     line = "\n" if name in AT_LINE else ""
     text = f"<think>{line}{written}{line}</think>Answer."
     tags = ("<think>", "</think>")
-    assert folded(events(dialect, [text], TOOLS, ScanOptions(reasoning=tags))) == [
-        Thought(f"{line}{written}{line}"),
+    assert fold(scan_chunks(dialect, [text], TOOLS, ScanOptions(reasoning=tags))) == [
+        Reasoning(f"{line}{written}{line}"),
         Text("Answer."),
     ]
     if name not in WHOLE_ANSWER:
-        found = folded(events(dialect, [text], TOOLS, ScanOptions(reasoning=tags, calls_in_reasoning=True)))
-        assert [one.name for one in found if isinstance(one, Heard)] == [made.name for made in CALLS]
+        found = fold(scan_chunks(dialect, [text], TOOLS, ScanOptions(reasoning=tags, calls_in_reasoning=True)))
+        assert [one.name for one in found if isinstance(one, ParsedCall)] == [made.name for made in CALLS]
 
 
 @every_dialect
 def test_a_call_after_reasoning_counts(name: str) -> None:  # bug 16
     dialect = DIALECTS[name]
-    quoting = ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
+    options = ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
     text = f"I must call.\n</think>\n\n{dialect.render_calls(CALLS)}"
-    found = folded(events(dialect, [text], TOOLS, quoting))
-    assert found[0] == Thought("I must call.\n")
+    found = fold(scan_chunks(dialect, [text], TOOLS, options))
+    assert found[0] == Reasoning("I must call.\n")
     assert calls_of(found) == [(made.name, json.loads(made.arguments)) for made in CALLS]
 
 
@@ -379,9 +393,9 @@ def test_deep_nesting_does_not_exhaust_the_stack(name: str, depth: int) -> None:
     dialect = DIALECTS[name]
     for opening in ("[", '{"a":', "(", "{"):
         for marker in dialect.start_markers:
-            folded(events(dialect, [f"{marker.text}{opening * depth}"], TOOLS))
+            fold(scan_chunks(dialect, [f"{marker.text}{opening * depth}"], TOOLS))
         written = dialect.render_calls([call("search", {"query": "QQ"})]).replace('"QQ"', "QQ").replace("QQ", opening * depth)
-        folded(events(dialect, [written], TOOLS))
+        fold(scan_chunks(dialect, [written], TOOLS))
 
 
 @every_dialect

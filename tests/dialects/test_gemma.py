@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Heard, Text, call, calls_of, hear, tool
+from tests.dialects.scanning import DIALECTS, ParsedCall, Text, call, calls_of, scan, tool
 from toolrelay.core.events import ArgumentsDelta
 from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.scanner import Scanner
@@ -40,15 +40,15 @@ def test_values_without_and_with_marks(name: str, inner: str, expected: object) 
             .replace("<start_function_call>", "<|tool_call>")
             .replace("<end_function_call>", "<tool_call|>")
         )
-    assert calls_of(hear(name, text, [WEATHER])) == [("get_weather", expected)]
+    assert calls_of(scan(name, text, [WEATHER])) == [("get_weather", expected)]
 
 
 def test_calls_follow_each_other_without_a_separator() -> None:
     text = f"Let me check. {function_gemma('')}{function_gemma('days:1')}!"
-    assert hear("functiongemma", text, [WEATHER]) == [
+    assert scan("functiongemma", text, [WEATHER]) == [
         Text("Let me check. "),
-        Heard("get_weather", "{}"),
-        Heard("get_weather", '{"days": 1}'),
+        ParsedCall("get_weather", "{}"),
+        ParsedCall("get_weather", '{"days": 1}'),
         Text("!"),
     ]
 
@@ -63,13 +63,13 @@ def test_strings_go_out_as_they_come() -> None:  # bug 1
     ("text", "expected"),
     [
         ("<start_function_call>call me", [Text("<start_function_call>call me")]),
-        ("<start_function_call>call:f{a:<escape>x", [Heard("f", '{"a": "x', "cut")]),
-        ("<start_function_call>call:f{a:1", [Heard("f", '{"a": ', "cut")]),
-        ("<start_function_call>call:f{a:<b>}<end_function_call>.", [Heard("f", '{"a": ', "malformed"), Text(".")]),
+        ("<start_function_call>call:f{a:<escape>x", [ParsedCall("f", '{"a": "x', "cut")]),
+        ("<start_function_call>call:f{a:1", [ParsedCall("f", '{"a": ', "cut")]),
+        ("<start_function_call>call:f{a:<b>}<end_function_call>.", [ParsedCall("f", '{"a": ', "malformed"), Text(".")]),
     ],
 )
 def test_what_is_not_a_whole_call(text: str, expected: list[object]) -> None:  # bug 5
-    assert hear("functiongemma", text) == expected
+    assert scan("functiongemma", text) == expected
 
 
 def test_calls_results_and_tools_are_written_as_google_does() -> None:
@@ -88,8 +88,8 @@ def test_calls_results_and_tools_are_written_as_google_does() -> None:
 
 
 def test_foreign_text_cannot_leave_its_string() -> None:
-    outcome = ToolResult(call=call("now"), text="x<escape>}<end_function_response>")
-    written = DIALECTS["functiongemma"].render_results([outcome])
+    result = ToolResult(call=call("now"), text="x<escape>}<end_function_response>")
+    written = DIALECTS["functiongemma"].render_results([result])
     assert written.count("<escape>") == 2
 
 
@@ -105,8 +105,8 @@ def test_foreign_text_cannot_leave_its_string() -> None:
     ],
 )
 def test_a_tool_code_fence_with_an_offered_tool_is_a_call(text: str) -> None:
-    found = hear("gemma3", f"Sure.\n{text}\nDone.", [WEATHER])
-    assert found == [Text("Sure.\n"), Heard("get_weather", '{"location": "Rome", "days": 2}'), Text("\nDone.")]
+    found = scan("gemma3", f"Sure.\n{text}\nDone.", [WEATHER])
+    assert found == [Text("Sure.\n"), ParsedCall("get_weather", '{"location": "Rome", "days": 2}'), Text("\nDone.")]
 
 
 @pytest.mark.parametrize(
@@ -120,12 +120,15 @@ def test_a_tool_code_fence_with_an_offered_tool_is_a_call(text: str) -> None:
     ],
 )
 def test_other_code_is_text(text: str) -> None:  # bug 15
-    assert hear("gemma3", text, [WEATHER]) == [Text(text)]
+    assert scan("gemma3", text, [WEATHER]) == [Text(text)]
 
 
 def test_a_fence_that_is_no_call_still_quotes_what_stands_in_it() -> None:
     text = '```tool_code\nx = 1\n```\n```tool_code\nget_weather(location="Rome")\n```'
-    assert hear("gemma3", text, [WEATHER]) == [Text("```tool_code\nx = 1\n```\n"), Heard("get_weather", '{"location": "Rome"}')]
+    assert scan("gemma3", text, [WEATHER]) == [
+        Text("```tool_code\nx = 1\n```\n"),
+        ParsedCall("get_weather", '{"location": "Rome"}'),
+    ]
 
 
 def test_gemma_3_is_answered_with_a_fence() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, call, hear, tool
+from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Reasoning, Text, call, scan, tool
 from toolrelay.core.events import ReasoningDelta, TextDelta
 from toolrelay.core.request import Tool
 from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.scanner import Scanner
 
-PARIS = Heard("get_weather", '{"city":"Paris"}')
+PARIS = ParsedCall("get_weather", '{"city":"Paris"}')
 
 
 @pytest.mark.parametrize(
@@ -18,13 +18,13 @@ PARIS = Heard("get_weather", '{"city":"Paris"}')
     [
         pytest.param(
             "<|channel|>analysis<|message|>Simple.<|end|><|start|>assistant<|channel|>final<|message|>4.<|return|>",
-            [Thought("Simple."), Text("4.")],
+            [Reasoning("Simple."), Text("4.")],
             id="thought and answer",
         ),
         pytest.param(
             "<|channel|>analysis<|message|>Look it up.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather "
             '<|constrain|>json<|message|>{"city":"Paris"}<|call|>',
-            [Thought("Look it up."), PARIS],
+            [Reasoning("Look it up."), PARIS],
             id="a call, as the guide has it",
         ),
         pytest.param(
@@ -51,32 +51,32 @@ PARIS = Heard("get_weather", '{"city":"Paris"}')
             "<|channel|>commentary<|message|>**Plan**: look.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
             "<|constrain|>json<|message|>{}<|call|>"
             "<|start|>assistant<|channel|>commentary to=functions.g json<|message|><|call|>",
-            [Text("**Plan**: look."), Heard("f", "{}"), Heard("g", "{}")],
+            [Text("**Plan**: look."), ParsedCall("f", "{}"), ParsedCall("g", "{}")],
             id="a preamble and two calls",
         ),
         pytest.param("<|channel|>final<|message|>Cut here", [Text("Cut here")], id="text cut short"),
-        pytest.param("<|channel|>analysis<|message|>Cut <b", [Thought("Cut <b")], id="thought cut short"),
+        pytest.param("<|channel|>analysis<|message|>Cut <b", [Reasoning("Cut <b")], id="thought cut short"),
         pytest.param(
             "<|channel|>final<|message|>a<|start|>assistant<|channel|>final<|message|>b", [Text("ab")], id="no end mark"
         ),
         pytest.param("Plain text, no marks.", [Text("Plain text, no marks.")], id="a server that strips the marks"),
         pytest.param("<|channel|>weird<|message|>x", [Text("<|channel|>weird<|message|>x")], id="an unknown channel"),
         pytest.param("<|start|>user<|message|>x", [Text("<|start|>user<|message|>x")], id="another role"),
-        pytest.param("<|channel|>comm", [Broken("cut", "<|channel|>comm")], id="cut in its header"),
+        pytest.param("<|channel|>comm", [BrokenCall("cut", "<|channel|>comm")], id="cut in its header"),
         pytest.param(
             '<|channel|>commentary to=functions.f json<|message|>{"a": "b',
-            [Heard("f", '{"a": "b', "cut")],
+            [ParsedCall("f", '{"a": "b', "cut")],
             id="cut in its arguments",
         ),
         pytest.param(
             '<|channel|>commentary to=functions.f json<|message|>{"a": "<|call|>"}<|call|>',
-            [Heard("f", '{"a": "<|call|>"}')],
+            [ParsedCall("f", '{"a": "<|call|>"}')],
             id="a mark in a string",
         ),
     ],
 )
 def test_real_outputs(text: str, expected: list[object]) -> None:
-    assert hear("harmony", text) == expected
+    assert scan("harmony", text) == expected
 
 
 def test_text_and_thoughts_go_out_as_they_come() -> None:

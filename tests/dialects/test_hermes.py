@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, call, events, folded, hear, tool
+from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Reasoning, Text, call, fold, scan, scan_chunks, tool
 from toolrelay.core.events import ArgumentsDelta, CallStarted
 from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.events import CallBroken
@@ -12,7 +12,7 @@ from toolrelay.parsing.scanner import Scanner
 from toolrelay.parsing.triggers import ScanOptions
 
 PARIS = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
-PARIS_CALL = Heard("get_weather", '{"city": "Paris"}')
+PARIS_CALL = ParsedCall("get_weather", '{"city": "Paris"}')
 
 
 @pytest.mark.parametrize(
@@ -30,41 +30,45 @@ PARIS_CALL = Heard("get_weather", '{"city": "Paris"}')
         ),
         pytest.param(
             '<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>',
-            [Heard("f", '{"a": 1}')],
+            [ParsedCall("f", '{"a": 1}')],
             id="arguments before the name",
         ),
         pytest.param(
-            '<tool_call>{"name": "nobody_knows", "arguments": {}}</tool_call>', [Heard("nobody_knows", "{}")], id="unknown name"
+            '<tool_call>{"name": "nobody_knows", "arguments": {}}</tool_call>',
+            [ParsedCall("nobody_knows", "{}")],
+            id="unknown name",
         ),
-        pytest.param('<tool_call>{"name": "f", "arguments": null}</tool_call>', [Heard("f", "{}")], id="null arguments"),
+        pytest.param('<tool_call>{"name": "f", "arguments": null}</tool_call>', [ParsedCall("f", "{}")], id="null arguments"),
         pytest.param(
             '<tool_call>{"type": "function", "id": 1, "function": {"name": "f", "arguments": {"a": 1}}}</tool_call>',
-            [Heard("f", '{"a": 1}')],
+            [ParsedCall("f", '{"a": 1}')],
             id="OpenAI's own nesting",
         ),
         pytest.param(
-            '<tool_call>{"tool_name": "f", "parameters": {"a": 1}}</tool_call>', [Heard("f", '{"a": 1}')], id="other keys"
+            '<tool_call>{"tool_name": "f", "parameters": {"a": 1}}</tool_call>', [ParsedCall("f", '{"a": 1}')], id="other keys"
         ),
         pytest.param(
-            '<tool_call>{"name": "f", "arguments": {"a": 1},}</tool_call>', [Heard("f", '{"a": 1}')], id="a comma too many"
+            '<tool_call>{"name": "f", "arguments": {"a": 1},}</tool_call>', [ParsedCall("f", '{"a": 1}')], id="a comma too many"
         ),
         pytest.param(
-            '<tool_call>{"name": "f", "arguments": {"a": 1}</tool_call>.', [Heard("f", '{"a": 1}'), Text(".")], id="a brace short"
+            '<tool_call>{"name": "f", "arguments": {"a": 1}</tool_call>.',
+            [ParsedCall("f", '{"a": 1}'), Text(".")],
+            id="a brace short",
         ),
         pytest.param(
-            '<tool_call>{"name": "f", "arguments": {}}}\n</tool_call>.', [Heard("f", "{}"), Text(".")], id="a brace too many"
+            '<tool_call>{"name": "f", "arguments": {}}}\n</tool_call>.', [ParsedCall("f", "{}"), Text(".")], id="a brace too many"
         ),
         pytest.param(f"<tool_call>{PARIS}", [PARIS_CALL], id="never closed"),
         pytest.param(f"<tool_call>{PARIS} and so on", [PARIS_CALL, Text(" and so on")], id="not closed, text after"),
         pytest.param(f"<tool_call>{PARIS}\n{PARIS}</tool_call>", [PARIS_CALL, PARIS_CALL], id="two objects in one tag"),
         pytest.param(
             '<tool_call>{"name": "f", "arguments": {"q": "a\nb\tc"}}</tool_call>',
-            [Heard("f", '{"q": "a\\nb\\tc"}')],
+            [ParsedCall("f", '{"q": "a\\nb\\tc"}')],
             id="line breaks in a string that ought to have been escaped",
         ),
         pytest.param(
             '<tool_call>{"name": "f", "arguments": {"q": "\\ud83d\\ude00 \\ud83d"}}</tool_call>',
-            [Heard("f", '{"q": "\\ud83d\\ude00 \\ufffd"}')],
+            [ParsedCall("f", '{"q": "\\ud83d\\ude00 \\ufffd"}')],
             id="half an escaped character",
         ),
         pytest.param(
@@ -74,24 +78,24 @@ PARIS_CALL = Heard("get_weather", '{"city": "Paris"}')
         ),
         pytest.param(
             "<tool_call>[{'type': 'function', 'function': {'arguments': {'a': True, 'b': \"it's\"}, 'name': 'f'}}]</tool_call>",
-            [Heard("f", '{"a": true, "b": "it\'s"}')],
+            [ParsedCall("f", '{"a": true, "b": "it\'s"}')],
             id="Python's words, and arguments before the name",
         ),
-        pytest.param("<tool_call>{'name': 'f', 'arguments': None}</tool_call>", [Heard("f", "{}")], id="None for arguments"),
+        pytest.param("<tool_call>{'name': 'f', 'arguments': None}</tool_call>", [ParsedCall("f", "{}")], id="None for arguments"),
         pytest.param(
             "<tool_call>{'name': 'f', 'arguments': '{\"a\": \"it\\'s\"}'}</tool_call>",
-            [Heard("f", '{"a": "it\'s"}')],
+            [ParsedCall("f", '{"a": "it\'s"}')],
             id="arguments in a string in single quotes",
         ),
     ],
 )
 def test_real_outputs(text: str, expected: list[object]) -> None:
-    assert hear("hermes", text) == expected
+    assert scan("hermes", text) == expected
 
 
 def test_the_models_own_text_of_the_arguments_is_never_written_anew() -> None:  # bug 19, bug 20
     arguments = '{ "a" :1.50,  "b": "\\u00e9\\/",\n"c":[ ]}'
-    assert hear("hermes", f'<tool_call>{{"name":"f","arguments":{arguments}}}</tool_call>') == [Heard("f", arguments)]
+    assert scan("hermes", f'<tool_call>{{"name":"f","arguments":{arguments}}}</tool_call>') == [ParsedCall("f", arguments)]
 
 
 def test_arguments_go_out_as_they_come() -> None:  # bug 1, bug 9
@@ -103,7 +107,7 @@ def test_arguments_go_out_as_they_come() -> None:  # bug 1, bug 9
 
 
 def test_calls_are_numbered_through_the_answer() -> None:  # bug 7, bug 8
-    found = events(DIALECTS["hermes"], [f"<tool_call>[{PARIS}, {PARIS}]</tool_call> <tool_call>{PARIS}</tool_call>"])
+    found = scan_chunks(DIALECTS["hermes"], [f"<tool_call>[{PARIS}, {PARIS}]</tool_call> <tool_call>{PARIS}</tool_call>"])
     assert [event.index for event in found if isinstance(event, CallStarted)] == [0, 1, 2]
 
 
@@ -111,67 +115,67 @@ def test_calls_are_numbered_through_the_answer() -> None:  # bug 7, bug 8
 
 
 def test_missing_arguments_are_an_empty_object() -> None:  # bug 22
-    assert hear("hermes", '<tool_call>{"name": "now"}</tool_call>') == [Heard("now", "{}")]
+    assert scan("hermes", '<tool_call>{"name": "now"}</tool_call>') == [ParsedCall("now", "{}")]
 
 
 @pytest.mark.parametrize("written", ['""', '"{}"', "{}", "null"])
 def test_empty_arguments_are_an_empty_object_however_they_are_written(written: str) -> None:  # bug 21, bug 22
-    assert hear("hermes", f'<tool_call>{{"name": "now", "arguments": {written}}}</tool_call>') == [Heard("now", "{}")]
+    assert scan("hermes", f'<tool_call>{{"name": "now", "arguments": {written}}}</tool_call>') == [ParsedCall("now", "{}")]
 
 
 def test_a_closing_tag_inside_a_string_does_not_end_the_call() -> None:  # bug 17
     arguments = '{"text": "say </tool_call> and <tool_call> \\"twice\\""}'
-    assert hear("hermes", f'<tool_call>{{"name": "f", "arguments": {arguments}}}</tool_call>!') == [
-        Heard("f", arguments),
+    assert scan("hermes", f'<tool_call>{{"name": "f", "arguments": {arguments}}}</tool_call>!') == [
+        ParsedCall("f", arguments),
         Text("!"),
     ]
 
 
 def test_a_list_of_calls_in_one_tag_is_calls() -> None:  # bug 11
-    assert hear("hermes", f"<tool_call>[{PARIS},\n {PARIS}]</tool_call>") == [PARIS_CALL, PARIS_CALL]
+    assert scan("hermes", f"<tool_call>[{PARIS},\n {PARIS}]</tool_call>") == [PARIS_CALL, PARIS_CALL]
 
 
 def test_a_fence_inside_the_tag_does_not_leak() -> None:  # bug 11
-    assert hear("hermes", f"<tool_call>\n```json\n{PARIS}\n```\n</tool_call>") == [PARIS_CALL]
+    assert scan("hermes", f"<tool_call>\n```json\n{PARIS}\n```\n</tool_call>") == [PARIS_CALL]
 
 
 def test_an_opening_tag_said_twice_does_not_leak() -> None:  # bug 11
-    assert hear("hermes", f"<tool_call>\n<tool_call>\n{PARIS}\n</tool_call>") == [PARIS_CALL]
+    assert scan("hermes", f"<tool_call>\n<tool_call>\n{PARIS}\n</tool_call>") == [PARIS_CALL]
 
 
 def test_a_call_quoted_in_a_markdown_fence_is_text() -> None:  # bug 15
     text = f"Like this:\n```\n<tool_call>{PARIS}</tool_call>\n```\n"
-    assert hear("hermes", text) == [Text(text)]
+    assert scan("hermes", text) == [Text(text)]
 
 
 def test_a_bare_tag_in_prose_does_not_swallow_the_rest() -> None:  # bug 14, bug 15
     text = "Models print <tool_call> when they call. That is all there is to say."
-    assert hear("hermes", text) == [Text(text)]
-    assert hear("hermes", "The last word is <tool_call>") == [Text("The last word is <tool_call>")]
+    assert scan("hermes", text) == [Text(text)]
+    assert scan("hermes", "The last word is <tool_call>") == [Text("The last word is <tool_call>")]
 
 
 def test_the_form_as_the_prompt_explains_it_is_text() -> None:  # bug 15
     text = 'Write <tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>.'
-    assert hear("hermes", text) == [Text(text)]
+    assert scan("hermes", text) == [Text(text)]
 
 
 def test_arguments_inside_a_string_come_out_as_the_object_they_hold() -> None:  # bug 20, bug 21
     text = '<tool_call>{"name": "f", "arguments": "{\\"a\\": \\"x\\\\n\\u00e9\\"}"}</tool_call>'
-    assert hear("hermes", text) == [Heard("f", '{"a": "x\\né"}')]
+    assert scan("hermes", text) == [ParsedCall("f", '{"a": "x\\né"}')]
 
 
 def test_inner_json_that_is_invalid_is_handed_on_whole_for_the_callers_judgement() -> None:  # bug 18, bug 19
     """The conversation repairs it or has the model try again; nothing of it is lost on the way."""
-    assert hear("hermes", '<tool_call>{"name": "f", "arguments": "not json"}</tool_call>') == [Heard("f", "not json")]
-    assert hear("hermes", '<tool_call>{"name": "f", "arguments": {\'a\': \'it}s\', b: None}}</tool_call>.') == [
-        Heard("f", "{'a': 'it}s', b: None}"),
+    assert scan("hermes", '<tool_call>{"name": "f", "arguments": "not json"}</tool_call>') == [ParsedCall("f", "not json")]
+    assert scan("hermes", '<tool_call>{"name": "f", "arguments": {\'a\': \'it}s\', b: None}}</tool_call>.') == [
+        ParsedCall("f", "{'a': 'it}s', b: None}"),
         Text("."),
     ]
 
 
 def test_deltas_are_increments_and_never_repeat_what_was_said() -> None:  # bug 9
     text = '<tool_call>{"name": "f", "arguments": {"text": "abcdefghij"}}</tool_call>'
-    found = events(DIALECTS["hermes"], list(text))
+    found = scan_chunks(DIALECTS["hermes"], list(text))
     assert "".join(event.text for event in found if isinstance(event, ArgumentsDelta)) == '{"text": "abcdefghij"}'
 
 
@@ -191,41 +195,41 @@ def test_what_is_held_back_has_a_limit() -> None:
 
 @pytest.mark.parametrize("length", range(len(f"<tool_call>\n{PARIS}") - 1))
 def test_a_call_cut_anywhere_is_not_a_call(length: int) -> None:  # bug 5
-    found = hear("hermes", f"<tool_call>\n{PARIS}"[:length])
-    assert not [one for one in found if isinstance(one, Heard) and not one.rule]
+    found = scan("hermes", f"<tool_call>\n{PARIS}"[:length])
+    assert not [one for one in found if isinstance(one, ParsedCall) and not one.rule]
 
 
 def test_a_call_cut_in_its_arguments_is_marked_as_cut() -> None:  # bug 5
-    assert hear("hermes", '<tool_call>{"name": "f", "arguments": {"a": "b') == [Heard("f", '{"a": "b', "cut")]
+    assert scan("hermes", '<tool_call>{"name": "f", "arguments": {"a": "b') == [ParsedCall("f", '{"a": "b', "cut")]
 
 
 def test_a_call_cut_before_its_name_does_not_leak() -> None:  # bug 5, bug 11
-    assert hear("hermes", 'So: <tool_call>\n{"na') == [Text("So: "), Broken("cut", '<tool_call>\n{"na')]
+    assert scan("hermes", 'So: <tool_call>\n{"na') == [Text("So: "), BrokenCall("cut", '<tool_call>\n{"na')]
 
 
 def test_a_broken_call_takes_with_it_what_follows_up_to_its_closing_tag() -> None:  # bug 11
     text = f'a<tool_call>{{"name": "f", "arguments": {{"a": <b>}}}}</tool_call> c <tool_call>{PARIS}</tool_call>'
-    found = events(DIALECTS["hermes"], [text])
-    assert folded(found) == [Text("a"), Heard("f", '{"a": ', "invalid_json"), Text(" c "), PARIS_CALL]
+    found = scan_chunks(DIALECTS["hermes"], [text])
+    assert fold(found) == [Text("a"), ParsedCall("f", '{"a": ', "invalid_json"), Text(" c "), PARIS_CALL]
     [broken] = [event for event in found if isinstance(event, CallBroken)]
     assert broken.text == '<tool_call>{"name": "f", "arguments": {"a": <b>}}</tool_call>'
 
 
 def test_an_object_without_a_name_is_a_broken_call() -> None:
     text = '<tool_call>{"arguments": {"a": 1}}</tool_call>'
-    assert hear("hermes", text) == [Broken("no_name", text)]
+    assert scan("hermes", text) == [BrokenCall("no_name", text)]
 
 
 @pytest.mark.parametrize("inner", ["{'city': 'it's'}", "{'city': f(x)}", "{'city': 'a' + 'b'}"])
 def test_a_dict_that_cannot_be_read_is_a_broken_call(inner: str) -> None:
-    [heard, after] = hear("hermes", f"<tool_call>{{'name': 'f', 'arguments': {inner}}}</tool_call>.")
-    assert isinstance(heard, Heard)
+    [heard, after] = scan("hermes", f"<tool_call>{{'name': 'f', 'arguments': {inner}}}</tool_call>.")
+    assert isinstance(heard, ParsedCall)
     assert (heard.rule, after) == ("malformed", Text("."))
 
 
 def test_a_dict_without_a_name_is_a_broken_call() -> None:
     text = "<tool_call>{'city': 'Paris'}</tool_call>"
-    assert hear("hermes", text) == [Broken("no_name", text)]
+    assert scan("hermes", text) == [BrokenCall("no_name", text)]
 
 
 # Reasoning and chunks
@@ -233,20 +237,20 @@ def test_a_dict_without_a_name_is_a_broken_call() -> None:
 
 def test_a_whole_answer_in_one_chunk_and_in_two() -> None:  # bug 3
     text = f"<think>\nWhich city?\n</think>\n\nOne moment.\n<tool_call>\n{PARIS}\n</tool_call>"
-    quoting = ScanOptions(reasoning=("<think>", "</think>"))
-    expected = [Thought("\nWhich city?\n"), Text("\n\nOne moment.\n"), PARIS_CALL]
+    options = ScanOptions(reasoning=("<think>", "</think>"))
+    expected = [Reasoning("\nWhich city?\n"), Text("\n\nOne moment.\n"), PARIS_CALL]
     for at in range(len(text)):
-        assert hear("hermes", [text[:at], text[at:]], quoting=quoting) == expected
+        assert scan("hermes", [text[:at], text[at:]], options=options) == expected
 
 
 def test_a_model_that_calls_while_it_thinks_is_heard_where_its_profile_says_so() -> None:  # bug 16
     text = f"<think>Let me see. <tool_call>{PARIS}</tool_call> Good.</think>Sunny."
-    quoting = ScanOptions(reasoning=("<think>", "</think>"), calls_in_reasoning=True)
-    assert hear("hermes", text, quoting=quoting) == [Thought("Let me see. "), PARIS_CALL, Thought(" Good."), Text("Sunny.")]
+    options = ScanOptions(reasoning=("<think>", "</think>"), calls_in_reasoning=True)
+    assert scan("hermes", text, options=options) == [Reasoning("Let me see. "), PARIS_CALL, Reasoning(" Good."), Text("Sunny.")]
 
 
 def test_another_tag_gives_another_dialect() -> None:
-    found = hear("longcat", f"<longcat_tool_call>{PARIS}</longcat_tool_call><tool_call>{PARIS}</tool_call>")
+    found = scan("longcat", f"<longcat_tool_call>{PARIS}</longcat_tool_call><tool_call>{PARIS}</tool_call>")
     assert found == [PARIS_CALL, Text(f"<tool_call>{PARIS}</tool_call>")]
 
 
@@ -259,8 +263,8 @@ def test_calls_and_results_stand_in_the_history_as_qwens_template_has_them() -> 
     assert dialect.render_calls([made, made]) == "\n".join(
         ['<tool_call>\n{"name": "get_weather", "arguments": {"city":"Paris"}}\n</tool_call>'] * 2
     )
-    outcome = ToolResult(call=made, text="Sunny")
-    assert dialect.render_results([outcome, outcome]) == "\n".join(["<tool_response>\nSunny\n</tool_response>"] * 2)
+    result = ToolResult(call=made, text="Sunny")
+    assert dialect.render_results([result, result]) == "\n".join(["<tool_response>\nSunny\n</tool_response>"] * 2)
 
 
 def test_tools_are_offered_as_qwens_template_does() -> None:

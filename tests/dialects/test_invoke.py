@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, calls_of, hear, tool
+from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Text, call, calls_of, scan, tool
 from toolrelay.dialects.base import ToolResult
 
 WEATHER = tool("get_weather", {"city": {"type": "string"}, "days": {"type": "integer"}, "tags": {"type": "array"}})
@@ -39,8 +39,8 @@ MADE = call("get_weather", {"city": "San Francisco", "days": 3})
 
 @pytest.mark.parametrize("name", FORMS)
 def test_each_model_has_its_form(name: str) -> None:
-    found = hear(name, f"Looking.\n{FORMS[name]}\nDone.", [WEATHER])
-    assert found == [Text("Looking.\n"), Heard("get_weather", '{"city": "San Francisco", "days": 3}'), Text("\nDone.")]
+    found = scan(name, f"Looking.\n{FORMS[name]}\nDone.", [WEATHER])
+    assert found == [Text("Looking.\n"), ParsedCall("get_weather", '{"city": "San Francisco", "days": 3}'), Text("\nDone.")]
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -50,16 +50,16 @@ def test_calls_stand_in_the_history_as_models_print_them(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(FORMS) - {"deepseek_v32", "deepseek_v4"}))
 def test_one_models_form_is_anothers_text(name: str) -> None:
-    assert hear(name, DSML, [WEATHER]) == [Text(DSML)]
+    assert scan(name, DSML, [WEATHER]) == [Text(DSML)]
 
 
 def test_several_calls_in_one_block() -> None:
     text = CLAUDE.replace("</invoke>\n", '</invoke>\n<invoke name="now">\n</invoke>\n')
-    assert [name for name, _ in calls_of(hear("invoke_xml", text, [WEATHER]))] == ["get_weather", "now"]
+    assert [name for name, _ in calls_of(scan("invoke_xml", text, [WEATHER]))] == ["get_weather", "now"]
 
 
 def test_the_outer_tag_may_be_missing() -> None:
-    assert hear("invoke_xml", '<invoke name="now"></invoke>!') == [Heard("now", "{}"), Text("!")]
+    assert scan("invoke_xml", '<invoke name="now"></invoke>!') == [ParsedCall("now", "{}"), Text("!")]
 
 
 def test_deepseek_says_itself_what_is_a_string() -> None:
@@ -67,27 +67,29 @@ def test_deepseek_says_itself_what_is_a_string() -> None:
     parameter = '<｜DSML｜parameter name="{}" string="{}">{}</｜DSML｜parameter>'
     inner = parameter.format("a", "true", "12") + parameter.format("b", "false", "12") + parameter.format("c", "false", '["x"]')
     text = f'<｜DSML｜function_calls><｜DSML｜invoke name="f">{inner}</｜DSML｜invoke></｜DSML｜function_calls>'
-    assert calls_of(hear("deepseek_v32", text)) == [("f", {"a": "12", "b": 12, "c": ["x"]})]
+    assert calls_of(scan("deepseek_v32", text)) == [("f", {"a": "12", "b": 12, "c": ["x"]})]
 
 
 def test_closing_tags_in_values_do_not_end_them() -> None:  # bug 17
     value = "a </parameter> b </invoke> <invoke name="
     text = CLAUDE.replace("San Francisco", value)
-    assert calls_of(hear("invoke_xml", text, [WEATHER])) == [("get_weather", {"city": value, "days": 3})]
+    assert calls_of(scan("invoke_xml", text, [WEATHER])) == [("get_weather", {"city": value, "days": 3})]
 
 
 def test_a_call_cut_short_is_not_a_call() -> None:  # bug 5
-    assert hear("invoke_xml", CLAUDE[: CLAUDE.index("Francisco")], [WEATHER]) == [Heard("get_weather", '{"city": "San ', "cut")]
-    assert hear("invoke_xml", CLAUDE[:30], [WEATHER]) == [Broken("cut", CLAUDE[:30])]
+    assert scan("invoke_xml", CLAUDE[: CLAUDE.index("Francisco")], [WEATHER]) == [
+        ParsedCall("get_weather", '{"city": "San ', "cut")
+    ]
+    assert scan("invoke_xml", CLAUDE[:30], [WEATHER]) == [BrokenCall("cut", CLAUDE[:30])]
 
 
 def test_html_that_looks_like_it_is_text() -> None:  # bug 15
     for text in ("<function_calls> are listed below", '<invoke name="a b">x', "<function_calls>\n<table>"):
-        assert hear("invoke_xml", text) == [Text(text)]
+        assert scan("invoke_xml", text) == [Text(text)]
 
 
 def test_results_stand_in_the_history_as_the_templates_have_them() -> None:
-    outcome = ToolResult(call=MADE, text="Fog")
-    assert DIALECTS["minimax_m2"].render_results([outcome]) == "<response>Fog</response>"
-    assert DIALECTS["deepseek_v32"].render_results([outcome]) == "<function_results>\n<result>Fog</result>\n</function_results>"
-    assert "<tool_name>get_weather</tool_name>\n<stdout>Fog</stdout>" in DIALECTS["invoke_xml"].render_results([outcome])
+    result = ToolResult(call=MADE, text="Fog")
+    assert DIALECTS["minimax_m2"].render_results([result]) == "<response>Fog</response>"
+    assert DIALECTS["deepseek_v32"].render_results([result]) == "<function_results>\n<result>Fog</result>\n</function_results>"
+    assert "<tool_name>get_weather</tool_name>\n<stdout>Fog</stdout>" in DIALECTS["invoke_xml"].render_results([result])

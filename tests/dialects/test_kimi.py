@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Heard, Text, Thought, call, calls_of, hear
+from tests.dialects.scanning import DIALECTS, ParsedCall, Reasoning, Text, call, calls_of, scan
 from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.triggers import ScanOptions
 
@@ -17,27 +17,27 @@ CALL, ARGUMENTS, CALL_END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>
     [
         (
             f'{BEGIN}{CALL}functions.get_weather:0{ARGUMENTS}{{"city": "Paris"}}{CALL_END}{END}',
-            [Heard("get_weather", '{"city": "Paris"}')],
+            [ParsedCall("get_weather", '{"city": "Paris"}')],
         ),
         (
             f"{BEGIN}{CALL}functions.a:0{ARGUMENTS}{{}}{CALL_END}{CALL}functions.b:1{ARGUMENTS}{{}}{CALL_END}{END}",
-            [Heard("a", "{}"), Heard("b", "{}")],
+            [ParsedCall("a", "{}"), ParsedCall("b", "{}")],
         ),
-        (f"{CALL}functions.a.b:12{ARGUMENTS}{{}}{CALL_END}", [Heard("a.b", "{}")]),
-        (f"{CALL} get_weather {ARGUMENTS} {{}} {CALL_END}", [Heard("get_weather", "{}")]),
+        (f"{CALL}functions.a.b:12{ARGUMENTS}{{}}{CALL_END}", [ParsedCall("a.b", "{}")]),
+        (f"{CALL} get_weather {ARGUMENTS} {{}} {CALL_END}", [ParsedCall("get_weather", "{}")]),
         (
             f"<|tool_call_section_begin|>{CALL}functions.a:0{ARGUMENTS}{{}}{CALL_END}<|tool_call_section_end|>",
-            [Heard("a", "{}"), Text("<|tool_call_section_end|>")],
+            [ParsedCall("a", "{}"), Text("<|tool_call_section_end|>")],
         ),
-        (f"Sure.{BEGIN}{CALL}functions.a:0{ARGUMENTS}{CALL_END}{END}", [Text("Sure."), Heard("a", "{}")]),
-        (f'{CALL}f:0{ARGUMENTS}{{"a": "{CALL_END}{END}"}}{CALL_END}', [Heard("f", f'{{"a": "{CALL_END}{END}"}}')]),
+        (f"Sure.{BEGIN}{CALL}functions.a:0{ARGUMENTS}{CALL_END}{END}", [Text("Sure."), ParsedCall("a", "{}")]),
+        (f'{CALL}f:0{ARGUMENTS}{{"a": "{CALL_END}{END}"}}{CALL_END}', [ParsedCall("f", f'{{"a": "{CALL_END}{END}"}}')]),
         (f"{CALL} is how a call begins", [Text(f"{CALL} is how a call begins")]),
-        (f'{CALL}f:0{ARGUMENTS}{{"a', [Heard("f", '{"a', "cut")]),
-        (f"{CALL}f:0{ARGUMENTS}{{}}", [Heard("f", "{}", "cut")]),
+        (f'{CALL}f:0{ARGUMENTS}{{"a', [ParsedCall("f", '{"a', "cut")]),
+        (f"{CALL}f:0{ARGUMENTS}{{}}", [ParsedCall("f", "{}", "cut")]),
     ],
 )
 def test_k2(text: str, expected: list[object]) -> None:
-    assert hear("kimi_k2", text) == expected
+    assert scan("kimi_k2", text) == expected
 
 
 K3 = (
@@ -51,7 +51,7 @@ K3_ARGUMENTS = {"city": "12", "days": 3, 'a "b"': {"x": None}}
 
 
 def test_k3_says_of_each_argument_what_it_is() -> None:
-    assert calls_of(hear("kimi_k3", K3)) == [("get_weather", K3_ARGUMENTS)]
+    assert calls_of(scan("kimi_k3", K3)) == [("get_weather", K3_ARGUMENTS)]
 
 
 def test_k3_puts_its_text_into_a_section() -> None:
@@ -59,9 +59,9 @@ def test_k3_puts_its_text_into_a_section() -> None:
         "Which city?<|close|>think<|sep|><|open|>response<|sep|>One <b>moment</b>.<|close|>response<|sep|>"
         f"{K3}<|close|>message<|sep|><|end_of_msg|>"
     )
-    quoting = ScanOptions(reasoning=("<|open|>think<|sep|>", "<|close|>think<|sep|>"), begins_in_reasoning=True)
-    found = hear("kimi_k3", text, quoting=quoting)
-    assert found[:2] == [Thought("Which city?"), Text("One <b>moment</b>.")]
+    options = ScanOptions(reasoning=("<|open|>think<|sep|>", "<|close|>think<|sep|>"), begins_in_reasoning=True)
+    found = scan("kimi_k3", text, options=options)
+    assert found[:2] == [Reasoning("Which city?"), Text("One <b>moment</b>.")]
     assert calls_of(found) == [("get_weather", K3_ARGUMENTS)]
     assert len(found) == 3
 
@@ -71,7 +71,7 @@ def test_k3_may_write_all_arguments_as_json() -> None:
         '<|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|><|open|>json type="object"<|sep|>{"a": 1}'
         "<|close|>json<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"
     )
-    assert hear("kimi_k3", text) == [Heard("f", '{"a": 1}')]
+    assert scan("kimi_k3", text) == [ParsedCall("f", '{"a": 1}')]
 
 
 def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, hear, tool
+from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Text, call, scan, tool
 from toolrelay.core.events import TextDelta
 from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.scanner import Scanner
 
 WEATHER = tool("get_weather", {"city": {"type": "string"}})
 PARIS = '{"name": "get_weather", "parameters": {"city": "Paris"}}'
-PARIS_CALL = Heard("get_weather", '{"city": "Paris"}')
+PARIS_CALL = ParsedCall("get_weather", '{"city": "Paris"}')
 
 
 @pytest.mark.parametrize(
@@ -28,14 +28,14 @@ PARIS_CALL = Heard("get_weather", '{"city": "Paris"}')
     ],
 )
 def test_one_call(text: str) -> None:
-    assert [one for one in hear("llama3_json", text, [WEATHER]) if one != Text("\n\n")] == [PARIS_CALL]
+    assert [one for one in scan("llama3_json", text, [WEATHER]) if one != Text("\n\n")] == [PARIS_CALL]
 
 
 @pytest.mark.parametrize(
     "text", [f"{PARIS}; {PARIS}", f"<|python_tag|>{PARIS};{PARIS}", f"{PARIS}\n{PARIS}", f"[{PARIS}, {PARIS}]"]
 )
 def test_two_calls(text: str) -> None:
-    assert hear("llama3_json", text, [WEATHER]) == [PARIS_CALL, PARIS_CALL]
+    assert scan("llama3_json", text, [WEATHER]) == [PARIS_CALL, PARIS_CALL]
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_two_calls(text: str) -> None:
     ],
 )
 def test_json_that_is_not_the_whole_answer_or_names_no_offered_tool_is_text(text: str) -> None:  # bug 15
-    found = hear("llama3_json", text, [WEATHER])
-    assert found in ([Text(text)], [Broken("cut", text)])
+    found = scan("llama3_json", text, [WEATHER])
+    assert found in ([Text(text)], [BrokenCall("cut", text)])
     assert found == [Text(text)] or text == '{"name": "get_weather"'
 
 
@@ -72,12 +72,12 @@ def test_an_unknown_name_is_noticed_at_once() -> None:
 
 
 def test_a_bare_call_cut_short_is_not_a_call() -> None:  # bug 5
-    assert hear("llama3_json", PARIS[:-10], [WEATHER]) == [Broken("cut", PARIS[:-10])]
+    assert scan("llama3_json", PARIS[:-10], [WEATHER]) == [BrokenCall("cut", PARIS[:-10])]
 
 
 def test_xlam_prints_a_list() -> None:
     text = '[{"name": "get_weather", "arguments": {"city": "Paris"}}, {"name": "get_weather", "arguments": {}}]'
-    assert hear("xlam", text, [WEATHER]) == [PARIS_CALL, Heard("get_weather", "{}")]
+    assert scan("xlam", text, [WEATHER]) == [PARIS_CALL, ParsedCall("get_weather", "{}")]
 
 
 def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:

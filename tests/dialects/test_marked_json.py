@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, hear
+from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Text, call, scan
 from toolrelay.dialects.base import ToolResult
 
 ARGUMENTS = '{"city": "Paris"}'
 OBJECT = f'{{"name": "get_weather", "arguments": {ARGUMENTS}}}'
-PARIS = Heard("get_weather", ARGUMENTS)
-NOW = Heard("now", "{}")
+PARIS = ParsedCall("get_weather", ARGUMENTS)
+NOW = ParsedCall("now", "{}")
 MADE = [call("get_weather", ARGUMENTS), call("now")]
 
 OUTPUTS = {
@@ -47,7 +47,7 @@ EACH = [(name, text) for name, texts in OUTPUTS.items() for text in texts]
 
 @pytest.mark.parametrize(("name", "text"), EACH)
 def test_each_model_has_its_mark(name: str, text: str) -> None:
-    assert hear(name, f"Sure.\n{text}") == [Text("Sure.\n"), PARIS, NOW]
+    assert scan(name, f"Sure.\n{text}") == [Text("Sure.\n"), PARIS, NOW]
 
 
 @pytest.mark.parametrize("name", sorted(OUTPUTS))
@@ -58,8 +58,8 @@ def test_calls_stand_in_the_history_as_models_print_them(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "text"), EACH)
 def test_a_call_cut_short_is_not_a_call(name: str, text: str) -> None:  # bug 5
-    found = hear(name, text[: text.index("Paris")])
-    assert found == [Heard("get_weather", '{"city": "', "cut")]
+    found = scan(name, text[: text.index("Paris")])
+    assert found == [ParsedCall("get_weather", '{"city": "', "cut")]
 
 
 @pytest.mark.parametrize(
@@ -75,26 +75,25 @@ def test_a_call_cut_short_is_not_a_call(name: str, text: str) -> None:  # bug 5
     ],
 )
 def test_a_mark_before_anything_else_is_text(name: str, text: str) -> None:  # bug 15
-    assert hear(name, text) == [Text(text)]
+    assert scan(name, text) == [Text(text)]
 
 
 def test_a_mark_with_half_a_call_is_a_call_cut_short() -> None:
-    assert hear("granite", '<|tool_call|>[{"na') == [Broken("cut", '<|tool_call|>[{"na')]
+    assert scan("granite", '<|tool_call|>[{"na') == [BrokenCall("cut", '<|tool_call|>[{"na')]
 
 
 def test_command_r_puts_its_text_between_marks_that_go_away() -> None:
-    assert hear("cohere", "<|START_RESPONSE|>It is sunny.<|END_RESPONSE|>") == [Text("It is sunny.")]
+    assert scan("cohere", "<|START_RESPONSE|>It is sunny.<|END_RESPONSE|>") == [Text("It is sunny.")]
 
 
 def test_results_stand_in_the_history_as_the_templates_have_them() -> None:
-    outcomes = [ToolResult(call=MADE[0], text='"sun"'), ToolResult(call=MADE[1], text="noon")]
-    assert DIALECTS["cohere"].render_results(outcomes[:1]) == (
+    results = [ToolResult(call=MADE[0], text='"sun"'), ToolResult(call=MADE[1], text="noon")]
+    assert DIALECTS["cohere"].render_results(results[:1]) == (
         '<|START_TOOL_RESULT|>[\n    {\n        "tool_call_id": "0",\n        "results": {\n            "0": "\\"sun\\""\n'
         '        },\n        "is_error": null\n    }\n]<|END_TOOL_RESULT|>'
     )
     assert (
-        DIALECTS["hunyuan"].render_results(outcomes)
-        == '<tool_response>"sun"</tool_response>\n<tool_response>noon</tool_response>'
+        DIALECTS["hunyuan"].render_results(results) == '<tool_response>"sun"</tool_response>\n<tool_response>noon</tool_response>'
     )
-    assert DIALECTS["apertus"].render_results(outcomes) == '["\\"sun\\"", "noon"]'
-    assert DIALECTS["granite_20b_fc"].render_results(outcomes[1:]) == "<function_response> noon"
+    assert DIALECTS["apertus"].render_results(results) == '["\\"sun\\"", "noon"]'
+    assert DIALECTS["granite_20b_fc"].render_results(results[1:]) == "<function_response> noon"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Heard, Text, call, hear
+from tests.dialects.scanning import DIALECTS, ParsedCall, Text, call, scan
 from toolrelay.core.identity import nine
 from toolrelay.dialects.base import ToolResult
 
-ADD = Heard("add", '{"a": 3.5, "b": 4}')
+ADD = ParsedCall("add", '{"a": 3.5, "b": 4}')
 
 
 @pytest.mark.parametrize("name", ["mistral", "mistral_v11", "mistral_v13"])
@@ -17,33 +17,36 @@ ADD = Heard("add", '{"a": 3.5, "b": 4}')
     [
         ('[TOOL_CALLS][{"name": "add", "arguments":{"a": 3.5, "b": 4}}]', [ADD]),
         ('[TOOL_CALLS] [{"name": "add", "arguments": {"a": 3.5, "b": 4}, "id": "abc123XYZ"}]', [ADD]),
-        ('[TOOL_CALLS] [{"arguments": {"name": "Ada"}, "name": "age"}]', [Heard("age", '{"name": "Ada"}')]),
-        ('[TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}]', [Heard("f", "{}"), Heard("g", "{}")]),
+        ('[TOOL_CALLS] [{"arguments": {"name": "Ada"}, "name": "age"}]', [ParsedCall("age", '{"name": "Ada"}')]),
+        (
+            '[TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}]',
+            [ParsedCall("f", "{}"), ParsedCall("g", "{}")],
+        ),
         ('[TOOL_CALLS]add{"a": 3.5, "b": 4}', [ADD]),
         ('[TOOL_CALLS]add[ARGS]{"a": 3.5, "b": 4}', [ADD]),
         ('[TOOL_CALLS]add[CALL_ID]abc123XYZ[ARGS]{"a": 3.5, "b": 4}', [ADD]),
-        ('[TOOL_CALLS]add{"a": 3.5, "b": 4}[TOOL_CALLS]mul{"a": 3}', [ADD, Heard("mul", '{"a": 3}')]),
-        ('Hello[TOOL_CALLS] [{"name": "f", "arguments": {}}]\nbye', [Text("Hello"), Heard("f", "{}"), Text("\nbye")]),
+        ('[TOOL_CALLS]add{"a": 3.5, "b": 4}[TOOL_CALLS]mul{"a": 3}', [ADD, ParsedCall("mul", '{"a": 3}')]),
+        ('Hello[TOOL_CALLS] [{"name": "f", "arguments": {}}]\nbye', [Text("Hello"), ParsedCall("f", "{}"), Text("\nbye")]),
         ("[TOOL_CALLS] not json at all", [Text("[TOOL_CALLS] not json at all")]),
         ("[TOOL_CALLS]", [Text("[TOOL_CALLS]")]),
-        ('[TOOL_CALLS]add{"a": "[TOOL_CALLS]x{}"}', [Heard("add", '{"a": "[TOOL_CALLS]x{}"}')]),
-        ('[TOOL_CALLS]add[ARGS]{"a": ', [Heard("add", '{"a": ', "cut")]),
+        ('[TOOL_CALLS]add{"a": "[TOOL_CALLS]x{}"}', [ParsedCall("add", '{"a": "[TOOL_CALLS]x{}"}')]),
+        ('[TOOL_CALLS]add[ARGS]{"a": ', [ParsedCall("add", '{"a": ', "cut")]),
     ],
 )
 def test_every_form_is_read(name: str, text: str, expected: list[object]) -> None:
-    assert hear(name, text) == expected
+    assert scan(name, text) == expected
 
 
 def test_calls_and_results_stand_in_the_history_as_each_version_has_them() -> None:
     made = call("add", '{"a": 1}', identifier="call_abcdefghijklmnopqrstuvwx")
-    outcome = ToolResult(call=made, text="2")
+    result = ToolResult(call=made, text="2")
     short = nine(made.id)
     assert (
         DIALECTS["mistral"].render_calls([made]) == f'[TOOL_CALLS][{{"name": "add", "arguments": {{"a": 1}}, "id": "{short}"}}]'
     )
     assert (
-        DIALECTS["mistral"].render_results([outcome]) == f'[TOOL_RESULTS]{{"content": "2", "call_id": "{short}"}}[/TOOL_RESULTS]'
+        DIALECTS["mistral"].render_results([result]) == f'[TOOL_RESULTS]{{"content": "2", "call_id": "{short}"}}[/TOOL_RESULTS]'
     )
     assert DIALECTS["mistral_v11"].render_calls([made]) == f'[TOOL_CALLS]add[CALL_ID]{short}[ARGS]{{"a": 1}}'
-    assert DIALECTS["mistral_v11"].render_results([outcome]) == f"[TOOL_RESULTS]{short}[TOOL_CONTENT]2[/TOOL_RESULTS]"
+    assert DIALECTS["mistral_v11"].render_results([result]) == f"[TOOL_RESULTS]{short}[TOOL_CONTENT]2[/TOOL_RESULTS]"
     assert DIALECTS["mistral_v13"].render_calls([made]) == '[TOOL_CALLS]add[ARGS]{"a": 1}'

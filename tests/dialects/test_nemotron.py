@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Heard, Text, call, hear
+from tests.dialects.scanning import DIALECTS, ParsedCall, Text, call, scan
 from toolrelay.dialects.base import ToolResult
 
-PARIS = Heard("get_weather", '{"city": "Paris"}')
+PARIS = ParsedCall("get_weather", '{"city": "Paris"}')
 OBJECT = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
 
 
@@ -16,15 +16,15 @@ OBJECT = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
     [
         (f"<TOOLCALL>[{OBJECT}]</TOOLCALL>", [PARIS]),
         (f"Sure.\n<TOOLCALL>[{OBJECT}, {OBJECT}]</TOOLCALL>\n", [Text("Sure.\n"), PARIS, PARIS, Text("\n")]),
-        ('<TOOLCALL>[{"name": "now"}]</TOOLCALL>', [Heard("now", "{}")]),
-        ('<TOOLCALL>[{"name": "f", "arguments": "{\\"a\\": 1}"}]</TOOLCALL>', [Heard("f", '{"a": 1}')]),
-        ('<TOOLCALL>[{"name": "f", "arguments": {"a": "</TOOLCALL>"}}]</TOOLCALL>', [Heard("f", '{"a": "</TOOLCALL>"}')]),
+        ('<TOOLCALL>[{"name": "now"}]</TOOLCALL>', [ParsedCall("now", "{}")]),
+        ('<TOOLCALL>[{"name": "f", "arguments": "{\\"a\\": 1}"}]</TOOLCALL>', [ParsedCall("f", '{"a": 1}')]),
+        ('<TOOLCALL>[{"name": "f", "arguments": {"a": "</TOOLCALL>"}}]</TOOLCALL>', [ParsedCall("f", '{"a": "</TOOLCALL>"}')]),
         ("<TOOLCALL> is a tag", [Text("<TOOLCALL> is a tag")]),
-        ('<TOOLCALL>[{"name": "f", "arguments": {"a', [Heard("f", '{"a', "cut")]),
+        ('<TOOLCALL>[{"name": "f", "arguments": {"a', [ParsedCall("f", '{"a', "cut")]),
     ],
 )
 def test_real_outputs(text: str, expected: list[object]) -> None:
-    assert hear("nemotron", text) == expected
+    assert scan("nemotron", text) == expected
 
 
 def test_calls_and_results_stand_in_the_history_as_the_template_has_them() -> None:

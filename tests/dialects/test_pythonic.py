@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, calls_of, hear, tool
+from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Text, call, calls_of, scan, tool
 from toolrelay.core.events import TextDelta
 from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.scanner import Scanner
@@ -24,15 +24,15 @@ NOW = tool("now")
     ],
 )
 def test_a_list_that_is_the_whole_answer(text: str, expected: object) -> None:
-    assert calls_of(hear("pythonic", text, [WEATHER, NOW])) == expected
+    assert calls_of(scan("pythonic", text, [WEATHER, NOW])) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["[now()] is a call", "[later()]", "[1, 2]", "[x] done", "now()", "Sure: [now()]", "[", "[now", "[now() for x in y]"]
 )
 def test_other_lists_are_text(text: str) -> None:  # bug 15
-    found = hear("pythonic", text, [WEATHER, NOW])
-    assert "".join(one.text for one in found if isinstance(one, Text | Broken)) == text
+    found = scan("pythonic", text, [WEATHER, NOW])
+    assert "".join(one.text for one in found if isinstance(one, Text | BrokenCall)) == text
 
 
 def test_a_list_that_is_no_call_is_not_held_back() -> None:  # bug 14
@@ -42,10 +42,10 @@ def test_a_list_that_is_no_call_is_not_held_back() -> None:  # bug 14
 
 def test_olmo_prints_a_call_a_line() -> None:
     text = "Sure.\n<function_calls>\nget_weather(city='New York', days=2)\nnow()\n</function_calls>\nDone."
-    assert hear("olmo3", text) == [
+    assert scan("olmo3", text) == [
         Text("Sure.\n"),
-        Heard("get_weather", '{"city": "New York", "days": 2}'),
-        Heard("now", "{}"),
+        ParsedCall("get_weather", '{"city": "New York", "days": 2}'),
+        ParsedCall("now", "{}"),
         Text("\nDone."),
     ]
 
@@ -55,28 +55,28 @@ def test_olmo_prints_a_call_a_line() -> None:
     ['[get_weather(city="Paris")]', '[{"name": "get_weather", "arguments": {"city": "Paris"}}]', 'get_weather(city="Paris")'],
 )
 def test_lfm_prints_python_or_json(inner: str) -> None:
-    found = hear("lfm2", f"<|tool_call_start|>{inner}<|tool_call_end|>Checking.")
-    assert found == [Heard("get_weather", '{"city": "Paris"}'), Text("Checking.")]
+    found = scan("lfm2", f"<|tool_call_start|>{inner}<|tool_call_end|>Checking.")
+    assert found == [ParsedCall("get_weather", '{"city": "Paris"}'), Text("Checking.")]
 
 
 def test_a_closing_tag_in_a_string_does_not_end_the_call() -> None:  # bug 17
     text = '<function_calls>\nnow(a="</function_calls> )], b")\n</function_calls>'
-    assert calls_of(hear("olmo3", text)) == [("now", {"a": "</function_calls> )], b"})]
+    assert calls_of(scan("olmo3", text)) == [("now", {"a": "</function_calls> )], b"})]
 
 
 def test_code_is_read_and_never_run() -> None:
-    found = hear("olmo3", "<function_calls>now(a=__import__('os').getcwd())</function_calls>.")
-    assert found == [Heard("now", '{"a": ', "malformed"), Text(".")]
+    found = scan("olmo3", "<function_calls>now(a=__import__('os').getcwd())</function_calls>.")
+    assert found == [ParsedCall("now", '{"a": ', "malformed"), Text(".")]
 
 
 def test_a_call_cut_short_is_not_a_call() -> None:  # bug 5
-    assert hear("olmo3", "<function_calls>\nnow(a='x") == [Heard("now", '{"a": "x', "cut")]
-    assert hear("olmo3", "<function_calls>\nno") == [Broken("cut", "<function_calls>\nno")]
+    assert scan("olmo3", "<function_calls>\nnow(a='x") == [ParsedCall("now", '{"a": "x', "cut")]
+    assert scan("olmo3", "<function_calls>\nno") == [BrokenCall("cut", "<function_calls>\nno")]
 
 
 def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:
     made = [call("get_weather", {"city": "New York", "on": True, "x": None}), call("now")]
-    outcomes = [ToolResult(call=made[1], text="noon")]
+    results = [ToolResult(call=made[1], text="noon")]
     assert DIALECTS["pythonic"].render_calls(made) == '[get_weather(city="New York", on=True, x=None), now()]'
     assert DIALECTS["olmo3"].render_calls(made) == (
         "<function_calls>\nget_weather(city='New York', on=true, x=null)\nnow()\n</function_calls>"
@@ -84,6 +84,6 @@ def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> 
     assert DIALECTS["lfm2"].render_calls(made) == (
         "<|tool_call_start|>[get_weather(city='New York', on=True, x=None), now()]<|tool_call_end|>"
     )
-    assert DIALECTS["pythonic"].render_results(outcomes) == '"noon"'
-    assert DIALECTS["olmo3"].render_results(outcomes) == "Function now returned:\nnoon"
-    assert DIALECTS["lfm2"].render_results(outcomes) == "<|tool_response_start|>noon<|tool_response_end|>"
+    assert DIALECTS["pythonic"].render_results(results) == '"noon"'
+    assert DIALECTS["olmo3"].render_results(results) == "Function now returned:\nnoon"
+    assert DIALECTS["lfm2"].render_results(results) == "<|tool_response_start|>noon<|tool_response_end|>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, calls_of, hear, tool
+from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Text, call, calls_of, scan, tool
 from toolrelay.core.events import ArgumentsDelta
 from toolrelay.core.json import JsonObject
 from toolrelay.core.request import Tool
@@ -39,12 +39,12 @@ def qwen(*parameters: tuple[str, str]) -> str:
     ],
 )
 def test_real_outputs(text: str, expected: object) -> None:  # bug 23
-    assert calls_of(hear("qwen3_coder", text, [WRITE])) == expected
+    assert calls_of(scan("qwen3_coder", text, [WRITE])) == expected
 
 
 def test_values_of_an_unknown_tool_are_what_they_look_like() -> None:
     text = "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\nx\n</parameter>\n</function>\n</tool_call>"
-    assert calls_of(hear("qwen3_coder", text)) == [("f", {"a": 1, "b": "x"})]
+    assert calls_of(scan("qwen3_coder", text)) == [("f", {"a": 1, "b": "x"})]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_values_of_an_unknown_tool_are_what_they_look_like() -> None:
     ],
 )
 def test_a_closing_tag_in_a_value_does_not_end_it(value: str) -> None:  # bug 17
-    assert calls_of(hear("qwen3_coder", qwen(("text", value), ("lines", "1")), [WRITE])) == [
+    assert calls_of(scan("qwen3_coder", qwen(("text", value), ("lines", "1")), [WRITE])) == [
         ("write", {"text": value, "lines": 1})
     ]
 
@@ -76,30 +76,30 @@ def test_strings_go_out_as_they_come() -> None:  # bug 1
 
 def test_the_outer_tag_may_be_missing() -> None:
     text = "Go: <function=write><parameter=lines>1</parameter></function> gone"
-    assert hear("qwen3_coder", text, [WRITE]) == [Text("Go: "), Heard("write", '{"lines": 1}'), Text(" gone")]
+    assert scan("qwen3_coder", text, [WRITE]) == [Text("Go: "), ParsedCall("write", '{"lines": 1}'), Text(" gone")]
 
 
 def test_two_functions_in_one_tag() -> None:
     text = "<tool_call><function=a></function>\n<function=b></function></tool_call>"
-    assert hear("qwen3_coder", text) == [Heard("a", "{}"), Heard("b", "{}")]
+    assert scan("qwen3_coder", text) == [ParsedCall("a", "{}"), ParsedCall("b", "{}")]
 
 
 @pytest.mark.parametrize("end", range(len(qwen(("text", "x"), ("lines", "12"))) - len("</function>\n</tool_call>")))
 def test_a_call_cut_anywhere_is_not_a_call(end: int) -> None:  # bug 5
-    found = hear("qwen3_coder", qwen(("text", "x"), ("lines", "12"))[:end], [WRITE])
+    found = scan("qwen3_coder", qwen(("text", "x"), ("lines", "12"))[:end], [WRITE])
     assert not calls_of(found)
 
 
 def test_what_a_call_is_cut_in_decides_how_much_of_it_was_heard() -> None:  # bug 5
-    assert hear("qwen3_coder", "<tool_call>\n<function=wri", [WRITE]) == [Broken("cut", "<tool_call>\n<function=wri")]
-    assert hear("qwen3_coder", "<tool_call>\n<function=write>\n<parameter=text>\nab", [WRITE]) == [
-        Heard("write", '{"text": "ab', "cut")
+    assert scan("qwen3_coder", "<tool_call>\n<function=wri", [WRITE]) == [BrokenCall("cut", "<tool_call>\n<function=wri")]
+    assert scan("qwen3_coder", "<tool_call>\n<function=write>\n<parameter=text>\nab", [WRITE]) == [
+        ParsedCall("write", '{"text": "ab', "cut")
     ]
 
 
 def test_text_between_parameters_breaks_the_call() -> None:
     text = "<tool_call><function=write>oops<parameter=lines>1</parameter></function></tool_call>."
-    assert hear("qwen3_coder", text, [WRITE]) == [Heard("write", "", "malformed"), Text(".")]
+    assert scan("qwen3_coder", text, [WRITE]) == [ParsedCall("write", "", "malformed"), Text(".")]
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_text_between_parameters_breaks_the_call() -> None:
 )
 def test_a_value_is_typed_by_its_schema(schema: dict[str, object], text: str, value: object) -> None:  # bug 6, bug 23
     declared = tool("f", {"k": schema}, **{"$defs": {"Size": {"type": "integer"}}})
-    found = hear("qwen3_coder", f"<tool_call><function=f><parameter=k>\n{text}\n</parameter></function></tool_call>", [declared])
+    found = scan("qwen3_coder", f"<tool_call><function=f><parameter=k>\n{text}\n</parameter></function></tool_call>", [declared])
     assert calls_of(found) == [("f", {"k": value})]
 
 
 def test_seed_oss_keeps_line_breaks_in_values() -> None:
     text = "<seed:tool_call>\n<function=write>\n<parameter=text>\nx\n</parameter>\n</function>\n</seed:tool_call>"
-    assert calls_of(hear("seed_oss", text, [WRITE])) == [("write", {"text": "\nx\n"})]
+    assert calls_of(scan("seed_oss", text, [WRITE])) == [("write", {"text": "\nx\n"})]
 
 
 def test_calls_stand_in_the_history_as_the_templates_have_them() -> None:

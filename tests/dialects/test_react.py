@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, call, hear, tool
+from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Text, call, scan, tool
 from toolrelay.core.events import TextDelta
 from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.scanner import Scanner
 
 WEATHER = tool("get_weather", {"city": {"type": "string"}})
 PAIR = tool("pair", {"a": {}, "b": {}})
-PARIS = Heard("get_weather", '{"city": "Paris"}')
+PARIS = ParsedCall("get_weather", '{"city": "Paris"}')
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,11 @@ PARIS = Heard("get_weather", '{"city": "Paris"}')
         ('Action: `get_weather`\nAction Input: ```json\n{"city": "Paris"}\n```', [PARIS]),
         ("Action: get_weather\nAction Input: Paris\n", [PARIS, Text("\n")]),
         ("Action: get_weather\nAction Input: Paris \nObservation:", [PARIS, Text("\nObservation:")]),
-        ("Action: now\nAction Input: none\nOb", [Heard("now", "{}"), Text("\nOb")]),
+        ("Action: now\nAction Input: none\nOb", [ParsedCall("now", "{}"), Text("\nOb")]),
     ],
 )
 def test_real_outputs(text: str, expected: list[object]) -> None:
-    assert hear("react", text, [WEATHER, tool("now")]) == expected
+    assert scan("react", text, [WEATHER, tool("now")]) == expected
 
 
 @pytest.mark.parametrize(
@@ -51,29 +51,29 @@ def test_real_outputs(text: str, expected: list[object]) -> None:
     ],
 )
 def test_other_lines_are_text(text: str) -> None:  # bug 15
-    assert hear("react", text, [WEATHER, PAIR]) == [Text(text)]
+    assert scan("react", text, [WEATHER, PAIR]) == [Text(text)]
 
 
 def test_a_call_cut_short_is_not_a_call() -> None:  # bug 5
-    assert hear("react", 'Action: get_weather\nAction Input: {"ci', [WEATHER]) == [Heard("get_weather", '{"ci', "cut")]
+    assert scan("react", 'Action: get_weather\nAction Input: {"ci', [WEATHER]) == [ParsedCall("get_weather", '{"ci', "cut")]
     for text in ("Action: get_weather\nAction", "Action: get_weather\nAction Input: ", "Action: get_weather\nAction Input: Par"):
-        assert hear("react", text, [WEATHER]) == [Broken("cut", text)]
+        assert scan("react", text, [WEATHER]) == [BrokenCall("cut", text)]
 
 
 def test_a_line_that_names_no_tool_is_text_as_soon_as_that_is_known() -> None:
     scanner = Scanner(DIALECTS["react"], {"get_weather": WEATHER})
     assert scanner.feed("Action: ge") == []
     assert scanner.feed("o") == [TextDelta("Action:"), TextDelta(" geo")]
-    assert hear("react", "Action: now\n", []) == [Text("Action: now\n")]
+    assert scan("react", "Action: now\n", []) == [Text("Action: now\n")]
 
 
 def test_a_name_cut_short_is_a_call_cut_short() -> None:  # bug 5
-    assert hear("react", "So:\nAction: get_we", [WEATHER]) == [Text("So:\n"), Broken("cut", "Action: get_we")]
+    assert scan("react", "So:\nAction: get_we", [WEATHER]) == [Text("So:\n"), BrokenCall("cut", "Action: get_we")]
 
 
 def test_of_two_names_that_begin_alike_the_longer_one_counts() -> None:
     text = "Action: get_weather_now\nAction Input: {}"
-    assert hear("react", text, [WEATHER, tool("get_weather_now")]) == [Heard("get_weather_now", "{}")]
+    assert scan("react", text, [WEATHER, tool("get_weather_now")]) == [ParsedCall("get_weather_now", "{}")]
 
 
 def test_the_model_is_stopped_before_it_makes_up_a_result() -> None:

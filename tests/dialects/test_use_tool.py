@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Heard, Text, call, calls_of, hear, tool
+from tests.dialects.scanning import DIALECTS, ParsedCall, Text, call, calls_of, scan, tool
 from toolrelay.dialects.base import ToolResult
 
 SEARCH = tool(
@@ -33,27 +33,27 @@ SEARCH = tool(
 )
 def test_real_outputs(inner: str, expected: object) -> None:
     text = f"<use_tool>\n<name>localSearch</name>\n{inner}\n</use_tool>"
-    assert calls_of(hear("use_tool", text, [SEARCH])) == [("localSearch", expected)]
+    assert calls_of(scan("use_tool", text, [SEARCH])) == [("localSearch", expected)]
 
 
 def test_several_blocks_with_text_around_them() -> None:
     one = "<use_tool>\n<name>getCurrentTime</name>\n</use_tool>"
-    assert hear("use_tool", f"First.\n{one}\nthen {one} end") == [
+    assert scan("use_tool", f"First.\n{one}\nthen {one} end") == [
         Text("First.\n"),
-        Heard("getCurrentTime", "{}"),
+        ParsedCall("getCurrentTime", "{}"),
         Text("\nthen "),
-        Heard("getCurrentTime", "{}"),
+        ParsedCall("getCurrentTime", "{}"),
         Text(" end"),
     ]
 
 
 def test_other_tags_inside_a_value_are_part_of_it() -> None:  # bug 17
     text = "<use_tool><name>localSearch</name><query>a <b>c</b> </use_tool> d</query></use_tool>"
-    assert calls_of(hear("use_tool", text, [SEARCH])) == [("localSearch", {"query": "a <b>c</b> </use_tool> d"})]
+    assert calls_of(scan("use_tool", text, [SEARCH])) == [("localSearch", {"query": "a <b>c</b> </use_tool> d"})]
 
 
 def test_a_block_without_a_name_is_text() -> None:
-    assert hear("use_tool", "<use_tool>please</use_tool>") == [Text("<use_tool>please</use_tool>")]
+    assert scan("use_tool", "<use_tool>please</use_tool>") == [Text("<use_tool>please</use_tool>")]
 
 
 def test_calls_and_results_stand_in_the_history_as_the_client_writes_them() -> None:

@@ -13,7 +13,7 @@ from tests.parsing.running import collected, same
 from tests.strategies import json_values
 from toolrelay.parsing.errors import MalformedCallError, NotACallError, ParseError, TruncatedCallError
 from toolrelay.parsing.json import json_string, json_value, short_string
-from toolrelay.parsing.stream_reader import NAME_LIMIT, Reader, parse_whole
+from toolrelay.parsing.stream_reader import NAME_LIMIT, Reader
 
 
 def pieces_of(chunks: list[str]) -> list[str]:
@@ -162,11 +162,3 @@ def test_valid_json_is_never_changed(value: Any) -> None:  # bug 19
     found = same(collected(json_value), text + " rest")
     assert json.loads(found[0]) == value
     assert found[1] == " rest"
-
-
-def test_complete_text_is_parsed_and_the_rest_returned() -> None:
-    pieces: list[str] = []
-    assert parse_whole('{"a": 1} b', lambda reader: json_value(reader, pieces.append)) == " b"
-    assert pieces == ['{"a": 1}']
-    with pytest.raises(TruncatedCallError):
-        parse_whole("{", lambda reader: json_value(reader, pieces.append))

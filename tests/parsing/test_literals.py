@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import json_values
-from toolrelay.dialects._python_value import PYTHON
+from toolrelay.dialects.python_calls import PYTHON
 from toolrelay.parsing.errors import MalformedCallError, ParseError
 from toolrelay.parsing.literals import LiteralSyntax
 from toolrelay.parsing.stream_reader import Reader

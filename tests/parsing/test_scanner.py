@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import DIALECTS, Broken, Heard, Text, Thought, events, folded, hear, tool
+from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Reasoning, Text, fold, scan, scan_chunks, tool
 from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, ReasoningDelta, TextDelta
 from toolrelay.core.messages import Call
 from toolrelay.dialects.base import Dialect
@@ -16,13 +16,13 @@ from toolrelay.parsing.stream_reader import Parse, Reader
 from toolrelay.parsing.triggers import ScanOptions
 
 CALL = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
-MADE = Heard("f", "{}")
+MADE = ParsedCall("f", "{}")
 THINKS = ScanOptions(reasoning=("<think>", "</think>"))
 THINKING = ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
 
 
 def quoted(text: str) -> list[object]:
-    return list(hear("hermes", text))
+    return list(scan("hermes", text))
 
 
 # Fences
@@ -131,11 +131,11 @@ def test_call_beside_inline_code_is_a_call(before: str) -> None:
 
 
 def test_reasoning_tag_in_inline_code_is_text() -> None:
-    assert hear("hermes", f"`<think>` it.{CALL}", quoting=THINKS) == [Text("`<think>` it."), MADE]
+    assert scan("hermes", f"`<think>` it.{CALL}", options=THINKS) == [Text("`<think>` it."), MADE]
 
 
 def test_inline_code_does_not_hide_the_end_of_reasoning() -> None:
-    assert hear("hermes", f"<think>`</think>{CALL}", quoting=THINKS) == [Thought("`"), MADE]
+    assert scan("hermes", f"<think>`</think>{CALL}", options=THINKS) == [Reasoning("`"), MADE]
 
 
 def test_quoted_text_is_emitted_at_once() -> None:
@@ -149,26 +149,26 @@ def test_quoted_text_is_emitted_at_once() -> None:
 
 
 def test_reasoning_tags_are_removed() -> None:
-    assert hear("hermes", f"a<think>b</think>c{CALL}<think>d</think>", quoting=THINKS) == [
+    assert scan("hermes", f"a<think>b</think>c{CALL}<think>d</think>", options=THINKS) == [
         Text("a"),
-        Thought("b"),
+        Reasoning("b"),
         Text("c"),
         MADE,
-        Thought("d"),
+        Reasoning("d"),
     ]
 
 
 def test_unclosed_reasoning_lasts_to_the_end() -> None:  # bug 16
-    assert hear("hermes", f"<think>b {CALL}", quoting=THINKS) == [Thought(f"b {CALL}")]
+    assert scan("hermes", f"<think>b {CALL}", options=THINKS) == [Reasoning(f"b {CALL}")]
 
 
 def test_tag_in_a_fence_is_text_and_fence_in_reasoning_is_ignored() -> None:
-    assert hear("hermes", "```\n<think>\n```\n", quoting=THINKS) == [Text("```\n<think>\n```\n")]
-    assert hear("hermes", f"<think>```\n</think>{CALL}", quoting=THINKS) == [Thought("```\n"), MADE]
+    assert scan("hermes", "```\n<think>\n```\n", options=THINKS) == [Text("```\n<think>\n```\n")]
+    assert scan("hermes", f"<think>```\n</think>{CALL}", options=THINKS) == [Reasoning("```\n"), MADE]
 
 
 def test_answer_may_begin_in_reasoning() -> None:
-    assert hear("hermes", f"b</think>{CALL}", quoting=THINKING) == [Thought("b"), MADE]
+    assert scan("hermes", f"b</think>{CALL}", options=THINKING) == [Reasoning("b"), MADE]
     scanner = Scanner(DIALECTS["hermes"], {}, THINKING)
     assert scanner.feed("b") == [ReasoningDelta("b")]
 
@@ -188,11 +188,11 @@ def test_answer_may_begin_in_reasoning() -> None:
     ],
 )
 def test_start_tag_is_removed_if_the_answer_begins_in_reasoning(said: str, thought: str) -> None:
-    thoughts = [Thought(thought)] if thought else []
-    assert hear("hermes", said, quoting=THINKING) == thoughts
+    thoughts = [Reasoning(thought)] if thought else []
+    assert scan("hermes", said, options=THINKING) == thoughts
     for cut in range(len(said)):
         chunks = [said[:cut], said[cut:], f"</think>{CALL}"]
-        assert hear("hermes", chunks, quoting=THINKING) == [*thoughts, MADE]
+        assert scan("hermes", chunks, options=THINKING) == [*thoughts, MADE]
 
 
 def test_reasoning_is_assumed_until_a_tag_confirms_it() -> None:
@@ -209,7 +209,7 @@ def test_reasoning_is_assumed_until_a_tag_confirms_it() -> None:
 
 
 def test_reasoning_tags_are_text_if_the_model_has_none() -> None:
-    assert hear("hermes", "<think>b</think>") == [Text("<think>b</think>")]
+    assert scan("hermes", "<think>b</think>") == [Text("<think>b</think>")]
 
 
 # Positions
@@ -217,7 +217,7 @@ def test_reasoning_tags_are_text_if_the_model_has_none() -> None:
 
 def _marked(position: MarkerPosition) -> Dialect:
     def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
-        name = yield from reader.word(";")
+        name = yield from reader.read_word(";")
         sink.start(name)
         sink.finish()
 
@@ -226,7 +226,7 @@ def _marked(position: MarkerPosition) -> Dialect:
         start_markers=(StartMarker("CALL ", position),),
         grammar=grammar,
         render_calls=lambda calls: "".join(f"CALL {call.name};" for call in calls),
-        render_results=lambda outcomes: "".join(outcome.text for outcome in outcomes),
+        render_results=lambda results: "".join(result.text for result in results),
     )
 
 
@@ -241,11 +241,11 @@ def _marked(position: MarkerPosition) -> Dialect:
     ],
 )
 def test_start_marker_counts_only_in_its_position(position: MarkerPosition, text: str, expected: list[object]) -> None:
-    assert hear(_marked(position), text) == expected
+    assert scan(_marked(position), text) == expected
 
 
 def test_start_position_is_also_after_reasoning() -> None:
-    assert hear(_marked("start"), "<think>b</think>\nCALL f;", quoting=THINKS) == [Thought("b"), Text("\n"), MADE]
+    assert scan(_marked("start"), "<think>b</think>\nCALL f;", options=THINKS) == [Reasoning("b"), Text("\n"), MADE]
 
 
 # What a grammar may emit
@@ -253,7 +253,7 @@ def test_start_position_is_also_after_reasoning() -> None:
 
 def test_grammar_may_emit_text_and_reasoning() -> None:
     def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
-        yield from reader.until(".", emit=sink.reasoning)
+        yield from reader.read_until(".", emit=sink.reasoning)
         sink.text("said")
 
     dialect = Dialect(
@@ -261,10 +261,10 @@ def test_grammar_may_emit_text_and_reasoning() -> None:
         start_markers=(StartMarker("@"),),
         grammar=grammar,
         render_calls=lambda _calls: "",
-        render_results=lambda _outcomes: "",
+        render_results=lambda _results: "",
     )
-    assert hear(dialect, "a@b.c") == [Text("a"), Thought("b"), Text("saidc")]
-    assert hear(dialect, "a@b") == [Text("a"), Thought("b"), Broken("cut", "")]
+    assert scan(dialect, "a@b.c") == [Text("a"), Reasoning("b"), Text("saidc")]
+    assert scan(dialect, "a@b") == [Text("a"), Reasoning("b"), BrokenCall("cut", "")]
 
 
 def test_arguments_of_one_chunk_are_one_event() -> None:
@@ -275,7 +275,7 @@ def test_arguments_of_one_chunk_are_one_event() -> None:
 
 
 def test_call_without_arguments_has_empty_ones() -> None:  # bug 22
-    assert hear(_marked("anywhere"), "CALL f;") == [Heard("f", "{}")]
+    assert scan(_marked("anywhere"), "CALL f;") == [ParsedCall("f", "{}")]
 
 
 # Limits
@@ -284,23 +284,23 @@ def test_call_without_arguments_has_empty_ones() -> None:  # bug 22
 def test_text_from_a_grammar_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_parser, "HELD_LIMIT", 50)
     monkeypatch.setattr(call_parser, "CALL_LIMIT", 60)
-    assert hear("harmony", "<|channel|>final<|message|>" + "x" * 500 + "<|return|>") == [Text("x" * 500)]
+    assert scan("harmony", "<|channel|>final<|message|>" + "x" * 500 + "<|return|>") == [Text("x" * 500)]
 
 
 def test_malformed_call_skips_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_parser, "HELD_LIMIT", 50)
     text = '<tool_call>{"name": "f", "arguments": {' + "<" + "x" * 200
     for size in (1, 7, 1000):
-        found = folded(events(DIALECTS["hermes"], [text[at : at + size] for at in range(0, len(text), size)]))
-        assert found == [Heard("f", "{", "invalid_json"), Text("x" * 151)]
+        found = fold(scan_chunks(DIALECTS["hermes"], [text[at : at + size] for at in range(0, len(text), size)]))
+        assert found == [ParsedCall("f", "{", "invalid_json"), Text("x" * 151)]
 
 
 def test_held_text_is_limited_to_the_character(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_parser, "HELD_LIMIT", 50)
     text = '<tool_call>{"arguments": {"text": "' + "x" * 100 + '"}, "name": "f"}</tool_call>'
-    broken = Broken("held_too_long", text[: len("<tool_call>") + 50])
+    broken = BrokenCall("held_too_long", text[: len("<tool_call>") + 50])
     for size in (1, 3, 50, 1000):
-        found = folded(events(DIALECTS["hermes"], [text[at : at + size] for at in range(0, len(text), size)]))
+        found = fold(scan_chunks(DIALECTS["hermes"], [text[at : at + size] for at in range(0, len(text), size)]))
         assert found == [broken, Text(text[len("<tool_call>") + 50 :])]
 
 
@@ -308,8 +308,8 @@ def test_incomplete_word_at_the_limit_is_text_in_any_chunks(monkeypatch: pytest.
     monkeypatch.setattr(call_parser, "HELD_LIMIT", 10)
     for size in (1, 3, 8, 1000):
         text = "[f(n=12345678)] x"
-        found = folded(events(DIALECTS["pythonic"], [text[at : at + size] for at in range(0, len(text), size)], [tool("f")]))
-        assert found == [Broken("held_too_long", "[f(n="), Text("12345678)] x")]
+        found = fold(scan_chunks(DIALECTS["pythonic"], [text[at : at + size] for at in range(0, len(text), size)], [tool("f")]))
+        assert found == [BrokenCall("held_too_long", "[f(n="), Text("12345678)] x")]
 
 
 def test_emitted_call_may_be_longer_up_to_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,27 +318,27 @@ def test_emitted_call_may_be_longer_up_to_its_own_limit(monkeypatch: pytest.Monk
     head = '{"name": "f", "arguments": {"text": "'
     for size in (1, 7, 1000):
         text = f"<tool_call>{head}" + "x" * 300
-        found = folded(events(DIALECTS["hermes"], [text[at : at + size] for at in range(0, len(text), size)]))
-        assert found == [Heard("f", '{"text": "' + "x" * (200 - len(head)), "too_long"), Text("x" * (100 + len(head)))]
+        found = fold(scan_chunks(DIALECTS["hermes"], [text[at : at + size] for at in range(0, len(text), size)]))
+        assert found == [ParsedCall("f", '{"text": "' + "x" * (200 - len(head)), "too_long"), Text("x" * (100 + len(head)))]
 
 
 def test_call_within_the_limit_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_parser, "HELD_LIMIT", 60)
     text = '<tool_call>{"arguments": {"text": "' + "x" * 10 + '"}, "name": "f"}</tool_call>'
-    assert hear("hermes", text) == [Heard("f", '{"text": "' + "x" * 10 + '"}')]
+    assert scan("hermes", text) == [ParsedCall("f", '{"text": "' + "x" * 10 + '"}')]
 
 
 def test_megabyte_of_arguments_in_one_chunk_is_complete() -> None:  # bug 25
     arguments = '{"text": "' + "x" * 1_100_000 + '"}'
-    found = folded(events(DIALECTS["hermes"], [f'<tool_call>{{"name": "f", "arguments": {arguments}}}</tool_call>']))
-    assert found == [Heard("f", arguments)]
+    found = fold(scan_chunks(DIALECTS["hermes"], [f'<tool_call>{{"name": "f", "arguments": {arguments}}}</tool_call>']))
+    assert found == [ParsedCall("f", arguments)]
 
 
 # What was printed
 
 
 def test_broken_call_has_its_own_text_and_none_of_the_calls_before() -> None:
-    found = events(DIALECTS["hermes"], list(f'{CALL}<tool_call>[{{"name": "g"}}, {{"name": "h", "arguments": {{<'))
+    found = scan_chunks(DIALECTS["hermes"], list(f'{CALL}<tool_call>[{{"name": "g"}}, {{"name": "h", "arguments": {{<'))
     [broken] = [event for event in found if isinstance(event, CallBroken)]
     assert (broken.rule, broken.index) == ("invalid_json", 2)
     assert broken.text == ', {"name": "h", "arguments": {<'
@@ -361,4 +361,4 @@ def test_empty_text_emits_nothing() -> None:
 
 def test_rendered_call_is_parsed_back() -> None:
     written = DIALECTS["hermes"].render_calls([Call(id="call_1", name="f", arguments="{}")])
-    assert hear("hermes", written) == [MADE]
+    assert scan("hermes", written) == [MADE]

@@ -23,17 +23,17 @@ from toolrelay.parsing.stream_reader import BLANK_LIMIT, NAME_LIMIT, Reader
     ],
 )
 def test_option_that_comes_next_is_consumed(text: str, expected: tuple[str, str]) -> None:
-    assert same(lambda reader: reader.option("<b>", "<bx>"), text) == expected
+    assert same(lambda reader: reader.accept("<b>", "<bx>"), text) == expected
 
 
 def test_longer_of_two_options_is_consumed() -> None:
-    assert same(lambda reader: reader.option("a", "ab"), "abc") == ("ab", "c")
-    assert same(lambda reader: reader.option("a", "ab"), "ac") == ("a", "c")
-    assert run(lambda reader: reader.option("a", "ab"), ["a"]) == ("a", "", True)
+    assert same(lambda reader: reader.accept("a", "ab"), "abc") == ("ab", "c")
+    assert same(lambda reader: reader.accept("a", "ab"), "ac") == ("a", "c")
+    assert run(lambda reader: reader.accept("a", "ab"), ["a"]) == ("a", "", True)
 
 
 def test_option_waits_only_while_it_may_still_come() -> None:
-    assert run(lambda reader: reader.option("<b>"), ["<", "x"]) == ("", "<x", False)
+    assert run(lambda reader: reader.accept("<b>"), ["<", "x"]) == ("", "<x", False)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_option_waits_only_while_it_may_still_come() -> None:
     ],
 )
 def test_longest_known_name_is_required(text: str, expected: object) -> None:
-    assert same(lambda reader: reader.known({"ab": 1, "abc": 2}), text) == expected
+    assert same(lambda reader: reader.expect_name({"ab": 1, "abc": 2}), text) == expected
 
 
 def test_no_known_names_is_not_a_call() -> None:
-    assert run(lambda reader: reader.known([]), ["a"]) == (NotACallError, "a", False)
+    assert run(lambda reader: reader.expect_name([]), ["a"]) == (NotACallError, "a", False)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_no_known_names_is_not_a_call() -> None:
     [("ab", ("ab", "")), ("ax", (NotACallError, "ax")), ("a", (TruncatedCallError, "a")), ("", (TruncatedCallError, ""))],
 )
 def test_literal_is_required(text: str, expected: object) -> None:
-    assert same(lambda reader: reader.literal("ab"), text) == expected
+    assert same(lambda reader: reader.expect("ab"), text) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_literal_is_required(text: str, expected: object) -> None:
     ],
 )
 def test_closing_literal_is_consumed_with_blanks_or_not_at_all(text: str, expected: object) -> None:
-    assert same(lambda reader: reader.closing("</a>"), text) == expected
+    assert same(lambda reader: reader.accept_after_blanks("</a>"), text) == expected
 
 
 def test_ahead_consumes_nothing() -> None:
-    assert same(lambda reader: reader.ahead("</a>", "<b>"), " <b>") == (True, " <b>")
-    assert same(lambda reader: reader.ahead("</a>", "<b>"), " <c>") == (False, " <c>")
-    assert same(lambda reader: reader.ahead("</a>"), " </") == (False, " </")
+    assert same(lambda reader: reader.is_ahead("</a>", "<b>"), " <b>") == (True, " <b>")
+    assert same(lambda reader: reader.is_ahead("</a>", "<b>"), " <c>") == (False, " <c>")
+    assert same(lambda reader: reader.is_ahead("</a>"), " </") == (False, " </")
 
 
 @pytest.mark.parametrize(
@@ -97,17 +97,17 @@ def test_ahead_consumes_nothing() -> None:
     ],
 )
 def test_until_emits_what_precedes_the_first_marker(text: str, expected: object) -> None:
-    assert same(collected(lambda reader, emit: reader.until("</x>", "</y>", emit=emit)), text) == expected
+    assert same(collected(lambda reader, emit: reader.read_until("</x>", "</y>", emit=emit)), text) == expected
 
 
 def test_until_accepts_the_end_if_asked_to() -> None:
-    assert same(collected(lambda reader, emit: reader.until("</x>", emit=emit, or_end=True)), "a</x") == (("a</x", ""), "")
+    assert same(collected(lambda reader, emit: reader.read_until("</x>", emit=emit, or_end=True)), "a</x") == (("a</x", ""), "")
 
 
 def test_text_before_a_marker_is_emitted_as_it_arrives() -> None:
     reader = Reader()
     pieces: list[str] = []
-    parse = reader.until("</x>", emit=pieces.append)
+    parse = reader.read_until("</x>", emit=pieces.append)
     next(parse)
     for chunk in ("ab", "c<", "d</", "x", "y"):
         reader.feed(chunk)
@@ -116,7 +116,7 @@ def test_text_before_a_marker_is_emitted_as_it_arrives() -> None:
 
 
 def test_until_enforces_its_limit_to_the_character() -> None:
-    reading = collected(lambda reader, emit: reader.until(">", emit=emit, limit=3))
+    reading = collected(lambda reader, emit: reader.read_until(">", emit=emit, limit=3))
     assert same(reading, "abc>d") == (("abc", ">"), "d")
     assert run(reading, ["abcd>e"])[:2] == (MalformedCallError, "d>e")
     assert run(reading, list("abcd>e"))[:2] == (MalformedCallError, "d>e")
@@ -135,16 +135,16 @@ def test_until_enforces_its_limit_to_the_character() -> None:
     ],
 )
 def test_word_is_complete_and_short(text: str, expected: object) -> None:
-    assert same(lambda reader: reader.word(">", of=re.compile(r"\w*")), text) == expected
+    assert same(lambda reader: reader.read_word(">", of=re.compile(r"\w*")), text) == expected
 
 
 def test_word_with_a_wrong_character_fails_at_once() -> None:
-    assert run(lambda reader: reader.word(">", of=re.compile(r"\w*")), ["ab ", "c>"]) == (NotACallError, "ab c>", False)
+    assert run(lambda reader: reader.read_word(">", of=re.compile(r"\w*")), ["ab ", "c>"]) == (NotACallError, "ab c>", False)
 
 
 def test_run_ends_where_the_pattern_does() -> None:
     pattern = re.compile("[a-z]*")
-    assert same(lambda reader: reader.run(pattern), "abc1") == ("abc", "1")
-    assert same(lambda reader: reader.run(pattern), "1") == ("", "1")
-    assert same(lambda reader: reader.run(pattern), "abc") == ("abc", "")
-    assert same(lambda reader: reader.run(pattern, limit=2), "abc") == (NotACallError, "abc")
+    assert same(lambda reader: reader.read_match(pattern), "abc1") == ("abc", "1")
+    assert same(lambda reader: reader.read_match(pattern), "1") == ("", "1")
+    assert same(lambda reader: reader.read_match(pattern), "abc") == ("abc", "")
+    assert same(lambda reader: reader.read_match(pattern, limit=2), "abc") == (NotACallError, "abc")

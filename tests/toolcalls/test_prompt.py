@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.dialects.hearing import DIALECTS, calls_of, events, folded, spoken_text
+from tests.dialects.scanning import DIALECTS, calls_of, fold, scan_chunks, text_of
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, Content, Image, Item, Message, Reasoning, Result, Text, plain_text
 from toolrelay.core.request import OpaqueTool, OutputFormat, Request, Sampling, Tool, ToolChoice
@@ -143,9 +143,9 @@ def test_the_houses_catalog_says_each_rule(name: str, rule: str) -> None:  # R0.
 def test_the_houses_catalog_shows_a_call_that_the_dialect_reads(name: str) -> None:
     rules = block(replace(ASKED, tools=(WEATHER,)), name)
     example = rules.partition("for example:\n")[2].partition("\n\nRules:")[0]
-    found = folded(events(DIALECTS[name], [example], [replace(WEATHER, name="get_weather")]))
+    found = fold(scan_chunks(DIALECTS[name], [example], [replace(WEATHER, name="get_weather")]))
     assert calls_of(found) == [("get_weather", {"city": "…"})]
-    assert not spoken_text(found).strip()
+    assert not text_of(found).strip()
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_an_example_shows_a_value_of_the_right_type(schema: Any, value: Any) -> 
     parameters: JsonObject = {"type": "object", "properties": {"k": schema}, "required": ["k", 3]}
     rules = block(replace(ASKED, tools=(Tool(name="f", parameters=parameters),)))
     example = rules.partition("for example:\n")[2].partition("\n\nRules:")[0]
-    assert calls_of(folded(events(DIALECTS["sealed"], [example]))) == [("f", {"k": value})]
+    assert calls_of(fold(scan_chunks(DIALECTS["sealed"], [example]))) == [("f", {"k": value})]
 
 
 @pytest.mark.parametrize("parameters", [None, {}, {"type": "object"}, {"properties": 1, "required": "k"}], ids=str)
@@ -276,9 +276,9 @@ def test_calls_of_the_history_stand_as_the_model_writes_them(name: str) -> None:
     assert isinstance(said, Message)
     assert isinstance(results, Message)
     assert (said.role, results.role) == ("assistant", "user")
-    found = folded(events(DIALECTS[name], [plain_text(said.content)], FITTED))
+    found = fold(scan_chunks(DIALECTS[name], [plain_text(said.content)], FITTED))
     assert calls_of(found) == [(call.name.replace(".", "_"), json.loads(call.arguments)) for call in CALLS]
-    assert not spoken_text(found).strip()
+    assert not text_of(found).strip()
 
 
 @every_dialect

@@ -1,1 +1,1 @@
-"""How models print tool calls as text: one engine, and a small module for each dialect."""
+"""Dialects: the forms in which models print tool calls as text. One module for each form or family of forms."""

@@ -1,4 +1,4 @@
-"""What a dialect is: how a model prints calls, and how calls, results and tools are written for it."""
+"""The interface of a dialect, and the discovery of all dialects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolrelay.parsing.grammar import Grammar, StartMarker
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):
-    """What came of a call, as plain text. `place` is the call's among those that were made with it, from 0."""
+    """The result of a call as plain text. `place`: the call's index among those of the same answer."""
 
     call: Call
     text: str
@@ -22,14 +22,14 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
-    """One way of printing calls.
+    """A form in which models print calls.
 
-    render_tools     how the model's own template offers tools; None: the house's catalog does
-    render_calls     how an assistant's calls stand in the conversation; the grammar reads it back
-    render_results  how their results do
-    end_markers      what ends a malformed call: all up to it belongs to that call
-    stops            what the model must not go on to write after its calls, such as an observation of its own making
-    seal             the same dialect with another tag, for one that is made anew for each conversation
+    render_tools    writes the tools as the model's chat template does; None: the generic catalog is used
+    render_calls    writes an assistant's calls for the history; the grammar can parse them
+    render_results  writes their results
+    end_markers     end a malformed call: everything up to the next one is skipped
+    stops           stop sequences: what the model must not go on to write, such as a made-up result
+    seal            makes the same dialect with another tag, for a dialect with a tag of its own in each conversation
     """
 
     name: str
@@ -44,13 +44,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
 
 def discover() -> dict[str, Dialect]:
-    """Every dialect in this package, by name. A module that begins with an underscore is not one."""
+    """Return all dialects by name: those in `DIALECTS` of any module of this package."""
     import toolrelay.dialects as package  # noqa: PLC0415 -- this module is part of it
 
-    found: dict[str, Dialect] = {}
-    for module in pkgutil.iter_modules(package.__path__):
-        if module.name.startswith("_") or module.name in ("base", "families"):
-            continue
-        for dialect in importlib.import_module(f"{package.__name__}.{module.name}").DIALECTS:
-            found[dialect.name] = dialect
-    return found
+    modules = (importlib.import_module(f"{package.__name__}.{module.name}") for module in pkgutil.iter_modules(package.__path__))
+    return {dialect.name: dialect for module in modules for dialect in getattr(module, "DIALECTS", ())}

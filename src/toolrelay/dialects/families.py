@@ -1,4 +1,4 @@
-"""Model families: which dialect each prints, how it marks reasoning, and its quirks. Data, not code."""
+"""Model families: the dialect that each prints, its reasoning tags, and its quirks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from msgspec import Struct
 
 
 class ModelFamily(Struct, frozen=True, kw_only=True):
-    """How a family of models prints: its dialect, how it marks its reasoning, and its quirks.
+    """Models that print alike.
 
-    `pattern` is looked for in the model's name. Calls in reasoning or in a Markdown fence count only where a quirk says so.
+    pattern              is searched in the model's name in lower case
+    reasoning            the tags around reasoning
+    begins_in_reasoning  the chat template opens the reasoning, so that answers have no start tag
+    calls_in_reasoning   calls inside reasoning count
+    calls_in_fences      calls inside Markdown fences count
     """
 
     pattern: str
@@ -23,9 +27,9 @@ class ModelFamily(Struct, frozen=True, kw_only=True):
 
 _THINK = ("<think>", "</think>")
 
-# The first that fits counts, so the narrower stands above the wider, and what a model was made into above what it was made from.
-# Names are compared in lower case. Not here: models that were trained on no form of their own, or on one that no dialect reads.
-# Sources are those of the dialects; besides, vLLM's pages on tool calling and on reasoning outputs.
+# The first match counts: narrow patterns precede wide ones, and derived models precede the models they are derived from.
+# Models without a form of their own, or with one that no dialect parses, are not listed.
+# Sources: those of the dialects, and vLLM's pages on tool calling and on reasoning outputs.
 FAMILIES = (
     ModelFamily(pattern=r"hermes|groq.*tool[-_]use", dialect="hermes", reasoning=_THINK),
     ModelFamily(pattern=r"xlam", dialect="xlam"),
@@ -57,7 +61,7 @@ FAMILIES = (
     ModelFamily(pattern=r"glm[-_]?(4[.p]7|5)", dialect="glm47", reasoning=_THINK),
     ModelFamily(pattern=r"glm[-_]?4[.p][56]", dialect="glm45", reasoning=_THINK),
     ModelFamily(pattern=r"kimi[-_]?k3", dialect="kimi_k3", reasoning=("<|open|>think<|sep|>", "<|close|>think<|sep|>")),
-    # It often goes on to its calls without an end to its thoughts (vLLM's pull request 32216).
+    # Often prints calls without closing its reasoning (vLLM's pull request 32216).
     ModelFamily(pattern=r"kimi[-_]?(k2|linear)", dialect="kimi_k2", reasoning=_THINK, calls_in_reasoning=True),
     ModelFamily(pattern=r"minimax[-_]?m1", dialect="minimax_m1", reasoning=_THINK),
     ModelFamily(pattern=r"minimax[-_]?m2", dialect="minimax_m2", reasoning=_THINK),
@@ -80,6 +84,5 @@ FAMILIES = (
 
 
 def family_of(model: str) -> ModelFamily | None:
-    """What is known of the family that a model's name speaks of."""
     name = model.lower()
-    return next((habits for habits in FAMILIES if re.search(habits.pattern, name)), None)
+    return next((family for family in FAMILIES if re.search(family.pattern, name)), None)

@@ -1,24 +1,28 @@
-"""`<tool_call>f<arg_key>k</arg_key><arg_value>v</arg_value></tool_call>`: GLM 4.5 to 4.7 and 5.
+"""GLM 4.5, 4.6, 4.7 and 5: a pair of tags for each argument. 4.5 and 4.6 put each part on a line of its own, later ones do not.
 
-Sources: llama.cpp's GLM-4.6 template (4.5 and 4.6 put each part on a line of its own), SGLang's glm47_moe_detector (4.7 does
-not).
+    <tool_call>get_weather
+    <arg_key>city</arg_key>
+    <arg_value>Paris</arg_value>
+    </tool_call>
+
+Sources: llama.cpp's GLM-4.6 template, SGLang's glm47_moe_detector.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+
+from msgspec.structs import replace
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._tags import TagForm, tagged_call
-from toolrelay.dialects._writing import json_line, listed, openai_tool
-from toolrelay.dialects.base import Dialect, ToolResult
+from toolrelay.dialects.base import Dialect
+from toolrelay.dialects.rendering import framed_results, tools_section
+from toolrelay.dialects.tagged_calls import TagForm, render_parameters, tagged_call
 from toolrelay.parsing.errors import NotACallError, TruncatedCallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
-from toolrelay.parsing.stream_reader import Parse, Reader
+from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
-_NAME = re.compile(r"[\w.\-]*")
 FORM = TagForm(
     key_open="<arg_key>",
     key_close="</arg_key>",
@@ -29,33 +33,22 @@ FORM = TagForm(
 
 
 def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
-    yield from reader.blanks()
-    name = yield from reader.run(_NAME)
-    yield from reader.blanks()
+    yield from reader.skip_blanks()
+    name = yield from reader.read_match(NAME)
+    yield from reader.skip_blanks()
     if not (yield from reader.peek()):
         raise TruncatedCallError
-    if not name or not (yield from reader.ahead(FORM.key_open, *FORM.ends)):
+    if not name or not (yield from reader.is_ahead(FORM.key_open, *FORM.ends)):
         raise NotACallError
     yield from tagged_call(reader, sink, FORM, name)
 
 
-def _calls(calls: Sequence[Call], line: str) -> str:
-    return line.join(
-        f"<tool_call>{call.name}{line}"
-        + "".join(
-            f"<arg_key>{argument.name}</arg_key>{line}<arg_value>{argument.plain}</arg_value>{line}" for argument in listed(call)
-        )
-        + "</tool_call>"
-        for call in calls
-    )
+def _render_calls(calls: Sequence[Call], line: str) -> str:
+    form = replace(FORM, value_open=f"{line}{FORM.value_open}")
+    return line.join(f"<tool_call>{call.name}{line}{render_parameters(call, form, line)}</tool_call>" for call in calls)
 
 
-def _outcomes(outcomes: Sequence[ToolResult], line: str) -> str:
-    return line.join(f"<tool_response>{line}{outcome.text}{line}</tool_response>" for outcome in outcomes)
-
-
-def _tools(tools: Sequence[Tool], line: str) -> str:
-    declared = "\n".join(json_line(openai_tool(tool)) for tool in tools)
+def _render_tools(tools: Sequence[Tool], line: str) -> str:
     form = line.join(
         (
             "<tool_call>{function-name}",
@@ -64,17 +57,10 @@ def _tools(tools: Sequence[Tool], line: str) -> str:
             "</tool_call>",
         )
     )
-    return f"""# Tools
-
-You may call one or more functions to assist with the user query.
-
-You are provided with function signatures within <tools></tools> XML tags:
-<tools>
-{declared}
-</tools>
-
-For each function call, output the function name and arguments within the following XML format:
-{form}"""
+    return (
+        f"{tools_section(tools)}For each function call, output the function name and arguments within the following XML format:\n"
+        + form
+    )
 
 
 def _dialect(name: str, line: str) -> Dialect:
@@ -83,9 +69,9 @@ def _dialect(name: str, line: str) -> Dialect:
         start_markers=(StartMarker("<tool_call>"),),
         end_markers=("</tool_call>",),
         grammar=grammar,
-        render_calls=lambda calls: _calls(calls, line),
-        render_results=lambda outcomes: _outcomes(outcomes, line),
-        render_tools=lambda tools: _tools(tools, line),
+        render_calls=lambda calls: _render_calls(calls, line),
+        render_results=framed_results(f"<tool_response>{line}", f"{line}</tool_response>", line),
+        render_tools=lambda tools: _render_tools(tools, line),
     )
 
 

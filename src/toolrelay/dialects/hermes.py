@@ -1,4 +1,8 @@
-"""`<tool_call>{"name": …, "arguments": {…}}</tool_call>`: Hermes 2 Pro, Qwen 2.5 and 3, Granite 4, Ernie 4.5 and many more.
+"""Hermes: a JSON object in tags. Also Qwen 2.5 and 3, Granite 4, Ernie 4.5 and many more; LongCat with a tag of its own.
+
+    <tool_call>
+    {"name": "get_weather", "arguments": {"city": "Paris"}}
+    </tool_call>
 
 Sources: the chat templates of Qwen3 and Hermes-2-Pro; for LongCat vLLM's test_longcat_tool_parser.
 """
@@ -9,50 +13,38 @@ from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._json_calls import json_calls
-from toolrelay.dialects._writing import json_line, json_object, openai_tool
-from toolrelay.dialects.base import Dialect, ToolResult
+from toolrelay.dialects.base import Dialect
+from toolrelay.dialects.json_calls import json_calls
+from toolrelay.dialects.rendering import framed_results, render_json_call, tools_section
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import Parse, Reader
 
-_FIRST = ("{", "[", "<", "`", "")
-
 
 def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     close = f"</{marker[1:]}"
-    yield from reader.blanks()
-    if (yield from reader.peek()) not in _FIRST:
+    yield from reader.skip_blanks()
+    if (yield from reader.peek()) not in ("{", "[", "<", "`", ""):
         raise NotACallError
-    if (yield from reader.option(marker)):  # some say it twice
-        yield from reader.blanks()
-    fenced = yield from reader.option("```json", "```")
+    if (yield from reader.accept(marker)):  # some models repeat it
+        yield from reader.skip_blanks()
+    fenced = yield from reader.accept("```json", "```")
     yield from json_calls(reader, sink)
     if fenced:
-        yield from reader.closing("```")
-    yield from reader.closing(close, "}" + close, "}\n" + close)
-    yield from reader.closing(close)
+        yield from reader.accept_after_blanks("```")
+    yield from reader.accept_after_blanks(close, "}" + close, "}\n" + close)
+    yield from reader.accept_after_blanks(close)
 
 
 def render_calls(calls: Sequence[Call], tag: str = "tool_call") -> str:
-    return "\n".join(f"<{tag}>\n{json_object(call)}\n</{tag}>" for call in calls)
+    return "\n".join(f"<{tag}>\n{render_json_call(call)}\n</{tag}>" for call in calls)
 
 
-def render_results(outcomes: Sequence[ToolResult]) -> str:
-    return "\n".join(f"<tool_response>\n{outcome.text}\n</tool_response>" for outcome in outcomes)
+render_results = framed_results("<tool_response>\n", "\n</tool_response>")
 
 
 def render_tools(tools: Sequence[Tool], tag: str = "tool_call") -> str:
-    listed = "\n".join(json_line(openai_tool(tool)) for tool in tools)
-    return f"""# Tools
-
-You may call one or more functions to assist with the user query.
-
-You are provided with function signatures within <tools></tools> XML tags:
-<tools>
-{listed}
-</tools>
-
+    return f"""{tools_section(tools)}\
 For each function call, return a json object with function name and arguments within <{tag}></{tag}> XML tags:
 <{tag}>
 {{"name": <function-name>, "arguments": <args-json-object>}}
@@ -60,7 +52,7 @@ For each function call, return a json object with function name and arguments wi
 
 
 def dialect(name: str, tag: str) -> Dialect:
-    """The same form with another tag."""
+    """Return the same form with another tag."""
     return Dialect(
         name=name,
         start_markers=(StartMarker(f"<{tag}>"),),

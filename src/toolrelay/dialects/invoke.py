@@ -1,8 +1,14 @@
-"""`<invoke name="f"><parameter name="k">v</parameter></invoke>`: Claude's XML, MiniMax M2, DeepSeek V3.2 and V4, Step 3.
+"""Calls in `<invoke>` tags: Claude's XML, MiniMax M2, DeepSeek V3.2 and V4, Step 3. The outer tags and prefixes differ.
 
-The outer tag differs. DeepSeek says of each parameter whether it is a string; elsewhere the tool's schema does.
+    <function_calls>
+    <invoke name="get_weather">
+    <parameter name="city">Paris</parameter>
+    </invoke>
+    </function_calls>
+
+DeepSeek states of each parameter whether it is a string; elsewhere the tool's schema decides.
 Sources: llama.cpp's DeepSeek-V3.2 and unsloth-MiniMax-M2 templates, vLLM's test_deepseekv4_tool_parser, SGLang's step3_detector
-(calls only: how Step 3's template writes results was not to be found).
+(calls only: no source for Step 3's results was found).
 """
 
 from __future__ import annotations
@@ -14,30 +20,29 @@ from msgspec import Struct
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._schema import ANY, STRING
-from toolrelay.dialects._tags import TagForm, attribute, render_parameters, tagged_call
-from toolrelay.dialects._writing import Argument, as_json_lines, function, json_line
 from toolrelay.dialects.base import Dialect, ToolResult
+from toolrelay.dialects.parameter_types import ANY, STRING
+from toolrelay.dialects.rendering import Argument, framed_results, function_schema, json_line, render_json_results
+from toolrelay.dialects.tagged_calls import Header, TagForm, attribute, render_parameters, tagged_call
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
-from toolrelay.parsing.stream_reader import Parse, Reader
+from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
 _DSML = "｜DSML｜"
 _NAME_AND_MORE = re.compile(r'[\w.\-]*(?:"[^<>]*)?')
 
 
-def _header(text: str) -> tuple[str, frozenset[str] | None]:
+def _parse_header(text: str) -> Header:
     is_string = attribute(text, " string")
     return text.partition('"')[0], None if is_string is None else STRING if is_string == "true" else ANY - STRING
 
 
-def _typed(argument: Argument) -> str:
+def _typed_header(argument: Argument) -> str:
     return f'{argument.name}" string="{"false" if argument.text is None else "true"}"'
 
 
-class _Block(Struct, frozen=True, kw_only=True):
-    """The outer marks, what the tags begin with, and what stands around each call."""
+class _InvokeForm(Struct, frozen=True, kw_only=True):
+    """The outer tags, the prefix of all inner tags, and the marks around each call."""
 
     opens: str
     closes: str
@@ -57,11 +62,11 @@ class _Block(Struct, frozen=True, kw_only=True):
             key_close=">",
             value_close=f"</{self.prefix}parameter>",
             ends=(f"</{self.prefix}invoke>",),
-            header=_header,
-            write_header=_typed if self.typed else lambda argument: f'{argument.name}"',
+            parse_header=_parse_header,
+            render_header=_typed_header if self.typed else lambda argument: f'{argument.name}"',
         )
 
-    def calls(self, calls: Sequence[Call]) -> str:
+    def render_calls(self, calls: Sequence[Call]) -> str:
         form = self.form
         written = (
             f'{self.before}{self.invoke}{call.name}">\n{render_parameters(call, form)}{form.ends[0]}{self.after}\n'
@@ -75,52 +80,48 @@ def _dialect(
     render_results: Callable[[Sequence[ToolResult]], str],
     render_tools: Callable[[Sequence[Tool]], str] | None = None,
 ) -> Dialect:
-    block = BLOCKS[name]
-    form = block.form
+    outer = FORMS[name]
+    form = outer.form
 
     def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
-        if marker != block.invoke:
-            yield from reader.blanks()
-            if block.before:
-                yield from reader.option(block.before)
-            yield from reader.literal(block.invoke)
+        if marker != outer.invoke:
+            yield from reader.skip_blanks()
+            if outer.before:
+                yield from reader.accept(outer.before)
+            yield from reader.expect(outer.invoke)
         while True:
-            called = (yield from reader.word(">", of=_NAME_AND_MORE)).partition('"')[0]
-            if NAME.fullmatch(called) is None:
+            function = (yield from reader.read_word(">", of=_NAME_AND_MORE)).partition('"')[0]
+            if NAME.fullmatch(function) is None:
                 raise NotACallError
-            yield from tagged_call(reader, sink, form, called)
-            if block.after:
-                yield from reader.closing(block.after)
-            if not (yield from reader.closing(block.before + block.invoke)):
+            yield from tagged_call(reader, sink, form, function)
+            if outer.after:
+                yield from reader.accept_after_blanks(outer.after)
+            if not (yield from reader.accept_after_blanks(outer.before + outer.invoke)):
                 break
-        yield from reader.closing(block.closes)
+        yield from reader.accept_after_blanks(outer.closes)
 
     return Dialect(
         name=name,
-        start_markers=(StartMarker(block.opens), StartMarker(block.invoke)),
-        end_markers=(block.closes, form.ends[0]),
+        start_markers=(StartMarker(outer.opens), StartMarker(outer.invoke)),
+        end_markers=(outer.closes, form.ends[0]),
         grammar=grammar,
-        render_calls=block.calls,
+        render_calls=outer.render_calls,
         render_results=render_results,
         render_tools=render_tools,
     )
 
 
-def _claude_outcomes(outcomes: Sequence[ToolResult]) -> str:
-    written = (f"<result>\n<tool_name>{one.call.name}</tool_name>\n<stdout>{one.text}</stdout>\n</result>\n" for one in outcomes)
+def _claude_results(results: Sequence[ToolResult]) -> str:
+    written = (f"<result>\n<tool_name>{r.call.name}</tool_name>\n<stdout>{r.text}</stdout>\n</result>\n" for r in results)
     return f"<function_results>\n{''.join(written)}</function_results>"
 
 
-def _dsml_outcomes(outcomes: Sequence[ToolResult]) -> str:
-    return "<function_results>\n" + "".join(f"<result>{outcome.text}</result>\n" for outcome in outcomes) + "</function_results>"
-
-
-def _minimax_outcomes(outcomes: Sequence[ToolResult]) -> str:
-    return "\n".join(f"<response>{outcome.text}</response>" for outcome in outcomes)
+def _dsml_results(results: Sequence[ToolResult]) -> str:
+    return "<function_results>\n" + "".join(f"<result>{result.text}</result>\n" for result in results) + "</function_results>"
 
 
 def _minimax_tools(tools: Sequence[Tool]) -> str:
-    listed = "".join(f"<tool>{json_line(function(tool))}</tool>\n" for tool in tools)
+    listed = "".join(f"<tool>{json_line(function_schema(tool))}</tool>\n" for tool in tools)
     return f"""# Tools
 You may call one or more tools to assist with the user query.
 Here are the tools available in JSONSchema format:
@@ -141,7 +142,7 @@ When making tool calls, use XML format to invoke tools and pass parameters:
 
 def _dsml_tools(outer: str) -> Callable[[Sequence[Tool]], str]:
     def render(tools: Sequence[Tool]) -> str:
-        listed = "\n".join(json_line(function(tool)) for tool in tools)
+        listed = "\n".join(json_line(function_schema(tool)) for tool in tools)
         return f"""## Tools
 
 You have access to a set of tools you can use to answer the user's question.
@@ -168,12 +169,12 @@ Here are the functions available in JSONSchema format:
     return render
 
 
-BLOCKS = {
-    "invoke_xml": _Block(opens="<function_calls>", closes="</function_calls>"),
-    "minimax_m2": _Block(opens="<minimax:tool_call>", closes="</minimax:tool_call>"),
-    "deepseek_v32": _Block(opens=f"<{_DSML}function_calls>", closes=f"</{_DSML}function_calls>", prefix=_DSML, typed=True),
-    "deepseek_v4": _Block(opens=f"<{_DSML}tool_calls>", closes=f"</{_DSML}tool_calls>", prefix=_DSML, typed=True),
-    "step3": _Block(
+FORMS = {
+    "invoke_xml": _InvokeForm(opens="<function_calls>", closes="</function_calls>"),
+    "minimax_m2": _InvokeForm(opens="<minimax:tool_call>", closes="</minimax:tool_call>"),
+    "deepseek_v32": _InvokeForm(opens=f"<{_DSML}function_calls>", closes=f"</{_DSML}function_calls>", prefix=_DSML, typed=True),
+    "deepseek_v4": _InvokeForm(opens=f"<{_DSML}tool_calls>", closes=f"</{_DSML}tool_calls>", prefix=_DSML, typed=True),
+    "step3": _InvokeForm(
         opens="<｜tool_calls_begin｜>",
         closes="<｜tool_calls_end｜>",
         prefix="steptml:",
@@ -182,9 +183,9 @@ BLOCKS = {
     ),
 }
 DIALECTS = (
-    _dialect("invoke_xml", _claude_outcomes),
-    _dialect("minimax_m2", _minimax_outcomes, _minimax_tools),
-    _dialect("deepseek_v32", _dsml_outcomes, _dsml_tools("function_calls")),
-    _dialect("deepseek_v4", _dsml_outcomes, _dsml_tools("tool_calls")),
-    _dialect("step3", as_json_lines),
+    _dialect("invoke_xml", _claude_results),
+    _dialect("minimax_m2", framed_results("<response>", "</response>"), _minimax_tools),
+    _dialect("deepseek_v32", _dsml_results, _dsml_tools("function_calls")),
+    _dialect("deepseek_v4", _dsml_results, _dsml_tools("tool_calls")),
+    _dialect("step3", render_json_results),
 )

@@ -1,7 +1,12 @@
-"""Kimi K2: `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`; K3: a tag for each argument.
+"""Kimi K2, with JSON arguments, and Kimi K3, with a tag for each argument.
 
-Sources: llama.cpp's moonshotai-Kimi-K2-Thinking and Kimi-K3 templates. K3 puts its text into a section of its own; its thoughts
-are marked `<|open|>think<|sep|>…<|close|>think<|sep|>`, which is for the model's profile to say.
+K2:  <|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}
+     <|tool_call_end|><|tool_calls_section_end|>
+K3:  <|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|>
+     <|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>
+
+(Line breaks added.) K3 puts its text into a section `response`; its reasoning tags are in families.py.
+Sources: llama.cpp's moonshotai-Kimi-K2-Thinking and Kimi-K3 templates.
 """
 
 from __future__ import annotations
@@ -11,15 +16,14 @@ from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._schema import ANY
-from toolrelay.dialects._tags import TagForm, attribute, render_parameters, tagged_call
-from toolrelay.dialects._writing import Argument, arguments, json_line, openai_tool
 from toolrelay.dialects.base import Dialect, ToolResult
+from toolrelay.dialects.parameter_types import ANY
+from toolrelay.dialects.rendering import Argument, arguments_json, json_list
+from toolrelay.dialects.tagged_calls import Header, TagForm, attribute, render_parameters, tagged_call
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.json import json_value
-from toolrelay.parsing.stream_reader import Parse, Reader
+from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
 _SECTION, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 _CALL, _ARGUMENTS, _CALL_END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
@@ -29,35 +33,31 @@ _IDENTIFIER = re.compile(r"(?:functions\.)?(.+?)(?::\d+)?", re.DOTALL)
 
 def _k2(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     if marker != _CALL:
-        yield from reader.blanks()
-        yield from reader.literal(_CALL)
+        yield from reader.skip_blanks()
+        yield from reader.expect(_CALL)
     while True:
-        found = _IDENTIFIER.fullmatch((yield from reader.word(_ARGUMENTS, of=_IDENTIFIER_PART)).strip())
+        found = _IDENTIFIER.fullmatch((yield from reader.read_word(_ARGUMENTS, of=_IDENTIFIER_PART)).strip())
         if found is None or NAME.fullmatch(found.group(1)) is None:
             raise NotACallError
         sink.start(found.group(1))
-        yield from reader.blanks()
+        yield from reader.skip_blanks()
         if (yield from reader.peek()) != "<":
             yield from json_value(reader, sink.arguments)
-        yield from reader.blanks()
-        yield from reader.literal(_CALL_END)
+        yield from reader.skip_blanks()
+        yield from reader.expect(_CALL_END)
         sink.finish()
-        if not (yield from reader.closing(_CALL)):
+        if not (yield from reader.accept_after_blanks(_CALL)):
             break
-    yield from reader.closing(_SECTION_END)
+    yield from reader.accept_after_blanks(_SECTION_END)
 
 
 def _k2_calls(calls: Sequence[Call]) -> str:
-    written = (f"{_CALL}functions.{call.name}:{n}{_ARGUMENTS}{arguments(call)}{_CALL_END}" for n, call in enumerate(calls))
+    written = (f"{_CALL}functions.{call.name}:{n}{_ARGUMENTS}{arguments_json(call)}{_CALL_END}" for n, call in enumerate(calls))
     return _SECTION + "".join(written) + _SECTION_END
 
 
-def _k2_outcomes(outcomes: Sequence[ToolResult]) -> str:
-    return "\n".join(f"## Return of functions.{outcome.call.name}:{outcome.place}\n{outcome.text}" for outcome in outcomes)
-
-
-def _k2_tools(tools: Sequence[Tool]) -> str:
-    return json_line([openai_tool(tool) for tool in tools])
+def _k2_results(results: Sequence[ToolResult]) -> str:
+    return "\n".join(f"## Return of functions.{result.call.name}:{result.place}\n{result.text}" for result in results)
 
 
 _TOOLS, _TOOLS_END = "<|open|>tools<|sep|>", "<|close|>tools<|sep|>"
@@ -66,22 +66,22 @@ _MESSAGE_END = "<|close|>message<|sep|>"
 _TOOL, _TOOL_END = "<|open|>call ", "<|close|>call<|sep|>"
 
 
-def _k3_header(text: str) -> tuple[str, frozenset[str] | None]:
+def _parse_header(text: str) -> Header:
     kind = attribute(text, "type") or "string"
     types = frozenset({"number", "integer"} if kind == "number" else {kind})
-    return _unescaped(attribute(text, "key") or ""), types if types <= ANY else None
+    return _unescape(attribute(text, "key") or ""), types if types <= ANY else None
 
 
-def _k3_written(argument: Argument) -> str:
+def _render_header(argument: Argument) -> str:
     kinds = {"{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null", '"': "string"}
-    return f'key="{_escaped(argument.name)}" type="{kinds.get(argument.json[0], "number")}"'
+    return f'key="{_escape(argument.name)}" type="{kinds.get(argument.json[0], "number")}"'
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;")
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return text.replace("&quot;", '"').replace("&amp;", "&")
 
 
@@ -90,54 +90,53 @@ K3 = TagForm(
     key_close="<|sep|>",
     value_close="<|close|>argument<|sep|>",
     ends=(_TOOL_END,),
-    header=_k3_header,
-    write_header=_k3_written,
+    parse_header=_parse_header,
+    render_header=_render_header,
 )
 
 
 def _k3(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     if marker == _RESPONSE:
-        yield from reader.until(_RESPONSE_END, emit=sink.text, or_end=True)
+        yield from reader.read_until(_RESPONSE_END, emit=sink.text, or_end=True)
     if marker != _TOOLS:
         return
-    yield from reader.blanks()
-    yield from reader.literal(_TOOL)
+    yield from reader.skip_blanks()
+    yield from reader.expect(_TOOL)
     while True:
-        name = _unescaped(attribute((yield from reader.word("<|sep|>")), "tool") or "")
+        name = _unescape(attribute((yield from reader.read_word("<|sep|>")), "tool") or "")
         if NAME.fullmatch(name) is None:
             raise NotACallError
-        if (yield from reader.closing('<|open|>json type="object"<|sep|>')):
+        if (yield from reader.accept_after_blanks('<|open|>json type="object"<|sep|>')):
             sink.start(name)
             yield from json_value(reader, sink.arguments)
-            yield from reader.closing("<|close|>json<|sep|>")
-            yield from reader.literal(_TOOL_END)
+            yield from reader.accept_after_blanks("<|close|>json<|sep|>")
+            yield from reader.expect(_TOOL_END)
             sink.finish()
         else:
             yield from tagged_call(reader, sink, K3, name)
-        if not (yield from reader.closing(_TOOL)):
+        if not (yield from reader.accept_after_blanks(_TOOL)):
             break
-    yield from reader.closing(_TOOLS_END)
+    yield from reader.accept_after_blanks(_TOOLS_END)
 
 
 def _k3_calls(calls: Sequence[Call]) -> str:
     written = (
-        f'{_TOOL}tool="{_escaped(call.name)}" index="{n}"<|sep|>{render_parameters(call, K3, "")}{_TOOL_END}'
+        f'{_TOOL}tool="{_escape(call.name)}" index="{n}"<|sep|>{render_parameters(call, K3, "")}{_TOOL_END}'
         for n, call in enumerate(calls, 1)
     )
     return _TOOLS + "".join(written) + _TOOLS_END
 
 
-def _k3_outcomes(outcomes: Sequence[ToolResult]) -> str:
+def _k3_results(results: Sequence[ToolResult]) -> str:
     return "".join(
-        f'<|open|>message role="tool" tool="{_escaped(outcome.call.name)}" index="{outcome.place + 1}"<|sep|>'
-        f"{outcome.text}{_MESSAGE_END}"
-        for outcome in outcomes
+        f'<|open|>message role="tool" tool="{_escape(result.call.name)}" index="{result.place + 1}"<|sep|>'
+        f"{result.text}{_MESSAGE_END}"
+        for result in results
     )
 
 
 def _k3_tools(tools: Sequence[Tool]) -> str:
-    listed = json_line([openai_tool(tool) for tool in tools])
-    return f"# Tools\nHere are the available tools, described in JSONSchema.\n\n```json\n{listed}\n```"
+    return f"# Tools\nHere are the available tools, described in JSONSchema.\n\n```json\n{json_list(tools)}\n```"
 
 
 DIALECTS = (
@@ -147,22 +146,16 @@ DIALECTS = (
         end_markers=(_CALL_END, _SECTION_END),
         grammar=_k2,
         render_calls=_k2_calls,
-        render_results=_k2_outcomes,
-        render_tools=_k2_tools,
+        render_results=_k2_results,
+        render_tools=json_list,
     ),
     Dialect(
         name="kimi_k3",
-        start_markers=(
-            StartMarker(_TOOLS),
-            StartMarker(_RESPONSE),
-            StartMarker(_RESPONSE_END),
-            StartMarker(_MESSAGE_END),
-            StartMarker("<|end_of_msg|>"),
-        ),
+        start_markers=tuple(map(StartMarker, (_TOOLS, _RESPONSE, _RESPONSE_END, _MESSAGE_END, "<|end_of_msg|>"))),
         end_markers=(_TOOLS_END, _TOOL_END),
         grammar=_k3,
         render_calls=_k3_calls,
-        render_results=_k3_outcomes,
+        render_results=_k3_results,
         render_tools=_k3_tools,
     ),
 )

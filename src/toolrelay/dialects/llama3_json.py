@@ -1,7 +1,10 @@
-"""`{"name": "f", "parameters": {…}}` with or without `<|python_tag|>` before it: Llama 3; a list of such objects: xLAM.
+"""Llama 3 and xLAM: JSON objects without marks, or after `<|python_tag|>`.
 
-Sources: the chat templates of Llama 3.1 and 3.2 (vLLM, llama.cpp), vLLM's llama_tool_parser (several calls stand side by side
-with `;`); for xLAM vLLM's tool_chat_template_xlam_llama. Without the tag a call counts only as the whole answer (see _bare).
+Llama 3:  {"name": "get_weather", "parameters": {"city": "Paris"}}     several calls are separated by `;`
+xLAM:     [{"name": "get_weather", "arguments": {"city": "Paris"}}]
+
+Without the tag, calls count only as the whole answer (parsing.grammar.whole_answer).
+Sources: the chat templates of Llama 3.1 and 3.2 (vLLM, llama.cpp), vLLM's llama_tool_parser and tool_chat_template_xlam_llama.
 """
 
 from __future__ import annotations
@@ -11,11 +14,10 @@ from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._bare import whole_answer
-from toolrelay.dialects._json_calls import json_calls
-from toolrelay.dialects._writing import as_json_lines, json_line, json_object, openai_tool
 from toolrelay.dialects.base import Dialect, ToolResult
-from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.dialects.json_calls import json_calls
+from toolrelay.dialects.rendering import json_line, openai_schema, render_json_call, render_json_results
+from toolrelay.parsing.grammar import CallSink, StartMarker, whole_answer
 from toolrelay.parsing.stream_reader import Parse, Reader
 
 _TAG = "<|python_tag|>"
@@ -23,55 +25,55 @@ _TAG = "<|python_tag|>"
 
 def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     if marker == _TAG:
-        yield from _side_by_side(reader, sink)
-        yield from reader.closing("<|eom_id|>", "<|eot_id|>")
+        yield from _several_calls(reader, sink)
+        yield from reader.accept_after_blanks("<|eom_id|>", "<|eot_id|>")
     else:
         reader.unread(marker)
-        yield from whole_answer(reader, sink, _side_by_side)
+        yield from whole_answer(reader, sink, _several_calls)
 
 
-def _side_by_side(reader: Reader, sink: CallSink) -> Parse[None]:
+def _several_calls(reader: Reader, sink: CallSink) -> Parse[None]:
     yield from json_calls(reader, sink, known_keys=True)
-    while (yield from reader.closing(";")):
+    while (yield from reader.accept_after_blanks(";")):
         yield from json_calls(reader, sink, known_keys=True)
 
 
 def _llama_calls(calls: Sequence[Call]) -> str:
-    return "; ".join(json_object(call, "parameters") for call in calls)
+    return "; ".join(render_json_call(call, "parameters") for call in calls)
 
 
-def _llama_outcomes(outcomes: Sequence[ToolResult]) -> str:
-    return "\n".join(json_line({"output": outcome.text}) for outcome in outcomes)
+def _llama_results(results: Sequence[ToolResult]) -> str:
+    return "\n".join(json_line({"output": result.text}) for result in results)
 
 
 def _llama_tools(tools: Sequence[Tool]) -> str:
-    listed = "".join(json.dumps(openai_tool(tool), indent=4, ensure_ascii=False) + "\n\n" for tool in tools)
+    listed = "\n\n".join(json.dumps(openai_schema(tool), indent=4, ensure_ascii=False) for tool in tools)
     return (
         "You have access to the following functions. To call a function, please respond with JSON for a function call. "
         'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}. '
-        "Do not use variables.\n\n" + listed.rstrip()
+        "Do not use variables.\n\n" + listed
     )
 
 
 def _xlam_calls(calls: Sequence[Call]) -> str:
-    return "[" + ", ".join(json_object(call) for call in calls) + "]"
+    return "[" + ", ".join(render_json_call(call) for call in calls) + "]"
 
 
-_BARE = (StartMarker(_TAG), StartMarker("{", "start"), StartMarker("[", "start"))
+_START_MARKERS = (StartMarker(_TAG), StartMarker("{", "start"), StartMarker("[", "start"))
 DIALECTS = (
     Dialect(
         name="llama3_json",
-        start_markers=_BARE,
+        start_markers=_START_MARKERS,
         grammar=grammar,
         render_calls=_llama_calls,
-        render_results=_llama_outcomes,
+        render_results=_llama_results,
         render_tools=_llama_tools,
     ),
     Dialect(
         name="xlam",
-        start_markers=_BARE[1:],
+        start_markers=_START_MARKERS[1:],
         grammar=grammar,
         render_calls=_xlam_calls,
-        render_results=as_json_lines,
+        render_results=render_json_results,
     ),
 )

@@ -1,8 +1,14 @@
-"""JSON calls after a mark: Granite 3, Phi 4 mini, Command R7B and A, Jamba, Hunyuan, InternLM, MiniMax M1, GigaChat 3, Apertus.
+"""JSON calls after a mark: Granite 3, Phi 4 mini, Command R7B and A, Jamba, Hunyuan, MiniMax M1, InternLM, GigaChat 3, Nemotron,
+Apertus. Each is a row of DIALECTS.
+
+Granite 3:  <|tool_call|>[{"name": "get_weather", "arguments": {"city": "Paris"}}]
+Nemotron:   <TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</TOOLCALL>
+Apertus:    <|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>
 
 Sources: vLLM's templates tool_chat_template_{hunyuan_a13b, internlm2_tool, minimax_m1, granite_20b_fc, phi4_mini, apertus} and
-tests test_{jamba, gigachat3, apertus}_tool_parser; llama.cpp's templates ibm-granite-granite-3.3-2B-Instruct and
-CohereForAI-c4ai-command-r7b-12-2024-tool_use; for Granite 3's calls in history the template in llama.cpp's test-chat-template.
+tests test_{jamba, gigachat3, apertus}_tool_parser; llama.cpp's templates ibm-granite-granite-3.3-2B-Instruct,
+CohereForAI-c4ai-command-r7b-12-2024-tool_use and NVIDIA-Nemotron-Nano-v2; for Granite 3's calls in history the template in
+llama.cpp's test-chat-template.
 """
 
 from __future__ import annotations
@@ -12,16 +18,25 @@ from collections.abc import Callable, Sequence
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._json_calls import NAME, json_calls
-from toolrelay.dialects._typescript import declaration
-from toolrelay.dialects._writing import arguments, as_json_lines, function, json_line, json_object, openai_tool
 from toolrelay.dialects.base import Dialect, ToolResult
+from toolrelay.dialects.json_calls import json_calls
+from toolrelay.dialects.rendering import (
+    arguments_json,
+    framed_results,
+    function_schema,
+    json_line,
+    json_lines,
+    openai_schema,
+    render_json_call,
+    render_json_results,
+    typescript_declaration,
+)
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.json import json_value, short_string
-from toolrelay.parsing.stream_reader import Parse, Reader
+from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
-_Read = Callable[[Reader, CallSink], Parse[None]]
+_Parser = Callable[[Reader, CallSink], Parse[None]]
 
 
 def _dialect(
@@ -31,24 +46,24 @@ def _dialect(
     render_results: Callable[[Sequence[ToolResult]], str],
     render_tools: Callable[[Sequence[Tool]], str] | None = None,
     *,
-    silent: tuple[str, ...] = (),
-    read: _Read = json_calls,
+    stripped: tuple[str, ...] = (),
+    parse: _Parser = json_calls,
 ) -> Dialect:
-    """`marks`: what stands before the calls, and after them, if anything does. `silent`: marks around the text, which go away."""
+    """`marks`: start markers, each with its end marker or "". `stripped`: marks around text, which are removed."""
 
     def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
-        if marker in silent:
+        if marker in stripped:
             return
         if marker.endswith("["):
             reader.unread("[")
-        yield from reader.blanks()
-        yield from read(reader, sink)
+        yield from reader.skip_blanks()
+        yield from parse(reader, sink)
         if marks[marker]:
-            yield from reader.closing(marks[marker])
+            yield from reader.accept_after_blanks(marks[marker])
 
     return Dialect(
         name=name,
-        start_markers=tuple(StartMarker(mark) for mark in (*marks, *silent)),
+        start_markers=tuple(StartMarker(mark) for mark in (*marks, *stripped)),
         end_markers=tuple(dict.fromkeys(filter(None, marks.values()))),
         grammar=grammar,
         render_calls=render_calls,
@@ -58,32 +73,32 @@ def _dialect(
 
 
 def _keyed_calls(reader: Reader, sink: CallSink) -> Parse[None]:
-    """`[{"f": {…}}, {"g": {…}}]`: the name is the key."""
-    yield from reader.literal("[")
+    """Parse `[{"f": {…}}, {"g": {…}}]`, where the key is the name."""
+    yield from reader.expect("[")
     while True:
-        yield from reader.blanks()
-        yield from reader.literal("{")
-        yield from reader.blanks()
+        yield from reader.skip_blanks()
+        yield from reader.expect("{")
+        yield from reader.skip_blanks()
         name = yield from short_string(reader)
-        yield from reader.blanks()
-        yield from reader.literal(":")
-        yield from reader.blanks()
+        yield from reader.skip_blanks()
+        yield from reader.expect(":")
+        yield from reader.skip_blanks()
         if NAME.fullmatch(name) is None:
             raise NotACallError
         sink.start(name)
         yield from json_value(reader, sink.arguments)
         sink.finish()
-        yield from reader.closing("}")
-        if not (yield from reader.closing(",")):
-            yield from reader.closing("]")
+        yield from reader.accept_after_blanks("}")
+        if not (yield from reader.accept_after_blanks(",")):
+            yield from reader.accept_after_blanks("]")
             return
 
 
 def _list(before: str = "", after: str = "", item: str = "", key: str = "arguments") -> Callable[[Sequence[Call]], str]:
-    """A writer of a list of calls between two marks. `item` stands before each call on a line of its own."""
+    """Return a renderer of a list of calls between two marks. `item`: the indentation of each call on a line of its own."""
 
     def render(calls: Sequence[Call]) -> str:
-        written = [item + json_object(call, key) for call in calls]
+        written = [item + render_json_call(call, key) for call in calls]
         listed = "\n" + ",\n".join(written) + "\n" if item else ", ".join(written)
         return f"{before}[{listed}]{after}"
 
@@ -91,39 +106,35 @@ def _list(before: str = "", after: str = "", item: str = "", key: str = "argumen
 
 
 def _each(before: str, after: str = "", separator: str = "") -> Callable[[Sequence[Call]], str]:
-    return lambda calls: separator.join(f"{before}{json_object(call)}{after}" for call in calls)
-
-
-def _texts(before: str = "", after: str = "", separator: str = "\n") -> Callable[[Sequence[ToolResult]], str]:
-    return lambda outcomes: separator.join(f"{before}{outcome.text}{after}" for outcome in outcomes)
+    return lambda calls: separator.join(f"{before}{render_json_call(call)}{after}" for call in calls)
 
 
 def _cohere_calls(calls: Sequence[Call]) -> str:
     written = (
-        f'    {{"tool_call_id": "{n}", "tool_name": {json_line(call.name)}, "parameters": {arguments(call)}}}'
+        f'    {{"tool_call_id": "{n}", "tool_name": {json_line(call.name)}, "parameters": {arguments_json(call)}}}'
         for n, call in enumerate(calls)
     )
     return "<|START_ACTION|>[\n" + ",\n".join(written) + "\n]<|END_ACTION|>"
 
 
-def _cohere_outcomes(outcomes: Sequence[ToolResult]) -> str:
+def _cohere_results(results: Sequence[ToolResult]) -> str:
     written = (
-        f'    {{\n        "tool_call_id": "{outcome.place}",\n        "results": {{\n'
-        f'            "0": {json_line(outcome.text)}\n        }},\n        "is_error": null\n    }}'
-        for outcome in outcomes
+        f'    {{\n        "tool_call_id": "{result.place}",\n        "results": {{\n'
+        f'            "0": {json_line(result.text)}\n        }},\n        "is_error": null\n    }}'
+        for result in results
     )
     return "<|START_TOOL_RESULT|>[\n" + ",\n".join(written) + "\n]<|END_TOOL_RESULT|>"
 
 
 def _minimax_calls(calls: Sequence[Call]) -> str:
-    return "<tool_calls>\n" + "".join(json_object(call) + "\n" for call in calls) + "</tool_calls>"
+    return "<tool_calls>\n" + "".join(render_json_call(call) + "\n" for call in calls) + "</tool_calls>"
 
 
 def _minimax_tools(tools: Sequence[Tool]) -> str:
-    listed = "".join(json_line(openai_tool(tool)) + "\n" for tool in tools)
     return f"""You are provided with these tools:
 <tools>
-{listed}</tools>
+{json_lines(tools)}
+</tools>
 
 If you need to call tools, please respond with <tool_calls></tool_calls> XML tags, and provide tool-name and json-object of \
 arguments, following the format below:
@@ -138,65 +149,91 @@ def _granite_tools(tools: Sequence[Tool]) -> str:
         "You are a helpful assistant with access to the following tools. When a tool is required to answer the user's query, "
         "respond only with <|tool_call|> followed by a JSON list of tools used. If a tool does not exist in the provided list of "
         "tools, notify the user that you do not have the ability to fulfill the request.\n"
-        + json.dumps([openai_tool(tool) for tool in tools], indent=4, ensure_ascii=False)
+        + json.dumps([openai_schema(tool) for tool in tools], indent=4, ensure_ascii=False)
     )
 
 
 def _apertus_calls(calls: Sequence[Call]) -> str:
-    return (
-        "<|tools_prefix|>[" + ", ".join(f"{{{json_line(call.name)}: {arguments(call)}}}" for call in calls) + "]<|tools_suffix|>"
-    )
+    listed = ", ".join(f"{{{json_line(call.name)}: {arguments_json(call)}}}" for call in calls)
+    return f"<|tools_prefix|>[{listed}]<|tools_suffix|>"
 
 
-def _apertus_outcomes(outcomes: Sequence[ToolResult]) -> str:
-    return json_line([outcome.text for outcome in outcomes])
+def _apertus_results(results: Sequence[ToolResult]) -> str:
+    return json_line([result.text for result in results])
 
 
 def _apertus_tools(tools: Sequence[Tool]) -> str:
-    return "Tool Capabilities:\n" + "\n".join(map(declaration, tools))
+    return "Tool Capabilities:\n" + "\n".join(map(typescript_declaration, tools))
 
 
-def _internlm_tools(tools: Sequence[Tool]) -> str:
-    return json_line([function(tool) for tool in tools])
+def _function_list(tools: Sequence[Tool]) -> str:
+    return json_line([function_schema(tool) for tool in tools])
+
+
+def _nemotron_results(results: Sequence[ToolResult]) -> str:
+    return f"<TOOL_RESPONSE>[{', '.join(result.text for result in results)}]</TOOL_RESPONSE>"
+
+
+def _nemotron_tools(tools: Sequence[Tool]) -> str:
+    return f"""You can use the following tools to assist the user if required:
+<AVAILABLE_TOOLS>{_function_list(tools)}</AVAILABLE_TOOLS>
+
+If you decide to call any tool(s), use the following format:
+<TOOLCALL>[{{"name": "tool_name1", "arguments": "tool_args1"}}, {{"name": "tool_name2", "arguments": "tool_args2"}}]</TOOLCALL>
+
+The user will execute tool-calls and return responses from tool(s) in this format:
+<TOOL_RESPONSE>[{{"tool_response1"}}, {{"tool_response2"}}]</TOOL_RESPONSE>
+
+Based on the tool responses, you can call additional tools if needed, correct tool calls if any errors are found, or just \
+respond to the user."""
 
 
 DIALECTS = (
     _dialect(
-        "granite", {"<|tool_call|>": "", "<tool_call>[": "</tool_call>"}, _list("<|tool_call|>"), as_json_lines, _granite_tools
+        "granite",
+        {"<|tool_call|>": "", "<tool_call>[": "</tool_call>"},
+        _list("<|tool_call|>"),
+        render_json_results,
+        _granite_tools,
     ),
-    _dialect("granite_20b_fc", {"<function_call>": ""}, _each("<function_call> "), _texts("<function_response> ")),
-    _dialect("phi4_mini", {"functools[": "", "<|tool_call|>": "<|/tool_call|>"}, _list("functools"), as_json_lines),
+    _dialect("granite_20b_fc", {"<function_call>": ""}, _each("<function_call> "), framed_results("<function_response> ")),
+    _dialect("phi4_mini", {"functools[": "", "<|tool_call|>": "<|/tool_call|>"}, _list("functools"), render_json_results),
     _dialect(
         "cohere",
         {"<|START_ACTION|>": "<|END_ACTION|>"},
         _cohere_calls,
-        _cohere_outcomes,
-        silent=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+        _cohere_results,
+        stripped=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
     ),
-    _dialect("jamba", {"<tool_calls>": "</tool_calls>"}, _list("<tool_calls>", "</tool_calls>", "    "), as_json_lines),
+    _dialect("jamba", {"<tool_calls>": "</tool_calls>"}, _list("<tool_calls>", "</tool_calls>", "    "), render_json_results),
     _dialect(
         "hunyuan",
         {"<tool_calls>": "</tool_calls>"},
         _list("<tool_calls>", "</tool_calls>"),
-        _texts("<tool_response>", "</tool_response>"),
+        framed_results("<tool_response>", "</tool_response>"),
     ),
     _dialect(
-        "minimax_m1", {"<tool_calls>": "</tool_calls>"}, _minimax_calls, _texts("tool result: ", "\n\n", ""), _minimax_tools
+        "minimax_m1",
+        {"<tool_calls>": "</tool_calls>"},
+        _minimax_calls,
+        framed_results("tool result: ", "\n\n", ""),
+        _minimax_tools,
     ),
     _dialect(
         "internlm",
         {"<|action_start|><|plugin|>": "<|action_end|>"},
         _each("<|action_start|><|plugin|>\n", "<|action_end|>"),
-        as_json_lines,
-        _internlm_tools,
+        render_json_results,
+        _function_list,
     ),
     _dialect(
         "gigachat3",
         {"<|function_call|>": "", "<|message_sep|>\n\nfunction call<|role_sep|>\n": ""},
         _each("<|function_call|>", separator="\n"),
-        as_json_lines,
+        render_json_results,
     ),
+    _dialect("nemotron", {"<TOOLCALL>": "</TOOLCALL>"}, _list("<TOOLCALL>", "</TOOLCALL>"), _nemotron_results, _nemotron_tools),
     _dialect(
-        "apertus", {"<|tools_prefix|>": "<|tools_suffix|>"}, _apertus_calls, _apertus_outcomes, _apertus_tools, read=_keyed_calls
+        "apertus", {"<|tools_prefix|>": "<|tools_suffix|>"}, _apertus_calls, _apertus_results, _apertus_tools, parse=_keyed_calls
     ),
 )

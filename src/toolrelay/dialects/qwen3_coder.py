@@ -1,7 +1,15 @@
-"""`<tool_call><function=f><parameter=k>v</parameter></function></tool_call>`: Qwen3-Coder, Step 3.5, Nemotron 3, MiMo; Seed-OSS.
+"""Qwen3-Coder and Seed-OSS: a tag for each parameter. Also Step 3.5, Nemotron 3 and MiMo.
 
+    <tool_call>
+    <function=get_weather>
+    <parameter=city>
+    Paris
+    </parameter>
+    </function>
+    </tool_call>
+
+Seed-OSS has another outer tag, `<seed:tool_call>`, and no line breaks around values. The outer tag may be missing.
 Sources: the chat templates of Qwen3-Coder (vLLM, tool_chat_template_qwen3coder) and Seed-OSS (llama.cpp, ByteDance-Seed-OSS).
-The two differ in the outer tag, and Qwen puts each value on lines of its own. Models leave the outer tag out at times.
 """
 
 from __future__ import annotations
@@ -13,37 +21,33 @@ from msgspec.structs import replace
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._tags import TagForm, render_parameters, tagged_call
-from toolrelay.dialects._writing import as_json_lines, json_line
 from toolrelay.dialects.base import Dialect
 from toolrelay.dialects.hermes import render_results
-from toolrelay.parsing.errors import NotACallError
+from toolrelay.dialects.rendering import json_line, render_json_results
+from toolrelay.dialects.tagged_calls import TagForm, render_parameters, tagged_call
 from toolrelay.parsing.grammar import CallSink, StartMarker
-from toolrelay.parsing.stream_reader import NAME_ALONE, Parse, Reader
+from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
 _FUNCTION = "<function="
 
 
 def grammar(reader: Reader, sink: CallSink, marker: str, form: TagForm) -> Parse[None]:
     if marker != _FUNCTION:
-        yield from reader.blanks()
-        yield from reader.literal(_FUNCTION)
+        yield from reader.skip_blanks()
+        yield from reader.expect(_FUNCTION)
     while True:
-        name = (yield from reader.word(">", of=NAME_ALONE)).strip()
-        if NAME.fullmatch(name) is None:
-            raise NotACallError
+        name = yield from reader.read_name(">")
         yield from tagged_call(reader, sink, form, name)
-        if not (yield from reader.closing(_FUNCTION)):
+        if not (yield from reader.accept_after_blanks(_FUNCTION)):
             break
-    yield from reader.closing("</tool_call>", "</seed:tool_call>")
+    yield from reader.accept_after_blanks("</tool_call>", "</seed:tool_call>")
 
 
 def render_calls(calls: Sequence[Call], tag: str, form: TagForm) -> str:
     return "\n".join(f"<{tag}>\n<function={call.name}>\n{render_parameters(call, form)}</function>\n</{tag}>" for call in calls)
 
 
-_EXAMPLE = """
+_INSTRUCTIONS = """
 
 If you choose to call a function ONLY reply in the following format with NO suffix:
 
@@ -72,30 +76,29 @@ about function calls
 
 
 def render_tools(tools: Sequence[Tool]) -> str:
-    return (
-        "# Tools\n\nYou have access to the following functions:\n\n<tools>" + "".join(map(_tool, tools)) + "\n</tools>" + _EXAMPLE
-    )
+    listed = "".join(map(_render_tool, tools))
+    return f"# Tools\n\nYou have access to the following functions:\n\n<tools>{listed}\n</tools>{_INSTRUCTIONS}"
 
 
-def _tool(tool: Tool) -> str:
+def _render_tool(tool: Tool) -> str:
     parameters: JsonObject = tool.parameters or {}
     properties = parameters.get("properties")
     lines = ["\n<function>", f"<name>{tool.name}</name>"]
     if tool.description is not None:
-        lines.append(_field("description", tool.description))
+        lines.append(_render_field("description", tool.description))
     lines.append("<parameters>")
     for name, schema in properties.items() if isinstance(properties, dict) else ():
         fields: JsonObject = schema if isinstance(schema, dict) else {}
-        lines += ["<parameter>", _field("name", name)]
-        lines += [_field(key, fields[key]) for key in ("type", "description") if key in fields]
-        lines += [_field(key, value) for key, value in fields.items() if key not in ("name", "type", "description")]
+        lines += ["<parameter>", _render_field("name", name)]
+        lines += [_render_field(key, fields[key]) for key in ("type", "description") if key in fields]
+        lines += [_render_field(key, value) for key, value in fields.items() if key not in ("name", "type", "description")]
         lines.append("</parameter>")
-    lines += [_field(key, value) for key, value in parameters.items() if key not in ("type", "properties")]
+    lines += [_render_field(key, value) for key, value in parameters.items() if key not in ("type", "properties")]
     return "\n".join(line for line in (*lines, "</parameters>", "</function>") if line)
 
 
-def _field(key: str, value: Json) -> str:
-    """What could leave its tag is written as JSON, on one line."""
+def _render_field(key: str, value: Json) -> str:
+    """Render a tag with a value. A value that could leave its tag is escaped as JSON on one line."""
     text = value.strip() if isinstance(value, str) else json_line(value)
     if "<" in text or "\n" in text:
         text = json_line(value).replace("<", "\\u003c")
@@ -109,7 +112,7 @@ def _dialect(name: str, tag: str, form: TagForm) -> Dialect:
         end_markers=(f"</{tag}>", "</function>"),
         grammar=lambda reader, sink, marker: grammar(reader, sink, marker, form),
         render_calls=lambda calls: render_calls(calls, tag, form),
-        render_results=render_results if name == "qwen3_coder" else as_json_lines,
+        render_results=render_results if name == "qwen3_coder" else render_json_results,
         render_tools=render_tools if name == "qwen3_coder" else None,
     )
 

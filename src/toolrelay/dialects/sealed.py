@@ -1,28 +1,33 @@
-"""`<tool_call:TAG>{"name": …, "arguments": {…}}</tool_call:TAG>`: the house's own, for models that were trained on no dialect.
+"""Sealed: Hermes with a secret tag, for models that were trained on no dialect.
 
-TAG is known only within the conversation (see _seal): text that merely quotes a call is text.
+    <tool_call:TAG>
+    {"name": "get_weather", "arguments": {"city": "Paris"}}
+    </tool_call:TAG>
+
+TAG is made for each conversation (toolcalls.seal): text that quotes a call cannot become one. Results have the tag, too, so that
+a tool's output cannot end its own frame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 from msgspec.structs import replace
 
 from toolrelay.dialects import hermes
-from toolrelay.dialects.base import Dialect, ToolResult
+from toolrelay.dialects.base import Dialect
+from toolrelay.dialects.rendering import framed_results
 
 
 @lru_cache(maxsize=256)
 def sealed_with(tag: str) -> Dialect:
-    """The dialect of one conversation. Results are sealed, too: no tool's output can end its own frame."""
-
-    def outcomes(results: Sequence[ToolResult]) -> str:
-        return "\n".join(f"<tool_response:{tag}>\n{result.text}\n</tool_response:{tag}>" for result in results)
-
-    sealed = hermes.dialect("sealed", f"tool_call:{tag}")
-    return replace(sealed, render_tools=None, render_results=outcomes, seal=sealed_with)
+    """Return the dialect of one conversation."""
+    return replace(
+        hermes.dialect("sealed", f"tool_call:{tag}"),
+        render_tools=None,
+        render_results=framed_results(f"<tool_response:{tag}>\n", f"\n</tool_response:{tag}>"),
+        seal=sealed_with,
+    )
 
 
 DIALECTS = (sealed_with("TAG"),)

@@ -1,7 +1,13 @@
-"""`<use_tool><name>f</name><query>…</query></use_tool>`: the XML of Obsidian Copilot up to 3.1, and of prompts modelled on it.
+"""Obsidian Copilot's XML up to version 3.1, and prompts modelled on it.
 
-Source: Obsidian Copilot 3.1's own parser: a value is a JSON array or object, a list of `<item>`s, nested tags, or else a string;
-entities are not decoded. Numbers and the like are typed by the tool's schema.
+    <use_tool>
+    <name>get_weather</name>
+    <city>Paris</city>
+    </use_tool>
+
+A value is a JSON array or object, a list of `<item>` tags, nested tags, or a string; the tool's schema decides about numbers and
+the like. Entities are not decoded.
+Source: the parser of Obsidian Copilot 3.1.
 """
 
 from __future__ import annotations
@@ -10,37 +16,33 @@ import re
 from collections.abc import Sequence
 
 from toolrelay.core.messages import Call
-from toolrelay.dialects._json_calls import NAME
-from toolrelay.dialects._python_value import python_json
-from toolrelay.dialects._tags import TagForm, render_parameters, tagged_call
 from toolrelay.dialects.base import Dialect, ToolResult
-from toolrelay.parsing.errors import NotACallError
+from toolrelay.dialects.python_calls import python_to_json
+from toolrelay.dialects.tagged_calls import TagForm, render_parameters, tagged_call
 from toolrelay.parsing.grammar import CallSink, StartMarker
-from toolrelay.parsing.json import quoted
-from toolrelay.parsing.stream_reader import NAME_ALONE, Parse, Reader
+from toolrelay.parsing.json import encode_string
+from toolrelay.parsing.stream_reader import Parse, Reader
 
 _NESTED = re.compile(r"\s*<([\w\-]+)>(.*?)</\1>", re.DOTALL)
 
 
-def _nested(text: str) -> str | None:
-    """`<item>a</item><item>b</item>` is a list, other tags are members of an object; their values are strings."""
+def _parse_nested(text: str) -> str | None:
+    """Encode `<item>a</item><item>b</item>` as a list, other tags as an object, with strings as values."""
     found = list(_NESTED.finditer(text))
     if not found or text.strip() != "".join(part.group() for part in found).strip():
-        return python_json(text)
+        return python_to_json(text)
     if all(part.group(1) == "item" for part in found):
-        return "[" + ", ".join(quoted(part.group(2)) for part in found) + "]"
-    return "{" + ", ".join(f"{quoted(part.group(1))}: {quoted(part.group(2))}" for part in found) + "}"
+        return "[" + ", ".join(encode_string(part.group(2)) for part in found) + "]"
+    return "{" + ", ".join(f"{encode_string(part.group(1))}: {encode_string(part.group(2))}" for part in found) + "}"
 
 
-FORM = TagForm(key_open="<", key_close=">", value_close="</{key}>", ends=("</use_tool>",), further=_nested)
+FORM = TagForm(key_open="<", key_close=">", value_close="</{key}>", ends=("</use_tool>",), parse_value=_parse_nested)
 
 
 def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
-    yield from reader.blanks()
-    yield from reader.literal("<name>")
-    name = (yield from reader.word("</name>", of=NAME_ALONE)).strip()
-    if NAME.fullmatch(name) is None:
-        raise NotACallError
+    yield from reader.skip_blanks()
+    yield from reader.expect("<name>")
+    name = yield from reader.read_name("</name>")
     yield from tagged_call(reader, sink, FORM, name)
 
 
@@ -48,8 +50,8 @@ def render_calls(calls: Sequence[Call]) -> str:
     return "\n".join(f"<use_tool>\n<name>{call.name}</name>\n{render_parameters(call, FORM)}</use_tool>" for call in calls)
 
 
-def render_results(outcomes: Sequence[ToolResult]) -> str:
-    return "\n\n".join(f"Tool '{outcome.call.name}' result: {outcome.text}" for outcome in outcomes)
+def render_results(results: Sequence[ToolResult]) -> str:
+    return "\n\n".join(f"Tool '{result.call.name}' result: {result.text}" for result in results)
 
 
 DIALECTS = (

@@ -142,6 +142,6 @@ class CallParser:
 
 
 def _skip_to(reader: Reader, end_markers: tuple[str, ...]) -> Parse[None]:
-    yield from reader.until(*end_markers, emit=lambda _text: None)
-    while (yield from reader.closing(*end_markers)):
+    yield from reader.read_until(*end_markers, emit=lambda _text: None)
+    while (yield from reader.accept_after_blanks(*end_markers)):
         pass

@@ -1,4 +1,4 @@
-"""What the scanner needs to know of a dialect: how calls begin and end, and the grammar in between."""
+"""The interface between the scanner and a dialect: markers, grammars, and the sink that a grammar emits to."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from toolrelay.core.request import Tool
+from toolrelay.parsing.errors import NotACallError, ParseError
 from toolrelay.parsing.stream_reader import Parse, Reader
 
 MarkerPosition: TypeAlias = Literal["anywhere", "line", "start"]
@@ -65,3 +66,44 @@ class CallSyntax(Protocol):
 
     @property
     def grammar(self) -> Grammar: ...
+
+
+def whole_answer(reader: Reader, sink: CallSink, parse: Callable[[Reader, CallSink], Parse[None]]) -> Parse[None]:
+    """Parse calls without a start marker: they count only if they are the whole answer and call offered tools."""
+    recorder = _CallRecorder(sink.tools)
+    try:
+        yield from parse(reader, recorder)
+    except ParseError:
+        if not recorder.calls:
+            raise NotACallError from None
+        raise
+    yield from reader.skip_blanks()
+    if (yield from reader.peek()):
+        raise NotACallError
+    for name, arguments in recorder.calls:
+        sink.start(name)
+        sink.arguments("".join(arguments))
+        sink.finish()
+
+
+class _CallRecorder:
+    """Records calls of offered tools; anything else is not a call."""
+
+    def __init__(self, tools: dict[str, Tool]) -> None:
+        self.tools = tools
+        self.calls: list[tuple[str, list[str]]] = []
+        self.arguments = list[str]().append
+
+    def start(self, name: str) -> None:
+        if name not in self.tools:
+            raise NotACallError
+        self.calls.append((name, []))
+        self.arguments = self.calls[-1][1].append
+
+    def finish(self) -> None:
+        pass
+
+    def text(self, _text: str) -> None:
+        raise NotACallError
+
+    reasoning = text

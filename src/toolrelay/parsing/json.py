@@ -31,19 +31,19 @@ _ESCAPE = re.compile(rf"\\u(?:{_SURROGATES.pattern}|({_HEX}{{4}}))|\\(.)", re.DO
 _PARTIAL_ESCAPE = re.compile(rf"\\(?:u(?:{_PARTIAL_SURROGATES.pattern}|{_HEX}{{0,3}}\Z)|\Z)")
 
 
-def quoted(text: str) -> str:
+def encode_string(text: str) -> str:
     """Encode as a JSON string."""
     return msgspec.json.encode(text).decode()
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Encode as a part of a JSON string."""
     return text if text.isprintable() and '"' not in text and "\\" not in text else encode_basestring(text)[1:-1]
 
 
 def escaping(emit: Emit) -> Emit:
     """Escape what is emitted as a part of a JSON string."""
-    return lambda text: emit(escaped(text))
+    return lambda text: emit(escape_text(text))
 
 
 def json_value(reader: Reader, emit: Emit) -> Parse[None]:
@@ -140,7 +140,7 @@ class _ValueLexer:
 
 def json_string(reader: Reader, emit: Emit) -> Parse[None]:
     """Emit the content of a JSON string, decoded."""
-    yield from reader.literal('"')
+    yield from reader.expect('"')
     while True:
         piece, reader.at, done = _decode(reader.text, reader.at, closed=reader.closed)
         if piece:

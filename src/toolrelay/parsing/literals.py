@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from toolrelay.parsing.errors import MalformedCallError
-from toolrelay.parsing.json import escaped, quoted
+from toolrelay.parsing.json import encode_string, escape_text
 from toolrelay.parsing.markers import is_complete, markers_of
 from toolrelay.parsing.stream_reader import Emit, Parse, Reader, match_end, run_lexer
 
@@ -176,7 +176,7 @@ class _LiteralLexer:
             return False
         word = reader.text[reader.at : end]
         self._begin()
-        self.out.append(quoted(word.strip()) if in_key else syntax.encode_word(word))
+        self.out.append(encode_string(word.strip()) if in_key else syntax.encode_word(word))
         reader.at = end
         return True
 
@@ -199,7 +199,7 @@ class _LiteralLexer:
         found = syntax.string_markers[self._quote].pattern(closed=reader.closed).search(text, reader.at)
         end = len(text) if found is None else found.start()
         if end > reader.at:
-            self.out.append(escaped(text[reader.at : end]))
+            self.out.append(escape_text(text[reader.at : end]))
             reader.at = end
         if found is None or not is_complete(found):
             return False
@@ -210,6 +210,6 @@ class _LiteralLexer:
         escape = syntax.decode_escape(text, end)
         if escape is None:
             return False
-        self.out.append(escaped(escape[0]))
+        self.out.append(escape_text(escape[0]))
         reader.at = escape[1]
         return True

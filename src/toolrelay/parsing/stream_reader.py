@@ -24,7 +24,8 @@ Emit: TypeAlias = Callable[[str], None]
 
 NAME_LIMIT = 256
 BLANK_LIMIT = 256
-NAME_ALONE = re.compile(r"\s*[\w.\-]*\s*")
+NAME = re.compile(r"[\w.\-]+")
+_NAME_AND_BLANKS = re.compile(r"\s*[\w.\-]*\s*")
 _NO_LIMIT = 1 << 62
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
@@ -67,7 +68,7 @@ class Reader:
             yield
         return self.text[self.at]
 
-    def blanks(self) -> Parse[None]:
+    def skip_blanks(self) -> Parse[None]:
         """Skip blanks."""
         while True:
             self.at = match_end(_BLANKS, self.text, self.at)
@@ -75,7 +76,7 @@ class Reader:
                 return
             yield
 
-    def option(self, *literals: str) -> Parse[str]:
+    def accept(self, *literals: str) -> Parse[str]:
         """Consume the literal that comes next; "" if none does."""
         while True:
             found = markers_of(literals).pattern(closed=self.closed).match(self.text, self.at)
@@ -86,15 +87,15 @@ class Reader:
                 return found.group()
             yield
 
-    def literal(self, *literals: str) -> Parse[str]:
+    def expect(self, *literals: str) -> Parse[str]:
         """Consume the literal that must come next."""
-        found = yield from self.option(*literals)
+        found = yield from self.accept(*literals)
         if not found:
             rest = self.text[self.at :]
             raise TruncatedCallError if self.closed and any(literal.startswith(rest) for literal in literals) else NotACallError
         return found
 
-    def known(self, names: Collection[str]) -> Parse[str]:
+    def expect_name(self, names: Collection[str]) -> Parse[str]:
         """Consume the longest of the names, one of which must come next. They are a request's own: no pattern is cached."""
         while True:
             rest = self.text[self.at :]
@@ -108,7 +109,7 @@ class Reader:
         self.at += len(found)
         return found
 
-    def closing(self, *literals: str) -> Parse[str]:
+    def accept_after_blanks(self, *literals: str) -> Parse[str]:
         """Consume blanks and the literal after them; "" if none comes, and nothing is consumed."""
         found = yield from self._after_blanks(literals)
         if found is None:
@@ -116,7 +117,7 @@ class Reader:
         self.at = found.end()
         return found.group()
 
-    def ahead(self, *literals: str) -> Parse[bool]:
+    def is_ahead(self, *literals: str) -> Parse[bool]:
         """Tell whether one of the literals comes next, after blanks. Consumes nothing."""
         found = yield from self._after_blanks(literals)
         return found is not None
@@ -131,7 +132,7 @@ class Reader:
                 return found
             yield
 
-    def until(self, *markers: str, emit: Emit, limit: int = _NO_LIMIT, or_end: bool = False) -> Parse[str]:
+    def read_until(self, *markers: str, emit: Emit, limit: int = _NO_LIMIT, or_end: bool = False) -> Parse[str]:
         """Emit what precedes the first of the markers, as it arrives; consume the marker and return it.
 
         `limit`: more than that is malformed. `or_end`: the end of the stream will do, and "" is returned.
@@ -156,7 +157,7 @@ class Reader:
             self.require_more()
             yield
 
-    def run(self, pattern: re.Pattern[str], limit: int = NAME_LIMIT) -> Parse[str]:
+    def read_match(self, pattern: re.Pattern[str], limit: int = NAME_LIMIT) -> Parse[str]:
         """Consume the longest match of the pattern; "" if there is none."""
         while True:
             end = match_end(pattern, self.text, self.at)
@@ -169,7 +170,7 @@ class Reader:
         self.at = end
         return word
 
-    def word(self, *markers: str, of: re.Pattern[str] | None = None, limit: int = NAME_LIMIT) -> Parse[str]:
+    def read_word(self, *markers: str, of: re.Pattern[str] | None = None, limit: int = NAME_LIMIT) -> Parse[str]:
         """Return what precedes the first of the markers, complete and short, such as a name. Consumes the marker.
 
         `of`: what it may consist of; anything else fails as soon as it arrives.
@@ -187,6 +188,13 @@ class Reader:
                 return word
             self.require_more()
             yield
+
+    def read_name(self, *markers: str) -> Parse[str]:
+        """Return the name of a tool that precedes the first of the markers. Consumes the marker."""
+        name = (yield from self.read_word(*markers, of=_NAME_AND_BLANKS)).strip()
+        if not name:
+            raise NotACallError
+        return name
 
 
 class Lexer(Protocol):
@@ -214,12 +222,3 @@ def run_lexer(lexer: Lexer, reader: Reader, emit: Emit) -> Parse[None]:
             return
         reader.require_more()
         yield
-
-
-def parse_whole(text: str, parse: Callable[[Reader], Parse[None]]) -> str:
-    """Parse a text that is complete; return what is left of it."""
-    reader = Reader(text)
-    reader.closed = True
-    for _ in parse(reader):
-        pass
-    return reader.text[reader.at :]

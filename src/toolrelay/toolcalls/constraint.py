@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.request import Tool
-from toolrelay.dialects._json_calls import json_call
 from toolrelay.dialects.base import Dialect
 from toolrelay.dialects.hermes import render_calls, render_results
+from toolrelay.dialects.json_calls import json_call
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import Parse, Reader
 

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call, Content, Item, Message, Reasoning, Refusal, Result, Text, plain_text
 from toolrelay.core.request import Request, Tool, ToolChoice
-from toolrelay.dialects._writing import spelled_out
 from toolrelay.dialects.base import Dialect, ToolResult
+from toolrelay.dialects.rendering import escape_invisible
 from toolrelay.toolcalls.names import Names
 from toolrelay.toolcalls.results import TAG, framed, is_closed
 
@@ -208,7 +208,7 @@ def _harmless(tool: Tool, marks: re.Pattern[str]) -> Tool:
     """The same without anything in it that could look like the catalog's end, a call or another line."""
 
     def text(said: str) -> str:
-        return marks.sub(r"\g<0> ", spelled_out(said.replace("\r\n", "\n")))
+        return marks.sub(r"\g<0> ", escape_invisible(said.replace("\r\n", "\n")))
 
     def value(said: Json) -> Json:
         match said:
@@ -296,7 +296,7 @@ def _choice_rules(request: Request, tools: Sequence[Tool], names: Names) -> list
         rules.append("- Several calls may follow each other in one answer.")
     form = request.output
     if form is not None and form.type == "json_schema":
-        schema = spelled_out(_encode(form.schema).decode())
+        schema = escape_invisible(_encode(form.schema).decode())
         rules.append(
             f"- When you answer without a call, answer with one JSON value that fits this schema, and nothing else: {schema}"
         )

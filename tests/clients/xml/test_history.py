@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.clients.xml import copilot
-from tests.dialects.hearing import tool
+from tests.dialects.scanning import tool
 from tests.strategies import json_values, texts
 from toolrelay.clients.xml.answer import encode_block
 from toolrelay.clients.xml.history import decode_history, may_print_blocks

@@ -44,7 +44,7 @@ from toolrelay.core.events import (
     TextDelta,
 )
 from toolrelay.core.messages import Call
-from toolrelay.dialects._writing import Argument, listed
+from toolrelay.dialects.rendering import Argument, split_arguments
 
 OPEN = "<use_tool>"
 CLOSE = "</use_tool>"
@@ -64,7 +64,7 @@ class UnencodableCallError(ValueError):
 def encode_block(call: Call) -> str:
     if _TOOL_NAME.fullmatch(call.name) is None:
         raise UnencodableCallError("its name cannot stand in a tag")
-    arguments = [Argument("input", "", call.arguments)] if call.kind == "custom" else listed(call)
+    arguments = [Argument("input", "", call.arguments)] if call.kind == "custom" else split_arguments(call)
     parameters = [f"<{each.name}>{_encode_value(each)}</{each.name}>" for each in arguments if each.json != "null"]
     return "\n".join((OPEN, f"<name>{call.name}</name>", *parameters, CLOSE))
 
@@ -83,7 +83,7 @@ def _encode_value(argument: Argument) -> str:
 
 def is_retyped(call: Call) -> bool:
     """Return whether the client would parse one of the call's strings as a list or an object. It cannot be prevented."""
-    return any(argument.text is not None and _is_parsed(argument.text.strip()) for argument in listed(call))
+    return any(argument.text is not None and _is_parsed(argument.text.strip()) for argument in split_arguments(call))
 
 
 def _is_parsed(text: str) -> bool:

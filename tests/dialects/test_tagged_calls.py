@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.hearing import Heard, Text, call, hear, tool
-from toolrelay.dialects import _tags
-from toolrelay.dialects._tags import TagForm, attribute, render_parameters, tagged_call
+from tests.dialects.scanning import ParsedCall, Text, call, scan, tool
+from toolrelay.dialects import tagged_calls
 from toolrelay.dialects.base import Dialect
+from toolrelay.dialects.tagged_calls import TagForm, attribute, render_parameters, tagged_call
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import Parse, Reader
 
@@ -25,7 +25,7 @@ DIALECT = Dialect(
     end_markers=("</call>",),
     grammar=grammar,
     render_calls=lambda calls: "".join(f"<call>{render_parameters(call, FORM)}</call>" for call in calls),
-    render_results=lambda _outcomes: "",
+    render_results=lambda _results: "",
 )
 
 
@@ -44,18 +44,18 @@ DIALECT = Dialect(
     ],
 )
 def test_values(inner: str, arguments: str) -> None:
-    assert hear(DIALECT, f"<call>{inner}</call>!", [KNOWN]) == [Heard("f", arguments), Text("!")]
+    assert scan(DIALECT, f"<call>{inner}</call>!", [KNOWN]) == [ParsedCall("f", arguments), Text("!")]
 
 
 def test_a_value_that_must_be_held_has_a_limit_to_the_character(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_tags, "HELD_LIMIT", 5)
-    assert hear(DIALECT, "<call><n>12345</n></call>", [KNOWN]) == [Heard("f", '{"n": 12345}')]
-    assert hear(DIALECT, "<call><n>123456</n></call>!", [KNOWN]) == [Heard("f", '{"n": ', "held_too_long"), Text("!")]
-    assert hear(DIALECT, "<call><s>123456</s></call>", [KNOWN]) == [Heard("f", '{"s": "123456"}')]
+    monkeypatch.setattr(tagged_calls, "HELD_LIMIT", 5)
+    assert scan(DIALECT, "<call><n>12345</n></call>", [KNOWN]) == [ParsedCall("f", '{"n": 12345}')]
+    assert scan(DIALECT, "<call><n>123456</n></call>!", [KNOWN]) == [ParsedCall("f", '{"n": ', "held_too_long"), Text("!")]
+    assert scan(DIALECT, "<call><s>123456</s></call>", [KNOWN]) == [ParsedCall("f", '{"s": "123456"}')]
 
 
 def test_a_key_that_is_too_long_breaks_the_call() -> None:
-    assert hear(DIALECT, f"<call><{'k' * 300}>1</k></call>.", [KNOWN]) == [Heard("f", "", "malformed"), Text(".")]
+    assert scan(DIALECT, f"<call><{'k' * 300}>1</k></call>.", [KNOWN]) == [ParsedCall("f", "", "malformed"), Text(".")]
 
 
 def test_attributes_of_a_tag() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.dialects.hearing import tool
+from tests.dialects.scanning import tool
 from toolrelay.core.request import Tool
-from toolrelay.dialects._schema import ANY, Parameters, meant, types_of
-from toolrelay.parsing.json import escaped, quoted
+from toolrelay.dialects.parameter_types import ANY, Parameters, coerce, types_of
+from toolrelay.parsing.json import encode_string, escape_text
 
 STRING = {"string"}
 NUMBER = {"number", "integer"}
@@ -92,10 +92,10 @@ def test_parameters_that_are_not_declared() -> None:
     ],
 )
 def test_what_is_meant(text: str, types: set[str], json: str | None) -> None:  # bug 6
-    assert meant(text, frozenset(types)) == json
+    assert coerce(text, frozenset(types)) == json
 
 
 def test_text_as_a_json_string() -> None:
-    assert quoted('a"\n\x01é😀') == '"a\\"\\n\\u0001é😀"'
-    assert escaped("plain é") == "plain é"
-    assert escaped('"') == '\\"'
+    assert encode_string('a"\n\x01é😀') == '"a\\"\\n\\u0001é😀"'
+    assert escape_text("plain é") == "plain é"
+    assert escape_text('"') == '\\"'

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dialects.hearing import Heard, Text, call, calls_of, hear, tool
-from toolrelay.dialects._python_value import python_json
-from toolrelay.dialects._writing import JSON_WORDS, python_call
+from tests.dialects.scanning import ParsedCall, Text, call, calls_of, scan, tool
+from toolrelay.dialects.python_calls import python_to_json
+from toolrelay.dialects.rendering import JSON_CONSTANTS, render_python_call
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ from toolrelay.dialects._writing import JSON_WORDS, python_call
     ],
 )
 def test_literals(text: str, value: object) -> None:
-    written = python_json(text)
+    written = python_to_json(text)
     assert written is not None
     assert json.loads(written) == value
 
@@ -82,7 +82,7 @@ def test_literals(text: str, value: object) -> None:
     ],
 )
 def test_anything_else_is_no_literal(text: str) -> None:
-    assert python_json(text) is None
+    assert python_to_json(text) is None
 
 
 _literals: st.SearchStrategy[Any] = st.recursive(
@@ -100,7 +100,7 @@ _literals: st.SearchStrategy[Any] = st.recursive(
 
 @given(_literals)
 def test_what_python_writes_is_read_as_python_would(value: Any) -> None:
-    written = python_json(repr(value))
+    written = python_to_json(repr(value))
     assert written is not None
     assert json.loads(written) == ast.literal_eval(repr(value))
 
@@ -108,8 +108,8 @@ def test_what_python_writes_is_read_as_python_would(value: Any) -> None:
 @given(_literals, st.sampled_from("'\""))
 def test_what_is_written_is_python(value: Any, quote: str) -> None:
     made = call("f", {"k": value})
-    assert ast.literal_eval(python_call(made, quote).removeprefix("f(k=").removesuffix(")")) == value
-    assert python_json(python_call(made, quote, JSON_WORDS).removeprefix("f(k=").removesuffix(")")) is not None
+    assert ast.literal_eval(render_python_call(made, quote).removeprefix("f(k=").removesuffix(")")) == value
+    assert python_to_json(render_python_call(made, quote, JSON_CONSTANTS).removeprefix("f(k=").removesuffix(")")) is not None
 
 
 KNOWN = [
@@ -137,31 +137,31 @@ KNOWN = [
     ],
 )
 def test_calls(inner: str, expected: object) -> None:
-    assert calls_of(hear("olmo3", f"<function_calls>{inner}</function_calls>", KNOWN)) == expected
+    assert calls_of(scan("olmo3", f"<function_calls>{inner}</function_calls>", KNOWN)) == expected
 
 
 @pytest.mark.parametrize(
     ("inner", "heard"),
     [
-        ("f(1, 2, 3)", Heard("f", '{"a": 1, "b": 2', "positional_argument")),
-        ("f(a=1 b=2)", Heard("f", '{"a": 1', "malformed")),
-        ("f(x.y)", Heard("f", "", "malformed")),
-        ("f(a=g())", Heard("f", '{"a": ', "malformed")),
-        ("f(*x)", Heard("f", '{"a": ', "malformed")),
-        ("f($filter=1)", Heard("f", '{"a": ', "malformed")),
-        ("odd(a b d=1)", Heard("odd", "", "malformed")),
-        ("odd(a b" + " " * 256 + "=1)", Heard("odd", "", "malformed")),
+        ("f(1, 2, 3)", ParsedCall("f", '{"a": 1, "b": 2', "positional_argument")),
+        ("f(a=1 b=2)", ParsedCall("f", '{"a": 1', "malformed")),
+        ("f(x.y)", ParsedCall("f", "", "malformed")),
+        ("f(a=g())", ParsedCall("f", '{"a": ', "malformed")),
+        ("f(*x)", ParsedCall("f", '{"a": ', "malformed")),
+        ("f($filter=1)", ParsedCall("f", '{"a": ', "malformed")),
+        ("odd(a b d=1)", ParsedCall("odd", "", "malformed")),
+        ("odd(a b" + " " * 256 + "=1)", ParsedCall("odd", "", "malformed")),
     ],
 )
-def test_calls_that_are_not_plain_break(inner: str, heard: Heard) -> None:
-    assert hear("olmo3", f"<function_calls>{inner}</function_calls>!", KNOWN) == [heard, Text("!")]
+def test_calls_that_are_not_plain_break(inner: str, heard: ParsedCall) -> None:
+    assert scan("olmo3", f"<function_calls>{inner}</function_calls>!", KNOWN) == [heard, Text("!")]
 
 
 def test_what_begins_with_a_figure_and_is_no_tools_name_is_no_call() -> None:
     for text in ("[1up(x=1)]", "[1, 2]", "[1]"):
-        assert hear("pythonic", text, [tool("1", {"x": {}})]) == [Text(text)]
+        assert scan("pythonic", text, [tool("1", {"x": {}})]) == [Text(text)]
 
 
 def test_arguments_that_are_no_object_are_written_as_one() -> None:
-    assert python_call(call("f", "not json"), "'") == "f(arguments='not json')"
-    assert python_call(call("f", "[1]"), "'") == "f(arguments='[1]')"
+    assert render_python_call(call("f", "not json"), "'") == "f(arguments='not json')"
+    assert render_python_call(call("f", "[1]"), "'") == "f(arguments='[1]')"

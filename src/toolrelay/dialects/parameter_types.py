@@ -1,0 +1,117 @@
+"""Types of a tool's parameters, from its JSON schema, and the coercion of plain text to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from toolrelay.core.json import Json, JsonObject
+from toolrelay.core.request import Tool
+from toolrelay.parsing.json import encode_string
+
+ANY = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
+STRING = frozenset({"string"})
+_PYTHON_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
+_TYPE_NAMES = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+
+
+class Parameters:
+    """The parameters of a tool. A tool that is unknown has none, and its arguments may have any type."""
+
+    def __init__(self, tool: Tool | None) -> None:
+        self._root: JsonObject = (tool.parameters if tool is not None else None) or {}
+        properties = self._root.get("properties")
+        self._properties: JsonObject = properties if isinstance(properties, dict) else {}
+
+    @property
+    def names(self) -> list[str]:
+        """In the order of their declaration."""
+        return list(self._properties)
+
+    def types(self, name: str) -> frozenset[str]:
+        if name in self._properties:
+            return types_of(self._properties[name], self._root)
+        additional = self._root.get("additionalProperties")
+        return types_of(additional, self._root) if isinstance(additional, dict) else ANY
+
+
+def types_of(schema: Json, root: JsonObject) -> frozenset[str]:
+    """Return the types that a value of that schema may have. "number" includes "integer"."""
+    return _TypeResolver(root).types(schema) or ANY
+
+
+class _TypeResolver:
+    """Resolves each part of a schema once, even if it refers to itself."""
+
+    def __init__(self, root: JsonObject) -> None:
+        self._root = root
+        self._known: dict[int, frozenset[str]] = {}
+
+    def types(self, schema: Json) -> frozenset[str]:
+        if not isinstance(schema, dict):
+            return ANY
+        known = self._known.get(id(schema))
+        if known is None:
+            self._known[id(schema)] = ANY  # for references back to it
+            known = self._known[id(schema)] = self._resolve(schema)
+        return known
+
+    def _resolve(self, schema: JsonObject) -> frozenset[str]:
+        types = ANY
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            types &= self.types(_dereference(reference, self._root))
+        match schema.get("type"):
+            case str(kind):
+                types &= _with_integers([kind])
+            case list(kinds):
+                types &= _with_integers(kind for kind in kinds if isinstance(kind, str))
+        if isinstance(values := schema.get("enum"), list):
+            types &= _with_integers(_TYPE_NAMES[type(value)] for value in values)
+        if "const" in schema:
+            types &= _with_integers([_TYPE_NAMES[type(schema["const"])]])
+        for key in ("anyOf", "oneOf"):
+            if isinstance(choices := schema.get(key), list):
+                types &= frozenset[str]().union(*map(self.types, choices))
+        if isinstance(parts := schema.get("allOf"), list):
+            for part in parts:
+                types &= self.types(part)
+        return types | {"null"} if schema.get("nullable") is True else types
+
+
+def _with_integers(kinds: Iterable[str]) -> frozenset[str]:
+    types = frozenset(kinds)
+    return types | {"integer"} if "number" in types else types
+
+
+def _dereference(reference: str, root: JsonObject) -> Json:
+    """Follow a reference within the schema. Any other reference accepts everything."""
+    if not reference.startswith("#"):
+        return True
+    at: Json = root
+    for step in reference[1:].strip("/").split("/"):
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(at, dict):
+            at = at.get(key) if step else at
+        elif isinstance(at, list):
+            at = at[int(key)] if key.isdecimal() and int(key) < len(at) else None
+        else:
+            return None
+    return at
+
+
+def coerce(text: str, types: frozenset[str]) -> str | None:
+    """Return the JSON of a value written as plain text: the value itself if it has one of the types, else a string.
+
+    None: a string is not allowed, and the text is not JSON.
+    """
+    if types == STRING:
+        return encode_string(text)
+    plain = text.strip()
+    plain = _PYTHON_CONSTANTS.get(plain, plain)
+    try:
+        value = msgspec.json.decode(plain.encode())
+    except (msgspec.MsgspecError, RecursionError):
+        return encode_string(text) if "string" in types else None
+    return plain if _TYPE_NAMES[type(value)] in types or "string" not in types else encode_string(text)
