@@ -106,6 +106,28 @@ def imported(path: Path) -> Iterator[str]:
                 pass
 
 
+def private_imports(path: Path) -> Iterator[str]:
+    """Yield the private modules that a file imports from a package that it is not part of."""
+    own = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts) if path.is_relative_to(ROOT / "src") else ""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        match node:
+            case ast.Import(names=names):
+                modules = [name.name for name in names]
+            case ast.ImportFrom(module=str(module), level=0, names=names):
+                modules = [f"{module}.{name.name}" for name in names]
+            case _:
+                continue
+        for module in modules:
+            found = re.match(r"(toolrelay[\w.]*?)\._(?!_)", module)
+            if found and (ROOT / "src" / found[1].replace(".", "/")).is_dir() and not own.startswith(f"{found[1]}."):
+                yield module
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "bench", "docs"])
+def test_private_modules_are_imported_only_by_their_own_package(folder: str) -> None:
+    assert [f"{named(path)}: {module}" for path in sources(folder) for module in private_imports(path)] == []
+
+
 @pytest.mark.parametrize(("folder", "with_groups"), [("src", False), ("tests", True), ("bench", True)])
 def test_every_imported_package_is_a_declared_dependency(folder: str, *, with_groups: bool) -> None:
     project = tomllib.loads(text("pyproject.toml"))

@@ -1,4 +1,4 @@
-"""One run of a dialect's grammar over what may be a call, with its limits and what becomes of errors."""
+"""Runs a dialect's grammar on a possible call; enforces limits and handles errors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ParseState(Enum):
 class CallParser:
     """Runs a grammar on the text that follows a start marker.
 
-    Until the grammar has emitted something (`_committed`), all input is kept: if it turns out to be no call, it is text. Of that
-    at most HELD_LIMIT characters are read, of a call that is being emitted CALL_LIMIT; `_room` is what is left of it. The limits
-    hold to the character, so that chunking does not matter here either: `_excess` is what does not fit, and waits.
+    Until the grammar has emitted something (`_committed`), all input is kept, because it may turn out to be text. At most
+    HELD_LIMIT characters are parsed until then, and CALL_LIMIT in a call that is being emitted; `_room` is the rest of it. Limits
+    are exact to the character, so that chunking does not matter; `_excess` is input beyond the limit.
 
-    `rule`: the call is malformed for that reason, and the text up to the next end marker is skipped.
+    `rule`: why the call is malformed; then the text up to the next end marker is skipped.
     """
 
     def __init__(self, syntax: CallSyntax, sink: CallSink, marker: str, text: str, at: int) -> None:
@@ -53,11 +53,11 @@ class CallParser:
         self._reader.feed(text)
 
     def close(self) -> None:
-        """No more text follows."""
+        """End the input."""
         self._reader.closed = True
 
     def run(self) -> ParseState:
-        """Parse what was fed."""
+        """Parse the input so far."""
         while True:
             try:
                 next(self._parse)
@@ -76,7 +76,7 @@ class CallParser:
             self.feed("")
 
     def _handle(self, error: ParseError) -> ParseState | None:
-        """Decide what becomes of an error; None: the grammar is replaced by one that skips the rest of the call."""
+        """Return the final state after an error; None: go on with a grammar that skips the rest of the call."""
         if self.rule:
             return ParseState.BROKEN
         if isinstance(error, TruncatedCallError):
@@ -94,14 +94,14 @@ class CallParser:
         return None
 
     def _is_only_marker(self) -> bool:
-        """Whether nothing but blanks came after the start marker, which then is only mentioned."""
+        """Return whether only blanks followed the start marker, which then is text."""
         text, at = self.all_input()
         return not self._committed and not text[at:].strip()
 
     def _skip_call(self) -> None:
         reader = self._reader
         excess = self._unread - HELD_LIMIT
-        if excess > 0:  # a call that was being emitted was fed more
+        if excess > 0:  # the limit of an emitted call is higher
             self._excess = reader.text[-excess:] + self._excess
             reader.text = reader.text[:-excess]
             self._input = ["".join(self._input)[:-excess]]
@@ -113,13 +113,13 @@ class CallParser:
         return len(self._reader.text) - self._reader.at
 
     def commit(self) -> None:
-        """Something was emitted: the input cannot be text any more."""
+        """Mark the input as a call: something was emitted."""
         if not self._committed:
             self._committed = True
             self._room += CALL_LIMIT - HELD_LIMIT
 
     def restart(self) -> None:
-        """A call is complete, or something else was emitted: the input from here on belongs to what follows."""
+        """Forget the input so far, after a complete call or other output."""
         reader = self._reader
         self.marker = ""
         self._committed = True
@@ -128,15 +128,15 @@ class CallParser:
         self._room = CALL_LIMIT - self._unread
 
     def all_input(self) -> tuple[str, int]:
-        """Return all that came after the start marker, as a text and the place in it where that begins."""
+        """Return a text, and where in it the input after the start marker begins."""
         return "".join([*self._input, self._excess] if self._excess else self._input), self._start
 
     def unread_input(self) -> tuple[str, int]:
-        """Return what was not consumed, as a text and the place in it where that begins."""
+        """Return a text, and where in it the unconsumed input begins."""
         return self._reader.text + self._excess, self._reader.at
 
     def consumed_text(self) -> str:
-        """Return what was consumed, with the start marker."""
+        """Return the consumed input, with the start marker."""
         text, at = self.all_input()
         return self.marker + text[at : len(text) - self._unread - len(self._excess)]
 

@@ -1,8 +1,8 @@
-"""How parsing a call can fail.
+"""Errors of grammars.
 
 ParseError
-├── NotACallError        the text is no call after all, and is emitted as text
-├── MalformedCallError   a call had begun, and then broke a rule
+├── NotACallError        the input is text; after a call has started: malformed
+├── MalformedCallError   the input is a call that breaks a rule
 └── TruncatedCallError   the stream ended inside a call
 """
 
@@ -18,7 +18,7 @@ class NotACallError(ParseError):
 
 
 class MalformedCallError(ParseError):
-    """`rule` names what was wrong, for the log."""
+    """`rule`: the reason, for the log."""
 
     def __init__(self, rule: str) -> None:
         super().__init__(rule)

@@ -1,4 +1,4 @@
-"""What the scanner emits: the stream's events, and calls that could not be parsed."""
+"""Events of the scanner: those of the stream, and broken calls."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, Str
 
 
 class CallBroken(Struct, frozen=True, kw_only=True):
-    """A call that cannot be finished. `rule` says why; `text` is what was printed of it.
+    """A call that could not be parsed. `rule`: the reason; `text`: its text.
 
-    `index` is the call's, if it had started: then its arguments so far have been emitted, too.
+    `index`: the call's index if it had started; its arguments so far have been emitted.
     """
 
     rule: str
@@ -22,7 +22,7 @@ ScannerEvent = StreamEvent | CallBroken
 
 
 class EventBuffer:
-    """Collects the events of one chunk. All arguments between two other events become one delta."""
+    """Buffer of the events of a chunk. Arguments between two other events are joined into one delta."""
 
     def __init__(self) -> None:
         self._events: list[ScannerEvent] = []

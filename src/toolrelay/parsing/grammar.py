@@ -15,7 +15,7 @@ MarkerPosition: TypeAlias = Literal["anywhere", "line", "start"]
 
 
 class StartMarker(Struct, frozen=True):
-    """Text that may begin calls, and where it counts: anywhere, at the start of a line, or only at the start of the answer.
+    """Text that may begin calls, and its position: anywhere, at the start of a line, or at the start of the answer.
 
     No start marker of a dialect is a prefix of another one.
     """
@@ -25,25 +25,25 @@ class StartMarker(Struct, frozen=True):
 
 
 class CallSink(Protocol):
-    """Receives what a grammar finds. A call's arguments are JSON, whatever the dialect writes."""
+    """Receives the output of a grammar. Arguments are JSON in every dialect."""
 
     @property
     def tools(self) -> dict[str, Tool]:
-        """The tools that were offered, by the name the model knows them by."""
+        """The offered tools, by the names that the model knows."""
         ...
 
     def start(self, name: str) -> None: ...
 
     def arguments(self, text: str) -> None:
-        """More of the arguments of the call that was started last."""
+        """Add to the arguments of the call that was started last."""
         ...
 
     def finish(self) -> None:
-        """The call is complete. Without any arguments, they are empty."""
+        """End the call. If there were no arguments, they are `{}`."""
         ...
 
     def text(self, text: str) -> None:
-        """What was read is text, and no call."""
+        """Emit text outside of calls."""
         ...
 
     def reasoning(self, text: str) -> None: ...
@@ -61,7 +61,7 @@ class CallSyntax(Protocol):
 
     @property
     def end_markers(self) -> tuple[str, ...]:
-        """What ends a malformed call: all up to it belongs to that call."""
+        """Marks that end a malformed call: the text up to the next one is part of the call."""
         ...
 
     @property

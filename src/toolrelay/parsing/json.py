@@ -1,4 +1,4 @@
-"""JSON as models write it, parsed as it arrives: a value's own text, or the content of a string."""
+"""Streaming parser of JSON as models write it: the text of a value, or the content of a string."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from json.encoder import encode_basestring
 import msgspec
 
 from toolrelay.parsing.errors import MalformedCallError, NotACallError, TruncatedCallError
-from toolrelay.parsing.stream_reader import NAME_LIMIT, Emit, Parse, Reader, match_end, run_lexer
+from toolrelay.parsing.stream_reader import NAME_LIMIT, Emit, Parse, Reader, run_lexer
 
 _SCALAR_LIMIT = 256
 _SCALAR = re.compile(r"""[^\s,:"'{}\[\]<>`|｜]*""")
@@ -17,7 +17,7 @@ _NEXT_MARK = {
     '"': re.compile(r'["\\\x00-\x1f]'),
     "'": re.compile(r"['\\\x00-\x1f]"),
 }
-"""What matters next, by the quotation mark that is open."""
+"""Finds the next significant character, by the open quotation mark."""
 _SHORT_STRING = re.compile(r"""(?:"([^"\\]*(?:\\.[^"\\]*)*)"|'([^'\\]*(?:\\.[^'\\]*)*)')""", re.DOTALL)
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _CHARACTERS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
@@ -42,43 +42,30 @@ def escape_text(text: str) -> str:
 
 
 def escaping(emit: Emit) -> Emit:
-    """Escape what is emitted as a part of a JSON string."""
+    """Return an `emit` that escapes text as a part of a JSON string."""
     return lambda text: emit(escape_text(text))
 
 
 def json_value(reader: Reader, emit: Emit) -> Parse[None]:
     """Emit the text of a JSON value. It ends where its brackets do.
 
-    Two things are repaired on the way: control characters inside strings, which models write, are escaped, and escaped
-    surrogates without their other half are replaced. Whether the value is JSON otherwise is for the receiver of all of it to
-    say; but characters that stand outside of strings in no JSON, and that the end markers of calls begin with, break it.
+    Two errors of models are repaired: control characters inside strings are escaped, and lone surrogate escapes are replaced.
+    The value is not validated otherwise, except that the characters which begin end markers are malformed outside of strings.
     """
     first = yield from reader.peek()
     if not first:
         raise TruncatedCallError
     if first not in "\"'{[":
-        yield from _scalar(reader, emit)
-        return
-    yield from run_lexer(_ValueLexer(reader), reader, emit)
-
-
-def _scalar(reader: Reader, emit: Emit) -> Parse[None]:
-    while True:
-        end = match_end(_SCALAR, reader.text, reader.at)
-        if end == reader.at or end - reader.at > _SCALAR_LIMIT:
+        scalar = yield from reader.read_match(_SCALAR, _SCALAR_LIMIT)
+        if not scalar:
             raise NotACallError
-        if end < len(reader.text) or reader.closed:
-            break
-        yield
-    start, reader.at = reader.at, end
-    emit(reader.text[start:end])
+        emit(scalar)
+    else:
+        yield from run_lexer(_ValueLexer(reader), reader, emit)
 
 
 class _ValueLexer:
-    """Follows quotation marks, escapes and brackets.
-
-    `_escape` is what has arrived of an escape as far as it matters: "", a backslash, or a backslash and u.
-    """
+    r"""Tracks quotation marks, escapes and brackets. `_escape`: the open escape, `\` or `\u`, or ""."""
 
     __slots__ = ("_depth", "_escape", "_quote", "_reader", "out")
 
@@ -127,7 +114,7 @@ class _ValueLexer:
         return done
 
     def _follow(self, mark: str) -> bool:
-        """Change the state; return whether the value ends with that mark."""
+        """Update the state; return whether the value ends with that mark."""
         if mark == "\\":
             self._escape = mark
             return False
@@ -152,7 +139,7 @@ def json_string(reader: Reader, emit: Emit) -> Parse[None]:
 
 
 def _decode(text: str, at: int, *, closed: bool) -> tuple[str, int, bool]:
-    """Decode the inside of a string; also return how far it was read, and whether the string has ended there."""
+    """Decode the inside of a string; return the text, where decoding stopped, and whether the string ends there."""
     pieces: list[str] = []
     while (found := _STRING_MARK.search(text, at)) is not None:
         pieces.append(text[at : found.start()])
@@ -169,7 +156,7 @@ def _decode(text: str, at: int, *, closed: bool) -> tuple[str, int, bool]:
 
 
 def short_string(reader: Reader, limit: int = NAME_LIMIT) -> Parse[str]:
-    """Return a string that is complete and short, such as a key, decoded. Single quotes will do."""
+    """Decode a short string, such as a key, when it is complete. Single quotes are accepted."""
     while True:
         if reader.at < len(reader.text) and reader.text[reader.at] not in "\"'":
             raise NotACallError

@@ -1,11 +1,11 @@
-"""Literals that are not JSON, such as Python's, translated to JSON as they arrive: without recursion, and never evaluated.
+"""Streaming translation of literals that are not JSON, such as Python's, to JSON. No recursion; nothing is evaluated.
 
-what                         becomes
+literal                      JSON
 --------------------------   ----------------------------------------------------------
-a string, in any quotes      a JSON string; adjacent strings become one
-a bare word                  what the syntax says; as a key of a dict: a string
-a tuple                      a list
-a comma before a bracket     nothing
+string, in any quotes        string; adjacent strings are joined
+bare word                    encoded by the syntax; as a key of a dict: a string
+tuple                        list
+trailing comma               dropped
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ DecodeEscape: TypeAlias = Callable[[str, int], tuple[str, int] | None]
 
 
 class LiteralSyntax:
-    """How literals are written.
+    """The syntax of literals.
 
-    quotes         what encloses strings
-    word, key      what a value, or a key of a dict, may consist of that is not quoted
-    encode_word    the JSON of such a value
-    decode_escape  for strings that have escapes, which begin with a backslash
-    brackets       what lists, dicts and the like begin with
+    quotes         enclose strings
+    word, key      match an unquoted value, and an unquoted key of a dict
+    encode_word    returns the JSON of an unquoted value
+    decode_escape  decodes escapes, which begin with a backslash; None: strings have none
+    brackets       open lists, dicts and the like
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class LiteralSyntax:
         self.string_markers = {quote: markers_of((quote, "\\") if decode_escape else (quote,)) for quote in quotes}
 
     def read(self, reader: Reader, emit: Emit) -> Parse[None]:
-        """Read a literal; emit its JSON."""
+        """Parse a literal and emit its JSON."""
         yield from run_lexer(_LiteralLexer(self, reader), reader, emit)
 
 
 _Expected: TypeAlias = Literal["value", "key", "colon", "comma"]
-"""What comes next inside the open bracket, unless that is closed."""
+"""The token expected next, unless it closes the bracket."""
 _TRANSITIONS: dict[tuple[str, _Expected, str], tuple[str, _Expected]] = {
     ("}", "colon", ":"): (": ", "value"),
     ("}", "comma", ","): ("", "key"),
@@ -77,13 +77,16 @@ _TRANSITIONS: dict[tuple[str, _Expected, str], tuple[str, _Expected]] = {
     (")", "comma", ")"): ("]", "comma"),
     (")", "value", ")"): ("]", "comma"),
 }
-"""By the open bracket's closer, what is expected, and the punctuation mark that came: its JSON, and what is expected next."""
+"""(closer of the open bracket, expected token, punctuation mark) → (JSON, next expected token)."""
 
 
 class _LiteralLexer:
-    """`_closers` are the brackets that must still be closed, `_quote` encloses the string that is being read.
+    """State of a literal.
 
-    `_comma`: one was read, and is emitted with what follows. `_string_ended`: a string has ended, unless another one follows.
+    _closers       closing brackets still to come
+    _quote         the quotation mark of the open string
+    _comma         a comma to be emitted before the next item
+    _string_ended  the string is complete unless an adjacent one follows
     """
 
     __slots__ = ("_closers", "_comma", "_expected", "_quote", "_reader", "_string_ended", "_syntax", "out")
@@ -105,7 +108,7 @@ class _LiteralLexer:
         return True
 
     def _token(self) -> bool:
-        """Read one token; False if it is incomplete."""
+        """Consume a token; return False if it is incomplete."""
         reader, syntax = self._reader, self._syntax
         text = reader.text
         at = reader.at
@@ -134,7 +137,7 @@ class _LiteralLexer:
         return True
 
     def _begin(self) -> None:
-        """A key or value begins."""
+        """Begin a key or value."""
         if self._expected == "key":
             self._expected = "colon"
         elif self._expected == "value":
@@ -193,7 +196,7 @@ class _LiteralLexer:
         return self._string()
 
     def _string(self) -> bool:
-        """Read on in a string, up to an escape or its end; False if more text must come first."""
+        """Consume a string up to an escape or its end; return False if more text is needed."""
         reader, syntax = self._reader, self._syntax
         text = reader.text
         found = syntax.string_markers[self._quote].pattern(closed=reader.closed).search(text, reader.at)

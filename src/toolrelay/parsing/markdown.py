@@ -1,4 +1,4 @@
-"""Markdown, as far as it decides whether a call is only quoted: lines, inline code, and fences, as CommonMark has them."""
+"""The part of CommonMark that decides whether a call is quoted: lines, inline code, fences."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _RUN_OR_BREAK = re.compile("`+|\n")
 
 
 class LineState:
-    """The line that is being read: its margin, and inline code.
+    """The current line: its margin, and inline code.
 
-    The margin is blanks, and the marks of block quotes and list items: a fence may open after it.
+    The margin consists of blanks and the marks of block quotes and list items. A fence may open after it.
 
-    Inline code stands between two runs of as many backticks. That it is code is known only when the second run arrives, which a
-    call cannot wait for. So a marker counts as quoted if it directly follows an opening run, and so does what comes after it
-    (`_quotes`), up to the second run or, if none comes, the end of the paragraph.
+    Inline code is enclosed by two runs of equally many backticks. The second run may come long after a call, which cannot wait
+    for it. So a marker is taken as quoted if it directly follows an opening run, and so is what follows it (`_quotes`), up to the
+    second run or the end of the paragraph.
     """
 
     __slots__ = ("_margin", "_opening_run", "_quotes", "_run", "at_margin")
@@ -32,20 +32,20 @@ class LineState:
         self.at_margin = True
 
     def leave_margin(self, opening_run: int = 0) -> None:
-        """Go on inside the line. `opening_run`: as many backticks have just opened inline code."""
+        """Go on inside the line. `opening_run`: the number of backticks that have just opened inline code."""
         self.at_margin = False
-        self._margin = ""  # without the blanks it begins with
+        self._margin = ""  # without leading blanks
         self.end_code()
         self._opening_run = opening_run
 
     def end_code(self) -> None:
-        self._opening_run = 0  # the length of the run that opened inline code
-        self._run = 0  # the length of the run that the text ends in
+        self._opening_run = 0  # length of the run that opened inline code
+        self._run = 0  # length of the run at the end of the text
         self._quotes = False
 
     @property
     def is_open(self) -> bool:
-        """Whether the state depends on the next character, whatever it is."""
+        """Whether any next character may change the state."""
         return self.at_margin or self._run > 0 or self._quotes
 
     @property
@@ -58,18 +58,18 @@ class LineState:
 
     @property
     def quote_depth(self) -> int:
-        """How many block quotes the line stands in."""
+        """The number of block quotes around the line."""
         return self._margin.count(">")
 
     def quotes_marker(self) -> bool:
-        """Tell whether a marker that comes next is quoted in inline code."""
+        """Return whether a marker at this place is quoted in inline code."""
         if self._run:
             self._end_run()
             self._quotes = self._opening_run > 0
         return self._quotes
 
     def advance(self, text: str) -> None:
-        """Pass over text without markers."""
+        """Advance over text without markers."""
         if self._run or self._quotes or "`" in text:
             self._follow_code(text)
         elif "\n" in text:
@@ -109,7 +109,7 @@ class LineState:
             self._end_run()
 
     def _end_run(self) -> None:
-        """Open inline code with the run that has ended, or close it if it was opened by as many backticks."""
+        """End a run: it opens inline code, or closes it if it is as long as the opening run."""
         if self._run and not self._opening_run:
             self._opening_run = self._run
         elif self._run == self._opening_run:
@@ -119,24 +119,24 @@ class LineState:
 
 
 _FencePlace: TypeAlias = Literal["info", "margin", "run", "closing", "line"]
-"""Where in a fence the text stands.
+"""The place in a fence.
 
-info     the rest of the opening line; a backtick in it: it was inline code, and no fence
-margin   the start of a line, of which only blanks and the marks of block quotes came
-run      a run of the fence's character at the start of a line: long enough, it may close the fence
-closing  blanks after such a run: at the line's end the fence is closed, at anything else it goes on
-line     any other line
+info     the rest of the opening line; a backtick in it means that it was inline code
+margin   blanks and marks of block quotes at the start of a line
+run      a run of the fence's character after the margin, which may close the fence
+closing  blanks after a run that is long enough: the end of the line closes the fence
+line     the rest of any other line
 """
 _RUN = re.compile(r"`{1,64}|~{1,64}")
-_LONGEST_RUN = 64
+_MAX_RUN = 64
 _NOT_BLANK = re.compile("[^ \t\r]")
 _INFO_END = {"`": re.compile("[`\n]"), "~": re.compile("\n")}
 
 
 class FenceState:
-    """An open fence. Nothing is held back in it: its content is text whatever comes.
+    """An open fence. Its content is text and never held.
 
-    `depth`: of the block quotes that it stands in. A line without their marks ends them, and with them the fence.
+    `depth`: the number of block quotes around it. A line without their marks ends the fence.
     """
 
     __slots__ = ("_character", "_count", "_depth", "_missing", "_place", "ended_line", "run")
@@ -152,11 +152,11 @@ class FenceState:
 
     @staticmethod
     def opening_run(text: str, at: int) -> str | None:
-        """Return the run that opens a fence at that place; "" if none does, None if that cannot be told yet."""
+        """Return the run that opens a fence at that place; "" if none does, None if more text is needed."""
         found = _RUN.match(text, at)
         if found is None:
             return ""
-        if found.end() == len(text) and found.end() - at < _LONGEST_RUN:
+        if found.end() == len(text) and found.end() - at < _MAX_RUN:
             return None
         return found.group() if found.end() - at >= 3 else ""
 
@@ -171,7 +171,7 @@ class FenceState:
         return self._place == "line"
 
     def advance(self, text: str, at: int) -> int | None:
-        """Return where the fence ends; None if all of the text belongs to it. `ended_line`: a line begins there."""
+        """Return where the fence ends; None if it does not. `ended_line`: a line begins there."""
         while at < len(text):
             match self._place:
                 case "line":
@@ -198,7 +198,7 @@ class FenceState:
         return None
 
     def _end_blanks(self, character: str, at: int) -> int:
-        """Go on at a character after blanks."""
+        """Go on at the first character after blanks."""
         if self._place == "closing":
             self.ended_line = character == "\n"
             self._place = "line"

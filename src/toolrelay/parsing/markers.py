@@ -1,4 +1,4 @@
-"""Search for markers in a buffer whose end may hold only the beginning of one."""
+"""Patterns that find markers in a buffer, including a partial marker at its end."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from functools import lru_cache
 
 
 class Markers:
-    """Patterns that find any of some markers; of two that start at the same place the longer one.
+    """Patterns that find any of the markers; of two at the same place, the longer one.
 
-    While more text may follow, the beginning of a marker at the end of the buffer matches, too, and at the latest its very end
-    does: such a match is incomplete (`is_complete`).
+    While more text may follow, a partial marker at the end of the buffer matches, too, or else the empty end itself: such a match
+    is not complete (`is_complete`).
     """
 
     __slots__ = ("_complete", "_partial", "longest")

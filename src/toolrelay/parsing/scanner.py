@@ -1,17 +1,17 @@
-"""Finds calls in a model's text as it streams: text in, events out; any chunking gives the same.
+"""Streaming scanner that finds calls in a model's text: text in, events out. The result does not depend on chunking.
 
-    state       what is looked for                          what happens to the rest
+    state       ends at                                     content
     ---------   -----------------------------------------   --------------------------------------------------
-    text        start markers, the reasoning tag, a         emitted at once as text; only what may be the
-                Markdown fence (triggers)                   beginning of one of these is held
-    fence       its end (markdown.FenceState)               text: a call quoted in a fence is none
-    code        the end of inline code                      text, for the same reason
+    text        a start marker, a reasoning tag, a          text, emitted at once; only the possible beginning of
+                Markdown fence (triggers)                   one of these is held
+    fence       its end (markdown.FenceState)               text: calls in it are quoted
+    code        the end of inline code                      text: calls in it are quoted
                 (markdown.LineState)
-    reasoning   its end tag                                 reasoning: a call considered there is none
-    call        what the dialect's grammar wants            see call_parser
+    reasoning   the end tag                                 reasoning: calls in it do not count
+    call        the end of the grammar (call_parser)        a call
 
-The grammar decides. Until it starts a call, its input is kept: if it is no call, the start marker is text, and what follows is
-scanned again. A malformed call takes with it what follows, up to the dialect's next end marker.
+Until the grammar starts a call, its input is kept: if it is not a call, the start marker is text, and the rest is scanned again.
+A malformed call includes all text up to the dialect's next end marker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from toolrelay.parsing.markdown import FenceState, LineState
 from toolrelay.parsing.triggers import ScanOptions, TriggerKind, TriggerSet, split_reasoning_tag, triggers_for
 
 _LINE_BREAK = re.compile("\n")
-_PIECE = 64 * 1024  # long chunks are scanned in pieces, so that no trigger copies more than a piece
+_PIECE = 64 * 1024  # of a long chunk, so that a trigger never copies more
 
 
 class Scanner:
@@ -79,7 +79,7 @@ class Scanner:
         return self._events.drain()
 
     def _significant_characters(self) -> re.Pattern[str] | None:
-        """Return what finds any character that may change the state. Most deltas have none. None: every character may."""
+        """Return a pattern of the characters that may change the state; most deltas have none. None: any character may."""
         if self._parser is not None or self._held or self._awaits_tag:
             return None
         if self._fence is not None:
@@ -104,7 +104,7 @@ class Scanner:
         if rest is not None:
             self._scan(*rest)
 
-    # What a grammar emits (grammar.CallSink)
+    # grammar.CallSink
 
     def start(self, name: str) -> None:
         if self._parser is not None:
@@ -141,14 +141,14 @@ class Scanner:
             self._events.add(self._delta(text))
 
     def _advance(self, text: str) -> None:
-        """Follow where lines, inline code and the answer begin."""
+        """Track lines, inline code and the beginning of the answer."""
         if text:
             self._line.advance(text)
             if not self._begun and not self._in_reasoning and not text.isspace():
                 self._begin_answer()
 
     def _begin_answer(self) -> None:
-        """Markers that count only at the start of the answer are no longer looked for."""
+        """Drop the markers that count only at the start of the answer."""
         if not self._begun:
             self._begun = True
             self._triggers = self._current_triggers()
@@ -157,7 +157,7 @@ class Scanner:
         return triggers_for(self._syntax.start_markers, self._options, in_reasoning=self._in_reasoning, begun=self._begun)
 
     def _scan(self, text: str, at: int) -> None:
-        """Emit the text from that place on, up to a call that needs more input."""
+        """Scan the text from that place on, up to a call that needs more input."""
         if self._awaits_tag:
             text, at = self._skip_reasoning_tag(text[at:]), 0
         emitted = advanced = at
@@ -205,7 +205,7 @@ class Scanner:
         self._emit(text[emitted:])
 
     def _skip_fence(self, fence: FenceState, text: str, at: int) -> int:
-        """Return where the fence ends, or the text does."""
+        """Return where the fence or the text ends."""
         end = fence.advance(text, at)
         if end is None:
             return len(text)
@@ -219,7 +219,7 @@ class Scanner:
     # Reasoning
 
     def _skip_reasoning_tag(self, text: str) -> str:
-        """Remove the tag from an answer that is assumed to begin in reasoning, and has it all the same."""
+        """Remove the start tag of an answer that was assumed to begin in reasoning."""
         tag = self._options.reasoning[0] if self._options.reasoning is not None else ""
         blanks, self._held, rest = split_reasoning_tag(text, tag)
         self._emit(blanks)
@@ -238,7 +238,7 @@ class Scanner:
     # Calls
 
     def _run_parser(self) -> tuple[str, int] | None:
-        """Run the grammar. None: it needs more input. Else it has ended: return the text after it, and the place in it."""
+        """Run the grammar; return the text after it and a place in it, None if it needs more input."""
         parser = self._parser
         if parser is None:
             return None
@@ -256,7 +256,7 @@ class Scanner:
         return parser.unread_input()
 
     def _emit_marker(self, marker: str) -> None:
-        """Emit a start marker that begins no call. It may open a fence."""
+        """Emit a start marker that is text. It may open a fence."""
         fence = self._triggers.fences and self._line.is_blank and FenceState.opening_run(f"{marker} ", 0)
         self._advance(marker)
         self._emit(marker)

@@ -1,10 +1,9 @@
-"""The input of a grammar: parser primitives that wait for more text where there is not enough.
+"""Input buffer of a grammar, with parser primitives that wait for more text.
 
-A grammar is a generator. It is written as if all the text were there; wherever a primitive needs more, it yields, and is resumed
-when more text has arrived or the stream has ended. A primitive consumes what it understands and keeps only what may be the
-beginning of the marker it waits for, so no text is read twice.
+A grammar is a generator, written as if all the text were there. A primitive that needs more text yields; it is resumed when text
+has arrived or the stream has ended. It keeps only what may be the beginning of a marker, so no text is parsed twice.
 
-A primitive that fails leaves the reader where it stood. So where a parse fails never depends on the chunks.
+A primitive that fails consumes nothing, so that the place of an error does not depend on the chunks.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def match_end(pattern: re.Pattern[str], text: str, at: int, stop: int = _NO_LIMIT) -> int:
-    """Return where a match at that place ends: without one, that place."""
+    """Return where a match at that place ends; that place if there is none."""
     found = pattern.match(text, at, stop)
     return at if found is None else found.end()
 
@@ -56,7 +55,7 @@ class Reader:
         self.at = 0
 
     def require_more(self) -> None:
-        """Fail if no more text follows, without which the parser cannot go on."""
+        """Fail if no more text follows."""
         if self.closed:
             raise TruncatedCallError
 
@@ -77,7 +76,7 @@ class Reader:
             yield
 
     def accept(self, *literals: str) -> Parse[str]:
-        """Consume the literal that comes next; "" if none does."""
+        """Consume and return the literal that comes next; "" if none does."""
         while True:
             found = markers_of(literals).pattern(closed=self.closed).match(self.text, self.at)
             if found is None:
@@ -88,7 +87,7 @@ class Reader:
             yield
 
     def expect(self, *literals: str) -> Parse[str]:
-        """Consume the literal that must come next."""
+        """Consume and return the literal that comes next; fail if none does."""
         found = yield from self.accept(*literals)
         if not found:
             rest = self.text[self.at :]
@@ -96,7 +95,7 @@ class Reader:
         return found
 
     def expect_name(self, names: Collection[str]) -> Parse[str]:
-        """Consume the longest of the names, one of which must come next. They are a request's own: no pattern is cached."""
+        """Consume the longest name that comes next; fail if none does. Not cached, because the names are those of one request."""
         while True:
             rest = self.text[self.at :]
             partial = any(len(name) > len(rest) and name.startswith(rest) for name in names)
@@ -110,7 +109,7 @@ class Reader:
         return found
 
     def accept_after_blanks(self, *literals: str) -> Parse[str]:
-        """Consume blanks and the literal after them; "" if none comes, and nothing is consumed."""
+        """Consume blanks and a literal after them, and return the literal; consume nothing and return "" if none follows."""
         found = yield from self._after_blanks(literals)
         if found is None:
             return ""
@@ -118,9 +117,8 @@ class Reader:
         return found.group()
 
     def is_ahead(self, *literals: str) -> Parse[bool]:
-        """Tell whether one of the literals comes next, after blanks. Consumes nothing."""
-        found = yield from self._after_blanks(literals)
-        return found is not None
+        """Return whether one of the literals comes next, after blanks. Consumes nothing."""
+        return (yield from self._after_blanks(literals)) is not None
 
     def _after_blanks(self, literals: tuple[str, ...]) -> Parse[re.Match[str] | None]:
         while True:
@@ -133,9 +131,9 @@ class Reader:
             yield
 
     def read_until(self, *markers: str, emit: Emit, limit: int = _NO_LIMIT, or_end: bool = False) -> Parse[str]:
-        """Emit what precedes the first of the markers, as it arrives; consume the marker and return it.
+        """Emit text as it arrives, up to the first of the markers; consume and return the marker.
 
-        `limit`: more than that is malformed. `or_end`: the end of the stream will do, and "" is returned.
+        `limit`: longer text is malformed. `or_end`: at the end of the stream, return "".
         """
         searched = markers_of(markers)
         while True:
@@ -171,9 +169,9 @@ class Reader:
         return word
 
     def read_word(self, *markers: str, of: re.Pattern[str] | None = None, limit: int = NAME_LIMIT) -> Parse[str]:
-        """Return what precedes the first of the markers, complete and short, such as a name. Consumes the marker.
+        """Return short text, such as a name, up to the first of the markers. Consumes the marker.
 
-        `of`: what it may consist of; anything else fails as soon as it arrives.
+        `of`: the pattern that the text must match; anything else fails as soon as it arrives.
         """
         searched = markers_of(markers)
         while True:
@@ -190,7 +188,7 @@ class Reader:
             yield
 
     def read_name(self, *markers: str) -> Parse[str]:
-        """Return the name of a tool that precedes the first of the markers. Consumes the marker."""
+        """Return the name of a tool, up to the first of the markers. Consumes the marker."""
         name = (yield from self.read_word(*markers, of=_NAME_AND_BLANKS)).strip()
         if not name:
             raise NotACallError
@@ -198,13 +196,13 @@ class Reader:
 
 
 class Lexer(Protocol):
-    """Consumes a long value from a reader. `out` collects what is to be emitted, also before an error."""
+    """Consumes a long value from a reader. `out`: text to be emitted, also before an error."""
 
     @property
     def out(self) -> list[str]: ...
 
     def advance(self) -> bool:
-        """Consume what the reader has, up to what may mean something else when more arrives; return whether the value ended."""
+        """Consume the reader's text as far as it is unambiguous; return whether the value ended."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What the scanner looks for in text: start markers, the reasoning tag, fences."""
+"""Triggers that change the scanner's state: start markers, reasoning tags, fences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolrelay.parsing.markers import partial_pattern
 
 
 class ScanOptions(Struct, frozen=True, kw_only=True):
-    """How a model marks its reasoning, and whether calls count that are quoted in fences or made in reasoning."""
+    """The tags around a model's reasoning, and whether calls inside fences or reasoning count."""
 
     reasoning: tuple[str, str] | None = None
     begins_in_reasoning: bool = False
@@ -24,19 +24,19 @@ class ScanOptions(Struct, frozen=True, kw_only=True):
 
 class TriggerKind(Enum):
     NONE = auto()
-    INCOMPLETE = auto()  # the text ends before that can be told
+    INCOMPLETE = auto()  # more text is needed
     START_MARKER = auto()
     REASONING_TAG = auto()
     FENCE = auto()
 
 
 class TriggerSet(Struct, frozen=True):
-    """What may begin in one state of the scanner.
+    """The triggers in one state of the scanner.
 
-    pattern     finds where something may begin; `match` decides whether it does
-    characters  finds any character that matters inside a line: text without them neither triggers anything nor ends a line
+    pattern     finds where a trigger may start; `match` decides whether it does
+    characters  finds any significant character inside a line: text without them neither triggers anything nor ends a line
     tag         ends reasoning, or begins it
-    fences      a fence or inline code quotes what is in it
+    fences      fences and inline code quote their content
     """
 
     pattern: re.Pattern[str]
@@ -46,7 +46,7 @@ class TriggerSet(Struct, frozen=True):
     fences: bool
 
     def match(self, text: str, at: int, line: LineState) -> tuple[TriggerKind, str]:
-        """Tell what stands at that place."""
+        """Return the trigger at that place, and its text."""
         known = [
             (marker.text, TriggerKind.START_MARKER) for marker in self.start_markers if marker.position != "line" or line.is_blank
         ]
@@ -66,7 +66,7 @@ class TriggerSet(Struct, frozen=True):
 
 
 def triggers_for(start_markers: tuple[StartMarker, ...], options: ScanOptions, *, in_reasoning: bool, begun: bool) -> TriggerSet:
-    """Return what may begin in reasoning or outside of it, before or after the answer has begun."""
+    """Return the triggers inside or outside of reasoning, before or after the answer has begun."""
     if in_reasoning and not options.calls_in_reasoning:
         start_markers = ()
     elif begun:
@@ -90,7 +90,7 @@ def _trigger_set(start_markers: tuple[StartMarker, ...], tag: str, *, fences: bo
 
 
 def split_reasoning_tag(text: str, tag: str) -> tuple[str, str, str | None]:
-    """Split the beginning of reasoning: blanks, what may be the beginning of its tag, and the rest; None while that is open."""
+    """Split text into blanks, a partial tag, and the rest after the tag, which is None while more text is needed."""
     stripped = text.lstrip()
     blanks = text[: len(text) - len(stripped)]
     if stripped.startswith(tag):
