@@ -1,9 +1,9 @@
-"""What a dialect cannot say, whatever is written, as narrow as it can be put: all else must survive a round trip.
+"""Arguments that a dialect cannot express. All others must survive rendering and parsing.
 
-JSON            nothing
-tags            a value that holds its own closing tag where the form would go on, and a name that holds what ends names
-Python          keywords that differ in blanks around them, or of which one begins with another and `=`
-Gemma           a string that holds the mark that ends strings
+JSON            none
+tags            a value with its own closing tag where the next parameter or the end could follow; a name with the end of names
+Python          keywords that differ only in surrounding blanks; a keyword that begins with another one and `=`
+Gemma           a string with the mark that ends strings
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TAGS: dict[str, TagForm] = {
 def _in_tags(form: TagForm) -> Callable[[Mapping[str, Any]], bool]:
     quoted_names = form.key_open.endswith('"')
 
-    def can_say(arguments: Mapping[str, Any]) -> bool:
+    def can_express(arguments: Mapping[str, Any]) -> bool:
         for key, value in arguments.items():
             if form.key_close in key or (quoted_names and '"' in key):
                 return False
@@ -48,7 +48,7 @@ def _in_tags(form: TagForm) -> Callable[[Mapping[str, Any]], bool]:
                 return False
         return True
 
-    return can_say
+    return can_express
 
 
 def _in_python(arguments: Mapping[str, Any]) -> bool:
@@ -58,12 +58,12 @@ def _in_python(arguments: Mapping[str, Any]) -> bool:
 
 
 def _in_gemma(mark: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Also not the beginning of the mark at a string's end, which would be read as a part of it."""
+    """A string that ends with the beginning of the mark cannot be expressed either."""
 
-    def can_say(arguments: Mapping[str, Any]) -> bool:
+    def can_express(arguments: Mapping[str, Any]) -> bool:
         return all(mark not in text + mark[:-1] for text in _strings(arguments))
 
-    return can_say
+    return can_express
 
 
 def _strings(value: Any) -> list[str]:
@@ -82,6 +82,6 @@ _LIMITS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
 }
 
 
-def can_say(dialect: str, arguments: Mapping[str, Any]) -> bool:
+def can_express(dialect: str, arguments: Mapping[str, Any]) -> bool:
     limit = _LIMITS.get(dialect)
     return limit is None or limit(arguments)

@@ -1,4 +1,4 @@
-"""Calls as DeepSeek V3 and V3.1 print them."""
+"""Calls in the forms of DeepSeek V3 and V3.1."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ PARIS = ParsedCall("get_weather", '{"city": "Paris"}')
         (f"{BEGIN}{CALL}f", [BrokenCall("cut", f"{BEGIN}{CALL}f")]),
     ],
 )
-def test_both_forms_are_read(name: str, text: str, expected: list[object]) -> None:
+def test_both_forms_are_parsed(name: str, text: str, expected: list[object]) -> None:
     assert scan(name, text) == expected
 
 
-def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:
+def test_calls_and_results_are_rendered_as_in_the_templates() -> None:
     made = [call("f", '{"a": 1}'), call("g")]
     assert DIALECTS["deepseek_v3"].render_calls(made) == (
         f'{BEGIN}{CALL}function{SEPARATOR}f\n```json\n{{"a": 1}}\n```{CALL_END}\n'

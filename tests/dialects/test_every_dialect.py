@@ -1,4 +1,4 @@
-"""What holds for every dialect there is, and for those that will be added."""
+"""Contract of every dialect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject, SearchStrategy
 
-from tests.dialects.limits import can_say
+from tests.dialects.limits import can_express
 from tests.dialects.scanning import (
     DIALECTS,
     BrokenCall,
@@ -38,13 +38,13 @@ from toolrelay.parsing.triggers import ScanOptions
 every_dialect = pytest.mark.parametrize("name", sorted(DIALECTS))
 few = settings(max_examples=40)
 
-# A call in these is the whole answer, or stands at a line's beginning.
+# Calls in these must be the whole answer, or start a line.
 WHOLE_ANSWER = {"llama3_json", "xlam", "pythonic"}
 AT_LINE = {"react", "gemma3"}
-# These wrap the answer's text in marks, too, and take them away.
+# These have marks around text, too, which are removed.
 WRAPS_TEXT = {"harmony", "kimi_k3", "cohere"}
 
-QUOTINGS = [
+SCAN_OPTIONS = [
     None,
     ScanOptions(reasoning=("<think>", "</think>")),
     ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True),
@@ -59,13 +59,13 @@ CALLS = [call("get_weather", {"city": "Paris", "days": 3}), call("now"), call("s
 
 
 def typed(name: str, arguments: dict[str, Any]) -> Tool:
-    """A tool whose schema says of each argument what it is."""
+    """Return a tool whose schema has the types of the arguments."""
     types = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array", dict: "object"}
     return tool(name, {key: {"type": types[type(value)]} for key, value in arguments.items()})
 
 
 def marks_of(dialect: Dialect) -> list[str]:
-    """All that means something in a dialect: its marks, and what its calls are made of."""
+    """Return the marks of a dialect, and the parts of its calls."""
     written = dialect.render_calls(CALLS)
     parts = [part for part in re.split(r"([<>{}\[\]()\"':,\n ]|get_weather|now|search|Paris)", written) if part]
     return [
@@ -78,13 +78,13 @@ def marks_of(dialect: Dialect) -> list[str]:
     ]
 
 
-def strung(pieces: Sequence[str], longest: int) -> SearchStrategy[str]:
-    """Texts of that many pieces at most. They are drawn as bytes, which is many times as fast as drawing each piece."""
+def joined(pieces: Sequence[str], max_pieces: int) -> SearchStrategy[str]:
+    """Return texts of at most that many pieces. Drawing them as bytes is many times as fast as drawing each piece."""
     assert len(pieces) <= 256
-    return st.binary(max_size=longest).map(lambda drawn: "".join(pieces[number % len(pieces)] for number in drawn))
+    return st.binary(max_size=max_pieces).map(lambda drawn: "".join(pieces[number % len(pieces)] for number in drawn))
 
 
-RUBBISH = [
+ODD_CHARACTERS = [
     "a",
     "7",
     "é",
@@ -105,8 +105,8 @@ RUBBISH = [
 ]
 
 
-def babble(dialect: Dialect) -> SearchStrategy[str]:
-    """Text in which calls, parts of calls, quotations and rubbish follow each other."""
+def fragments(dialect: Dialect) -> SearchStrategy[str]:
+    """Return texts of calls, parts of calls, quotations and odd characters."""
     fences = ["```", "\n```\n", "\n```json\n", "\n~~~\n", "\n> ```\n> ", "\n> ", "\n1. ```\n   ", "\n- ", ">"]
     quotations = [*fences, "`", "``", "\n", "\n\n", " ", "<think>", "</think>"]
     calls = [dialect.render_calls([one]) for one in CALLS]
@@ -133,13 +133,13 @@ def babble(dialect: Dialect) -> SearchStrategy[str]:
         "12",
         "True",
     ]
-    return strung([*marks_of(dialect), *quotations * 3, *calls * 3, *bits, *RUBBISH], 14)
+    return joined([*marks_of(dialect), *quotations * 3, *calls * 3, *bits, *ODD_CHARACTERS], 14)
 
 
-BABBLE = {name: babble(dialect) for name, dialect in DIALECTS.items()}
+FRAGMENTS = {name: fragments(dialect) for name, dialect in DIALECTS.items()}
 
 
-def cut(data: DataObject, text: str) -> list[str]:
+def split(data: DataObject, text: str) -> list[str]:
     drawn = data.draw(st.binary(min_size=1, max_size=7))
     if drawn[0] < 128:
         size = drawn[0] % 5 + 1
@@ -153,18 +153,18 @@ def cut(data: DataObject, text: str) -> list[str]:
 @few
 def test_any_chunking_gives_the_same_events(name: str, data: DataObject) -> None:  # bug 2, bug 3, bug 4
     dialect = DIALECTS[name]
-    text, options = data.draw(BABBLE[name]), data.draw(st.sampled_from(QUOTINGS))
+    text, options = data.draw(FRAGMENTS[name]), data.draw(st.sampled_from(SCAN_OPTIONS))
     whole = fold(scan_chunks(dialect, [text], TOOLS, options))
-    assert fold(scan_chunks(dialect, cut(data, text), TOOLS, options)) == whole
+    assert fold(scan_chunks(dialect, split(data, text), TOOLS, options)) == whole
 
 
 @every_dialect
 @given(data=st.data())
 @few
-def test_text_is_never_invented(name: str, data: DataObject) -> None:
-    """What comes out as text and thought is what went in, in order, with nothing added."""
+def test_output_text_is_a_subsequence_of_the_input(name: str, data: DataObject) -> None:
+    """Text and reasoning keep the order of the input; nothing is added."""
     dialect = DIALECTS[name]
-    text = data.draw(BABBLE[name])
+    text = data.draw(FRAGMENTS[name])
     said = "".join(one.text for one in fold(scan_chunks(dialect, [text], TOOLS)) if not isinstance(one, ParsedCall))
     rest = iter(text)
     assert all(character in rest for character in said)
@@ -175,7 +175,7 @@ def test_text_is_never_invented(name: str, data: DataObject) -> None:
 @few
 @example(text="\ud83d")
 @example(text="\ude00\ud83d\ude00\ud83d")
-def test_rubbish_never_raises_and_half_characters_never_come_out(name: str, text: str) -> None:  # bug 24
+def test_arbitrary_text_never_raises_and_lone_surrogates_are_replaced(name: str, text: str) -> None:  # bug 24
     found = fold(scan_chunks(DIALECTS[name], list(text), TOOLS))
     assert found == fold(scan_chunks(DIALECTS[name], [text], TOOLS))
     for one in found:
@@ -183,23 +183,23 @@ def test_rubbish_never_raises_and_half_characters_never_come_out(name: str, text
 
 
 @every_dialect
-def test_a_pair_of_halves_in_two_chunks_is_one_character(name: str) -> None:  # bug 24
+def test_surrogate_pair_in_two_chunks_is_one_character(name: str) -> None:  # bug 24
     assert fold(scan_chunks(DIALECTS[name], ["a\ud83d", "\ude00b"])) == [Text("a😀b")]
 
 
 @every_dialect
 @given(data=st.data())
 @few
-def test_text_that_is_no_call_comes_out_as_it_is(name: str, data: DataObject) -> None:  # bug 11, bug 14
+def test_text_without_calls_is_unchanged(name: str, data: DataObject) -> None:  # bug 11, bug 14
     dialect = DIALECTS[name]
     firsts = {marker.text[0] for marker in dialect.start_markers}
-    pieces = ["```", "~~~\n", "`x`", "\n", "<", "[", "{", "A", "words", ", ", "(see)", '"', "\\", "  ", *RUBBISH]
-    text = data.draw(strung([piece for piece in pieces if not firsts & set(piece)], 20))
-    assert text_of(fold(scan_chunks(dialect, cut(data, text), TOOLS))) == text
+    pieces = ["```", "~~~\n", "`x`", "\n", "<", "[", "{", "A", "words", ", ", "(see)", '"', "\\", "  ", *ODD_CHARACTERS]
+    text = data.draw(joined([piece for piece in pieces if not firsts & set(piece)], 20))
+    assert text_of(fold(scan_chunks(dialect, split(data, text), TOOLS))) == text
 
 
 @every_dialect
-def test_start_marker_that_is_only_mentioned_is_text(name: str) -> None:  # bug 15
+def test_start_marker_in_prose_is_text(name: str) -> None:  # bug 15
     dialect = DIALECTS[name]
     for marker in dialect.start_markers:
         said = fold(scan_chunks(dialect, [f"Models print {marker.text} before a call."], TOOLS))
@@ -209,7 +209,7 @@ def test_start_marker_that_is_only_mentioned_is_text(name: str) -> None:  # bug 
 
 
 @every_dialect
-def test_plain_text_is_given_out_at_once(name: str) -> None:
+def test_plain_text_is_emitted_at_once(name: str) -> None:
     scanner = Scanner(DIALECTS[name], {one.name: one for one in TOOLS})
     for character in "Of course; here it is:\nline two, 3 > 2 (see above).":
         if character in {marker.text[0] for marker in DIALECTS[name].start_markers if marker.position == "anywhere"}:
@@ -218,8 +218,8 @@ def test_plain_text_is_given_out_at_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(DIALECTS) - WHOLE_ANSWER))
-def test_a_string_in_the_arguments_is_given_out_as_it_comes(name: str) -> None:
-    """But for the marks around it, each character goes out with the chunk that brings it."""
+def test_string_in_arguments_is_emitted_as_it_arrives(name: str) -> None:
+    """Each character of the string is emitted with the chunk that contains it."""
     text = "It is 3 o clock, über 漢字 {see} [above]."
     before, after = DIALECTS[name].render_calls([call("search", {"query": "QQ"})]).split("QQ")
     scanner = Scanner(DIALECTS[name], {one.name: one for one in TOOLS})
@@ -234,27 +234,26 @@ def test_a_string_in_the_arguments_is_given_out_as_it_comes(name: str) -> None:
 @every_dialect
 @given(data=st.data())
 @few
-def test_text_is_held_back_only_while_it_may_begin_a_mark(name: str, data: DataObject) -> None:
+def test_text_is_held_only_while_it_may_begin_a_mark(name: str, data: DataObject) -> None:
     dialect = DIALECTS[name]
     tag = "<think>"
     marks = [*(marker.text for marker in dialect.start_markers), tag, "```", "~~~"]
     parts = sorted({mark[:end] for mark in marks for end in (1, 2, 3, len(mark) // 2, len(mark) - 1)} - {"", *marks})
-    text = "x" + data.draw(strung([*parts, "a", "b", " ", "\n"], 12))
+    text = "x" + data.draw(joined([*parts, "a", "b", " ", "\n"], 12))
     assume(not any(mark in text for mark in marks))
     scanner = Scanner(dialect, {}, ScanOptions(reasoning=(tag, "</think>")))
-    given_out = ""
+    emitted = ""
     for end, character in enumerate(text, 1):
-        given_out += "".join(event.text for event in scanner.feed(character) if isinstance(event, TextDelta))
-        held = text[len(given_out) : end]
-        assert text.startswith(given_out)
+        emitted += "".join(event.text for event in scanner.feed(character) if isinstance(event, TextDelta))
+        held = text[len(emitted) : end]
+        assert text.startswith(emitted)
         assert not held or any(mark.startswith(held) for mark in marks), held
 
 
 @every_dialect
 @given(data=st.data())
 @few
-def test_a_stream_cut_anywhere_ends_cleanly(name: str, data: DataObject) -> None:  # bug 5
-    """A call that was cut is not finished; those before it are."""
+def test_truncated_call_is_not_finished_and_earlier_calls_are(name: str, data: DataObject) -> None:  # bug 5
     dialect = DIALECTS[name]
     calls = data.draw(st.permutations(CALLS))
     written = dialect.render_calls(calls)
@@ -268,16 +267,18 @@ def test_a_stream_cut_anywhere_ends_cleanly(name: str, data: DataObject) -> None
 def _tricky_texts(dialect: Dialect) -> SearchStrategy[str]:
     brackets = ["<", ">", "</", "{", "}", "{}", "[", "]", "(", ")", '"', "'", '"""', "=", ", ", ": ", "&amp;", " "]
     escapes = ["\\", "\\n", "\n", "\r\n", "\t", "\\u0041", "\\ud83d", "```", "null", "1", "Observation:"]
-    return strung([*brackets, *escapes, *RUBBISH, *dialect.end_markers, *(marker.text for marker in dialect.start_markers)], 8)
+    return joined(
+        [*brackets, *escapes, *ODD_CHARACTERS, *dialect.end_markers, *(marker.text for marker in dialect.start_markers)], 8
+    )
 
 
 def _calls(name: str) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]:
     dialect = DIALECTS[name]
     texts = _tricky_texts(dialect)
-    keys = strung("abcxyzABC_019", 8).map(lambda drawn: f"k{drawn}") | texts.filter(bool)
+    keys = joined("abcxyzABC_019", 8).map(lambda drawn: f"k{drawn}") | texts.filter(bool)
     values = texts | json_values() | st.lists(texts, max_size=2) | st.dictionaries(texts, texts, max_size=2)
-    arguments = st.dictionaries(keys, values, max_size=3).filter(lambda drawn: can_say(name, drawn))
-    names = strung("fgxyzFG_-019", 12).filter(bool)
+    arguments = st.dictionaries(keys, values, max_size=3).filter(lambda drawn: can_express(name, drawn))
+    names = joined("fgxyzFG_-019", 12).filter(bool)
     return st.lists(st.tuples(names, arguments), min_size=1, max_size=3, unique_by=lambda made: made[0])
 
 
@@ -287,12 +288,12 @@ CALL_STRATEGIES = {name: _calls(name) for name in DIALECTS}
 @every_dialect
 @given(data=st.data())
 @settings(max_examples=60)
-def test_what_a_dialect_writes_it_reads(name: str, data: DataObject) -> None:  # bug 6, bug 17, bug 19
+def test_rendered_calls_are_parsed_back(name: str, data: DataObject) -> None:  # bug 6, bug 17, bug 19
     dialect = DIALECTS[name]
     made = data.draw(CALL_STRATEGIES[name])
     calls = [call(called, arguments, identifier=f"call_{n}") for n, (called, arguments) in enumerate(made)]
     written = dialect.render_calls(calls)
-    found = fold(scan_chunks(dialect, cut(data, written), [typed(called, arguments) for called, arguments in made]))
+    found = fold(scan_chunks(dialect, split(data, written), [typed(called, arguments) for called, arguments in made]))
     assert [(one.name, _plain(one.value)) for one in found if isinstance(one, ParsedCall)] == [
         (one, _plain(two)) for one, two in made
     ]
@@ -301,29 +302,29 @@ def test_what_a_dialect_writes_it_reads(name: str, data: DataObject) -> None:  #
 
 
 def _plain(value: Any) -> str:
-    """So that 1, 1.0 and true are not the same."""
+    """Return JSON, which distinguishes 1, 1.0 and true."""
     return json.dumps(value, sort_keys=True)
 
 
 @pytest.mark.parametrize("name", sorted(set(DIALECTS) - WHOLE_ANSWER))
 @given(data=st.data())
 @settings(max_examples=20)
-def test_text_around_calls_survives(name: str, data: DataObject) -> None:  # bug 12, bug 13
+def test_text_around_calls_is_unchanged(name: str, data: DataObject) -> None:  # bug 12, bug 13
     dialect = DIALECTS[name]
     words = st.sampled_from(["Sure.", "I look it up", "and then", "Done: 3 > 2.", "é 😀", "a `b` c"])
     before, between, after = data.draw(words), data.draw(words), data.draw(words)
     line = "\n" if name in AT_LINE else ""
     one, two = dialect.render_calls(CALLS[:1]), dialect.render_calls(CALLS[1:2])
     text = f"{before}{line}{one}{line}{between}{line}{two}{line}{after}"
-    found = fold(scan_chunks(dialect, cut(data, text), TOOLS))
+    found = fold(scan_chunks(dialect, split(data, text), TOOLS))
     assert calls_of(found) == [(made.name, json.loads(made.arguments)) for made in CALLS[:2]]
     assert text_of(found) == f"{before}{line}{line}{between}{line}{line}{after}"
 
 
 @every_dialect
-def test_a_call_in_a_fence_is_text_unless_the_profile_says_otherwise(name: str) -> None:  # bug 15
+def test_call_in_a_fence_is_text_unless_calls_in_fences(name: str) -> None:  # bug 15
     if name in WHOLE_ANSWER | {"gemma3"}:
-        return  # these have their own place: the answer's beginning, or a fence of their own
+        return  # their calls start the answer, or have a fence of their own
     dialect = DIALECTS[name]
     fenced = f"So:\n```xml\n{dialect.render_calls(CALLS)}\n```\nThat is all."
     found = fold(scan_chunks(dialect, [fenced], TOOLS))
@@ -344,8 +345,8 @@ QUOTED = {
 @pytest.mark.parametrize("place", QUOTED)
 @given(data=st.data())
 @settings(max_examples=5)
-def test_a_quoted_call_is_text_and_one_after_it_counts(name: str, place: str, data: DataObject) -> None:  # bug 15
-    """But for a fence of the dialect's own; and inline code can hold no fence."""
+def test_quoted_call_is_text_and_a_later_call_counts(name: str, place: str, data: DataObject) -> None:  # bug 15
+    """Not for the fence of Gemma 3; and inline code cannot contain a fence."""
     dialect = DIALECTS[name]
     before, line_break, after = QUOTED[place]
     calls = CALLS[:1] if name in AT_LINE else CALLS
@@ -353,16 +354,16 @@ def test_a_quoted_call_is_text_and_one_after_it_counts(name: str, place: str, da
     if place == "in inline code" and "\n```" in written:
         return
     text = before + written.replace("\n", line_break) + after
-    assert fold(scan_chunks(dialect, cut(data, text), TOOLS)) == [Text(text)]
+    assert fold(scan_chunks(dialect, split(data, text), TOOLS)) == [Text(text)]
     if name in WHOLE_ANSWER:
         return
-    found = fold(scan_chunks(dialect, cut(data, f"{text}\n{written}"), TOOLS))
+    found = fold(scan_chunks(dialect, split(data, f"{text}\n{written}"), TOOLS))
     assert calls_of(found) == [(made.name, json.loads(made.arguments)) for made in calls]
     assert text_of(found).startswith(text)
 
 
 @every_dialect
-def test_a_call_in_reasoning_is_reasoning_unless_the_profile_says_otherwise(name: str) -> None:  # bug 16
+def test_call_in_reasoning_is_reasoning_unless_calls_in_reasoning(name: str) -> None:  # bug 16
     dialect = DIALECTS[name]
     written = dialect.render_calls(CALLS)
     line = "\n" if name in AT_LINE else ""
@@ -378,7 +379,7 @@ def test_a_call_in_reasoning_is_reasoning_unless_the_profile_says_otherwise(name
 
 
 @every_dialect
-def test_a_call_after_reasoning_counts(name: str) -> None:  # bug 16
+def test_call_after_reasoning_counts(name: str) -> None:  # bug 16
     dialect = DIALECTS[name]
     options = ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
     text = f"I must call.\n</think>\n\n{dialect.render_calls(CALLS)}"
@@ -399,8 +400,8 @@ def test_deep_nesting_does_not_exhaust_the_stack(name: str, depth: int) -> None:
 
 
 @every_dialect
-def test_what_cannot_be_read_is_written_all_the_same(name: str) -> None:
-    """A history may hold arguments that are no JSON, or none."""
+def test_invalid_arguments_are_rendered(name: str) -> None:
+    """Arguments in a history may be invalid or empty."""
     dialect = DIALECTS[name]
     deep = "[" * 3000
     for arguments in ("", "  ", "not json", '"text"', "[1]", '{"a": 1', deep, '{"a": ' + deep + "}"):
@@ -410,7 +411,7 @@ def test_what_cannot_be_read_is_written_all_the_same(name: str) -> None:
 
 
 @every_dialect
-def test_the_tools_that_a_dialect_offers_are_all_there(name: str) -> None:
+def test_rendered_tools_are_complete(name: str) -> None:
     render = DIALECTS[name].render_tools
     if render is None:
         return

@@ -1,4 +1,4 @@
-"""What a model's name says of how it prints."""
+"""Model names, and the family of each."""
 
 from __future__ import annotations
 
@@ -80,16 +80,16 @@ MODELS = {
 }
 NAMES = [(model, dialect) for dialect, models in MODELS.items() for model in models.split()]
 
-# Clients' prompts and the house speak these, no family of models does.
-OF_NO_FAMILY = {"sealed", "use_tool", "react", "invoke_xml"}
+# Used by clients' prompts and by Toolrelay itself.
+WITHOUT_FAMILY = {"sealed", "use_tool", "react", "invoke_xml"}
 
 
 @pytest.mark.parametrize(("model", "dialect"), NAMES)
-def test_a_well_known_model_is_spoken_with_in_its_own_dialect(model: str, dialect: str) -> None:
-    habits = family_of(model)
-    assert habits is not None
-    assert habits.dialect == dialect
-    assert family_of(model.upper()) == habits
+def test_known_model_has_its_dialect(model: str, dialect: str) -> None:
+    family = family_of(model)
+    assert family is not None
+    assert family.dialect == dialect
+    assert family_of(model.upper()) == family
 
 
 @pytest.mark.parametrize(
@@ -130,20 +130,20 @@ def test_a_well_known_model_is_spoken_with_in_its_own_dialect(model: str, dialec
         "nvidia/Nemotron-Mini-4B-Instruct",
     ],
 )
-def test_a_model_that_was_trained_on_no_dialect_here_has_no_habits(model: str) -> None:
+def test_other_model_has_no_family(model: str) -> None:
     assert family_of(model) is None
 
 
-@pytest.mark.parametrize("habits", FAMILIES, ids=lambda habits: habits.pattern)
-def test_no_habits_are_hidden_behind_others(habits: ModelFamily) -> None:
-    assert [model for model, _ in NAMES if family_of(model) is habits]
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.pattern)
+def test_every_family_matches_a_model(family: ModelFamily) -> None:
+    assert [model for model, _ in NAMES if family_of(model) is family]
 
 
-def test_every_dialect_belongs_to_a_family_of_models_or_is_known_to_belong_to_none() -> None:
-    spoken = {habits.dialect for habits in FAMILIES}
-    assert spoken | OF_NO_FAMILY == set(discover())
-    assert not spoken & OF_NO_FAMILY
-    assert spoken == set(MODELS), "each with its models in this file"
+def test_every_dialect_has_a_family_or_is_known_to_have_none() -> None:
+    in_families = {family.dialect for family in FAMILIES}
+    assert in_families | WITHOUT_FAMILY == set(discover())
+    assert not in_families & WITHOUT_FAMILY
+    assert in_families == set(MODELS), "each with its models in this file"
 
 
 @pytest.mark.parametrize(
@@ -158,22 +158,22 @@ def test_every_dialect_belongs_to_a_family_of_models_or_is_known_to_belong_to_no
         ("mistralai/Mistral-Nemo-Instruct-2407", None),
     ],
 )
-def test_reasoning_is_marked_as_the_family_does(model: str, reasoning: tuple[str, str] | None) -> None:
-    habits = family_of(model)
-    assert habits is not None
-    assert habits.reasoning == reasoning
+def test_family_has_its_reasoning_tags(model: str, reasoning: tuple[str, str] | None) -> None:
+    family = family_of(model)
+    assert family is not None
+    assert family.reasoning == reasoning
 
 
 @pytest.mark.parametrize(
     ("model", "begins"),
     [("Qwen/QwQ-32B", True), ("Qwen/Qwen3-4B-Thinking-2507", True), ("Qwen/Qwen3-8B", False), ("qwen2.5:7b", False)],
 )
-def test_only_models_whose_template_opens_their_thoughts_begin_in_them(model: str, *, begins: bool) -> None:
-    habits = family_of(model)
-    assert habits is not None
-    assert habits.begins_in_reasoning is begins
+def test_only_models_whose_template_opens_reasoning_begin_in_it(model: str, *, begins: bool) -> None:
+    family = family_of(model)
+    assert family is not None
+    assert family.begins_in_reasoning is begins
 
 
-def test_a_model_begins_in_reasoning_only_if_its_reasoning_has_an_end() -> None:
-    assert all(habits.reasoning is not None for habits in FAMILIES if habits.begins_in_reasoning)
+def test_family_that_begins_in_reasoning_has_reasoning_tags() -> None:
+    assert all(family.reasoning is not None for family in FAMILIES if family.begins_in_reasoning)
     assert all(opens and closes and opens != closes for opens, closes in (one.reasoning for one in FAMILIES if one.reasoning))

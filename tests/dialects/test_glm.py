@@ -1,4 +1,4 @@
-"""Calls as GLM 4.5 to 4.7 print them."""
+"""Calls in the forms of GLM 4.5 to 4.7."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def test_line_breaks_do_not_matter(name: str, text: str) -> None:
         ('<tool_call>{"name": "f"}</tool_call>', [Text('<tool_call>{"name": "f"}</tool_call>')]),
     ],
 )
-def test_real_outputs(text: str, expected: list[object]) -> None:
+def test_typical_output_is_parsed(text: str, expected: list[object]) -> None:
     assert scan("glm45", text) == expected
 
 
-def test_a_closing_tag_in_a_value_does_not_end_it() -> None:  # bug 17
+def test_closing_tag_in_a_value_does_not_end_it() -> None:  # bug 17
     value = "</arg_value> and </tool_call> and <arg_key>"
     assert calls_of(scan("glm47", LINES.replace("北京", value), [WEATHER])) == [("get_weather", {"city": value, "days": 3})]
 
 
-def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:
+def test_calls_and_results_are_rendered_as_in_the_templates() -> None:
     assert DIALECTS["glm45"].render_calls([MADE]) == LINES
     assert DIALECTS["glm47"].render_calls([MADE]) == LINES.replace("\n", "")
     assert DIALECTS["glm45"].render_results([ToolResult(call=MADE, text="x")]) == "<tool_response>\nx\n</tool_response>"

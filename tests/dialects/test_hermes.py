@@ -1,4 +1,4 @@
-"""Calls as Hermes and Qwen print them, and the faults of an earlier proxy that read them, each by name."""
+"""Calls in the form of Hermes and Qwen, with regression tests for the bugs of an earlier proxy."""
 
 from __future__ import annotations
 
@@ -89,16 +89,16 @@ PARIS_CALL = ParsedCall("get_weather", '{"city": "Paris"}')
         ),
     ],
 )
-def test_real_outputs(text: str, expected: list[object]) -> None:
+def test_typical_output_is_parsed(text: str, expected: list[object]) -> None:
     assert scan("hermes", text) == expected
 
 
-def test_the_models_own_text_of_the_arguments_is_never_written_anew() -> None:  # bug 19, bug 20
+def test_text_of_arguments_is_unchanged() -> None:  # bug 19, bug 20
     arguments = '{ "a" :1.50,  "b": "\\u00e9\\/",\n"c":[ ]}'
     assert scan("hermes", f'<tool_call>{{"name":"f","arguments":{arguments}}}</tool_call>') == [ParsedCall("f", arguments)]
 
 
-def test_arguments_go_out_as_they_come() -> None:  # bug 1, bug 9
+def test_arguments_are_emitted_as_they_arrive() -> None:  # bug 1, bug 9
     scanner = Scanner(DIALECTS["hermes"], {})
     assert scanner.feed('<tool_call>{"name": "f", ') == [CallStarted(0, "f")]
     assert scanner.feed('"arguments": {"a"') == [ArgumentsDelta(0, '{"a"')]
@@ -106,12 +106,12 @@ def test_arguments_go_out_as_they_come() -> None:  # bug 1, bug 9
     assert scanner.feed('"x') == [ArgumentsDelta(0, '"x')]
 
 
-def test_calls_are_numbered_through_the_answer() -> None:  # bug 7, bug 8
+def test_calls_are_numbered_throughout_the_answer() -> None:  # bug 7, bug 8
     found = scan_chunks(DIALECTS["hermes"], [f"<tool_call>[{PARIS}, {PARIS}]</tool_call> <tool_call>{PARIS}</tool_call>"])
     assert [event.index for event in found if isinstance(event, CallStarted)] == [0, 1, 2]
 
 
-# The faults of the earlier proxy's parser (shared/facts/clients.md)
+# Bugs of an earlier proxy's parser
 
 
 def test_missing_arguments_are_an_empty_object() -> None:  # bug 22
@@ -119,11 +119,11 @@ def test_missing_arguments_are_an_empty_object() -> None:  # bug 22
 
 
 @pytest.mark.parametrize("written", ['""', '"{}"', "{}", "null"])
-def test_empty_arguments_are_an_empty_object_however_they_are_written(written: str) -> None:  # bug 21, bug 22
+def test_empty_arguments_are_an_empty_object(written: str) -> None:  # bug 21, bug 22
     assert scan("hermes", f'<tool_call>{{"name": "now", "arguments": {written}}}</tool_call>') == [ParsedCall("now", "{}")]
 
 
-def test_a_closing_tag_inside_a_string_does_not_end_the_call() -> None:  # bug 17
+def test_closing_tag_in_a_string_does_not_end_the_call() -> None:  # bug 17
     arguments = '{"text": "say </tool_call> and <tool_call> \\"twice\\""}'
     assert scan("hermes", f'<tool_call>{{"name": "f", "arguments": {arguments}}}</tool_call>!') == [
         ParsedCall("f", arguments),
@@ -131,41 +131,41 @@ def test_a_closing_tag_inside_a_string_does_not_end_the_call() -> None:  # bug 1
     ]
 
 
-def test_a_list_of_calls_in_one_tag_is_calls() -> None:  # bug 11
+def test_list_in_one_tag_is_several_calls() -> None:  # bug 11
     assert scan("hermes", f"<tool_call>[{PARIS},\n {PARIS}]</tool_call>") == [PARIS_CALL, PARIS_CALL]
 
 
-def test_a_fence_inside_the_tag_does_not_leak() -> None:  # bug 11
+def test_fence_inside_the_tag_is_removed() -> None:  # bug 11
     assert scan("hermes", f"<tool_call>\n```json\n{PARIS}\n```\n</tool_call>") == [PARIS_CALL]
 
 
-def test_an_opening_tag_said_twice_does_not_leak() -> None:  # bug 11
+def test_repeated_start_tag_is_removed() -> None:  # bug 11
     assert scan("hermes", f"<tool_call>\n<tool_call>\n{PARIS}\n</tool_call>") == [PARIS_CALL]
 
 
-def test_a_call_quoted_in_a_markdown_fence_is_text() -> None:  # bug 15
+def test_call_in_a_markdown_fence_is_text() -> None:  # bug 15
     text = f"Like this:\n```\n<tool_call>{PARIS}</tool_call>\n```\n"
     assert scan("hermes", text) == [Text(text)]
 
 
-def test_a_bare_tag_in_prose_does_not_swallow_the_rest() -> None:  # bug 14, bug 15
+def test_tag_in_prose_is_text() -> None:  # bug 14, bug 15
     text = "Models print <tool_call> when they call. That is all there is to say."
     assert scan("hermes", text) == [Text(text)]
     assert scan("hermes", "The last word is <tool_call>") == [Text("The last word is <tool_call>")]
 
 
-def test_the_form_as_the_prompt_explains_it_is_text() -> None:  # bug 15
+def test_form_quoted_from_the_prompt_is_text() -> None:  # bug 15
     text = 'Write <tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>.'
     assert scan("hermes", text) == [Text(text)]
 
 
-def test_arguments_inside_a_string_come_out_as_the_object_they_hold() -> None:  # bug 20, bug 21
+def test_arguments_inside_a_string_are_decoded() -> None:  # bug 20, bug 21
     text = '<tool_call>{"name": "f", "arguments": "{\\"a\\": \\"x\\\\n\\u00e9\\"}"}</tool_call>'
     assert scan("hermes", text) == [ParsedCall("f", '{"a": "x\\né"}')]
 
 
-def test_inner_json_that_is_invalid_is_handed_on_whole_for_the_callers_judgement() -> None:  # bug 18, bug 19
-    """The conversation repairs it or has the model try again; nothing of it is lost on the way."""
+def test_invalid_arguments_are_emitted_unchanged() -> None:  # bug 18, bug 19
+    """Repair and retry are the job of toolcalls."""
     assert scan("hermes", '<tool_call>{"name": "f", "arguments": "not json"}</tool_call>') == [ParsedCall("f", "not json")]
     assert scan("hermes", '<tool_call>{"name": "f", "arguments": {\'a\': \'it}s\', b: None}}</tool_call>.') == [
         ParsedCall("f", "{'a': 'it}s', b: None}"),
@@ -173,13 +173,13 @@ def test_inner_json_that_is_invalid_is_handed_on_whole_for_the_callers_judgement
     ]
 
 
-def test_deltas_are_increments_and_never_repeat_what_was_said() -> None:  # bug 9
+def test_deltas_never_repeat_earlier_text() -> None:  # bug 9
     text = '<tool_call>{"name": "f", "arguments": {"text": "abcdefghij"}}</tool_call>'
     found = scan_chunks(DIALECTS["hermes"], list(text))
     assert "".join(event.text for event in found if isinstance(event, ArgumentsDelta)) == '{"text": "abcdefghij"}'
 
 
-def test_what_is_held_back_has_a_limit() -> None:
+def test_held_text_has_a_limit() -> None:
     scanner = Scanner(DIALECTS["hermes"], {})
     found = scanner.feed('<tool_call>{"arguments": "')
     for _ in range(300):
@@ -190,24 +190,24 @@ def test_what_is_held_back_has_a_limit() -> None:
     assert scanner.feed(f"and\n<tool_call>{PARIS}</tool_call>")[-3:][0] == CallStarted(0, "get_weather")
 
 
-# Calls cut short
+# Truncated and broken calls
 
 
 @pytest.mark.parametrize("length", range(len(f"<tool_call>\n{PARIS}") - 1))
-def test_a_call_cut_anywhere_is_not_a_call(length: int) -> None:  # bug 5
+def test_call_truncated_anywhere_is_not_finished(length: int) -> None:  # bug 5
     found = scan("hermes", f"<tool_call>\n{PARIS}"[:length])
     assert not [one for one in found if isinstance(one, ParsedCall) and not one.rule]
 
 
-def test_a_call_cut_in_its_arguments_is_marked_as_cut() -> None:  # bug 5
+def test_call_truncated_in_its_arguments_is_cut() -> None:  # bug 5
     assert scan("hermes", '<tool_call>{"name": "f", "arguments": {"a": "b') == [ParsedCall("f", '{"a": "b', "cut")]
 
 
-def test_a_call_cut_before_its_name_does_not_leak() -> None:  # bug 5, bug 11
+def test_call_truncated_before_its_name_is_not_text() -> None:  # bug 5, bug 11
     assert scan("hermes", 'So: <tool_call>\n{"na') == [Text("So: "), BrokenCall("cut", '<tool_call>\n{"na')]
 
 
-def test_a_broken_call_takes_with_it_what_follows_up_to_its_closing_tag() -> None:  # bug 11
+def test_broken_call_skips_text_up_to_its_closing_tag() -> None:  # bug 11
     text = f'a<tool_call>{{"name": "f", "arguments": {{"a": <b>}}}}</tool_call> c <tool_call>{PARIS}</tool_call>'
     found = scan_chunks(DIALECTS["hermes"], [text])
     assert fold(found) == [Text("a"), ParsedCall("f", '{"a": ', "invalid_json"), Text(" c "), PARIS_CALL]
@@ -215,19 +215,19 @@ def test_a_broken_call_takes_with_it_what_follows_up_to_its_closing_tag() -> Non
     assert broken.text == '<tool_call>{"name": "f", "arguments": {"a": <b>}}</tool_call>'
 
 
-def test_an_object_without_a_name_is_a_broken_call() -> None:
+def test_object_without_a_name_is_a_broken_call() -> None:
     text = '<tool_call>{"arguments": {"a": 1}}</tool_call>'
     assert scan("hermes", text) == [BrokenCall("no_name", text)]
 
 
 @pytest.mark.parametrize("inner", ["{'city': 'it's'}", "{'city': f(x)}", "{'city': 'a' + 'b'}"])
-def test_a_dict_that_cannot_be_read_is_a_broken_call(inner: str) -> None:
-    [heard, after] = scan("hermes", f"<tool_call>{{'name': 'f', 'arguments': {inner}}}</tool_call>.")
-    assert isinstance(heard, ParsedCall)
-    assert (heard.rule, after) == ("malformed", Text("."))
+def test_invalid_python_dict_is_a_broken_call(inner: str) -> None:
+    [parsed, after] = scan("hermes", f"<tool_call>{{'name': 'f', 'arguments': {inner}}}</tool_call>.")
+    assert isinstance(parsed, ParsedCall)
+    assert (parsed.rule, after) == ("malformed", Text("."))
 
 
-def test_a_dict_without_a_name_is_a_broken_call() -> None:
+def test_python_dict_without_a_name_is_a_broken_call() -> None:
     text = "<tool_call>{'city': 'Paris'}</tool_call>"
     assert scan("hermes", text) == [BrokenCall("no_name", text)]
 
@@ -235,7 +235,7 @@ def test_a_dict_without_a_name_is_a_broken_call() -> None:
 # Reasoning and chunks
 
 
-def test_a_whole_answer_in_one_chunk_and_in_two() -> None:  # bug 3
+def test_answer_in_any_two_chunks_is_the_same() -> None:  # bug 3
     text = f"<think>\nWhich city?\n</think>\n\nOne moment.\n<tool_call>\n{PARIS}\n</tool_call>"
     options = ScanOptions(reasoning=("<think>", "</think>"))
     expected = [Reasoning("\nWhich city?\n"), Text("\n\nOne moment.\n"), PARIS_CALL]
@@ -243,7 +243,7 @@ def test_a_whole_answer_in_one_chunk_and_in_two() -> None:  # bug 3
         assert scan("hermes", [text[:at], text[at:]], options=options) == expected
 
 
-def test_a_model_that_calls_while_it_thinks_is_heard_where_its_profile_says_so() -> None:  # bug 16
+def test_call_in_reasoning_counts_if_calls_in_reasoning() -> None:  # bug 16
     text = f"<think>Let me see. <tool_call>{PARIS}</tool_call> Good.</think>Sunny."
     options = ScanOptions(reasoning=("<think>", "</think>"), calls_in_reasoning=True)
     assert scan("hermes", text, options=options) == [Reasoning("Let me see. "), PARIS_CALL, Reasoning(" Good."), Text("Sunny.")]
@@ -254,10 +254,10 @@ def test_another_tag_gives_another_dialect() -> None:
     assert found == [PARIS_CALL, Text(f"<tool_call>{PARIS}</tool_call>")]
 
 
-# Writing
+# Rendering
 
 
-def test_calls_and_results_stand_in_the_history_as_qwens_template_has_them() -> None:
+def test_calls_and_results_are_rendered_as_in_qwens_template() -> None:
     dialect = DIALECTS["hermes"]
     made = call("get_weather", '{"city":"Paris"}')
     assert dialect.render_calls([made, made]) == "\n".join(
@@ -267,7 +267,7 @@ def test_calls_and_results_stand_in_the_history_as_qwens_template_has_them() -> 
     assert dialect.render_results([result, result]) == "\n".join(["<tool_response>\nSunny\n</tool_response>"] * 2)
 
 
-def test_tools_are_offered_as_qwens_template_does() -> None:
+def test_tools_are_rendered_as_in_qwens_template() -> None:
     offered = DIALECTS["hermes"].render_tools
     assert offered is not None
     line = '{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"é": {}}}}}'

@@ -38,32 +38,31 @@ MADE = call("get_weather", {"city": "San Francisco", "days": 3})
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_each_model_has_its_form(name: str) -> None:
+def test_form_of_each_model_is_parsed(name: str) -> None:
     found = scan(name, f"Looking.\n{FORMS[name]}\nDone.", [WEATHER])
     assert found == [Text("Looking.\n"), ParsedCall("get_weather", '{"city": "San Francisco", "days": 3}'), Text("\nDone.")]
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_calls_stand_in_the_history_as_models_print_them(name: str) -> None:
+def test_calls_are_rendered_as_models_print_them(name: str) -> None:
     assert DIALECTS[name].render_calls([MADE]) == FORMS[name]
 
 
 @pytest.mark.parametrize("name", sorted(set(FORMS) - {"deepseek_v32", "deepseek_v4"}))
-def test_one_models_form_is_anothers_text(name: str) -> None:
+def test_form_of_another_model_is_text(name: str) -> None:
     assert scan(name, DSML, [WEATHER]) == [Text(DSML)]
 
 
-def test_several_calls_in_one_block() -> None:
+def test_several_calls_in_one_block_are_parsed() -> None:
     text = CLAUDE.replace("</invoke>\n", '</invoke>\n<invoke name="now">\n</invoke>\n')
     assert [name for name, _ in calls_of(scan("invoke_xml", text, [WEATHER]))] == ["get_weather", "now"]
 
 
-def test_the_outer_tag_may_be_missing() -> None:
+def test_outer_tag_may_be_missing() -> None:
     assert scan("invoke_xml", '<invoke name="now"></invoke>!') == [ParsedCall("now", "{}"), Text("!")]
 
 
-def test_deepseek_says_itself_what_is_a_string() -> None:
-    """What it says goes before what the schema says, also for tools that are not known."""
+def test_deepseek_string_attribute_overrides_the_schema() -> None:
     parameter = '<｜DSML｜parameter name="{}" string="{}">{}</｜DSML｜parameter>'
     inner = parameter.format("a", "true", "12") + parameter.format("b", "false", "12") + parameter.format("c", "false", '["x"]')
     text = f'<｜DSML｜function_calls><｜DSML｜invoke name="f">{inner}</｜DSML｜invoke></｜DSML｜function_calls>'
@@ -76,19 +75,19 @@ def test_closing_tags_in_values_do_not_end_them() -> None:  # bug 17
     assert calls_of(scan("invoke_xml", text, [WEATHER])) == [("get_weather", {"city": value, "days": 3})]
 
 
-def test_a_call_cut_short_is_not_a_call() -> None:  # bug 5
+def test_truncated_call_is_not_finished() -> None:  # bug 5
     assert scan("invoke_xml", CLAUDE[: CLAUDE.index("Francisco")], [WEATHER]) == [
         ParsedCall("get_weather", '{"city": "San ', "cut")
     ]
     assert scan("invoke_xml", CLAUDE[:30], [WEATHER]) == [BrokenCall("cut", CLAUDE[:30])]
 
 
-def test_html_that_looks_like_it_is_text() -> None:  # bug 15
+def test_similar_html_is_text() -> None:  # bug 15
     for text in ("<function_calls> are listed below", '<invoke name="a b">x', "<function_calls>\n<table>"):
         assert scan("invoke_xml", text) == [Text(text)]
 
 
-def test_results_stand_in_the_history_as_the_templates_have_them() -> None:
+def test_results_are_rendered_as_in_the_templates() -> None:
     result = ToolResult(call=MADE, text="Fog")
     assert DIALECTS["minimax_m2"].render_results([result]) == "<response>Fog</response>"
     assert DIALECTS["deepseek_v32"].render_results([result]) == "<function_results>\n<result>Fog</result>\n</function_results>"

@@ -1,4 +1,4 @@
-"""Calls as Kimi K2 and K3 print them."""
+"""Calls in the forms of Kimi K2 and K3."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CALL, ARGUMENTS, CALL_END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>
         (f"{CALL}f:0{ARGUMENTS}{{}}", [ParsedCall("f", "{}", "cut")]),
     ],
 )
-def test_k2(text: str, expected: list[object]) -> None:
+def test_k2_output_is_parsed(text: str, expected: list[object]) -> None:
     assert scan("kimi_k2", text) == expected
 
 
@@ -50,11 +50,11 @@ K3 = (
 K3_ARGUMENTS = {"city": "12", "days": 3, 'a "b"': {"x": None}}
 
 
-def test_k3_says_of_each_argument_what_it_is() -> None:
+def test_k3_type_attribute_types_each_argument() -> None:
     assert calls_of(scan("kimi_k3", K3)) == [("get_weather", K3_ARGUMENTS)]
 
 
-def test_k3_puts_its_text_into_a_section() -> None:
+def test_k3_response_section_is_text() -> None:
     text = (
         "Which city?<|close|>think<|sep|><|open|>response<|sep|>One <b>moment</b>.<|close|>response<|sep|>"
         f"{K3}<|close|>message<|sep|><|end_of_msg|>"
@@ -66,7 +66,7 @@ def test_k3_puts_its_text_into_a_section() -> None:
     assert len(found) == 3
 
 
-def test_k3_may_write_all_arguments_as_json() -> None:
+def test_k3_arguments_may_be_json() -> None:
     text = (
         '<|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|><|open|>json type="object"<|sep|>{"a": 1}'
         "<|close|>json<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"
@@ -74,7 +74,7 @@ def test_k3_may_write_all_arguments_as_json() -> None:
     assert scan("kimi_k3", text) == [ParsedCall("f", '{"a": 1}')]
 
 
-def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:
+def test_calls_and_results_are_rendered_as_in_the_templates() -> None:
     made = [call("f", '{"a": 1}'), call("g")]
     assert DIALECTS["kimi_k2"].render_calls(made) == (
         f'{BEGIN}{CALL}functions.f:0{ARGUMENTS}{{"a": 1}}{CALL_END}{CALL}functions.g:1{ARGUMENTS}{{}}{CALL_END}{END}'

@@ -1,4 +1,4 @@
-"""Calls as Llama 3 prints them: JSON with a tag, or JSON alone."""
+"""Calls in the forms of Llama 3 and xLAM."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PARIS_CALL = ParsedCall("get_weather", '{"city": "Paris"}')
         '{"parameters": {"city": "Paris"}, "name": "get_weather"}',
     ],
 )
-def test_one_call(text: str) -> None:
+def test_one_call_is_parsed(text: str) -> None:
     assert [one for one in scan("llama3_json", text, [WEATHER]) if one != Text("\n\n")] == [PARIS_CALL]
 
 
 @pytest.mark.parametrize(
     "text", [f"{PARIS}; {PARIS}", f"<|python_tag|>{PARIS};{PARIS}", f"{PARIS}\n{PARIS}", f"[{PARIS}, {PARIS}]"]
 )
-def test_two_calls(text: str) -> None:
+def test_two_calls_are_parsed(text: str) -> None:
     assert scan("llama3_json", text, [WEATHER]) == [PARIS_CALL, PARIS_CALL]
 
 
@@ -54,33 +54,33 @@ def test_two_calls(text: str) -> None:
         f"```json\n{PARIS}\n```",
     ],
 )
-def test_json_that_is_not_the_whole_answer_or_names_no_offered_tool_is_text(text: str) -> None:  # bug 15
+def test_json_that_is_not_the_whole_answer_or_an_offered_tool_is_text(text: str) -> None:  # bug 15
     found = scan("llama3_json", text, [WEATHER])
     assert found in ([Text(text)], [BrokenCall("cut", text)])
     assert found == [Text(text)] or text == '{"name": "get_weather"'
 
 
-def test_json_that_cannot_be_a_call_is_not_held_back() -> None:  # bug 14
+def test_json_with_an_unknown_key_is_emitted_at_once() -> None:  # bug 14
     scanner = Scanner(DIALECTS["llama3_json"], {"get_weather": WEATHER})
     assert scanner.feed('{"summary": ') == [TextDelta("{"), TextDelta('"summary": ')]
     assert scanner.feed("12") == [TextDelta("12")]
 
 
-def test_an_unknown_name_is_noticed_at_once() -> None:
+def test_json_with_an_unknown_name_is_emitted_at_once() -> None:
     scanner = Scanner(DIALECTS["llama3_json"], {"get_weather": WEATHER})
     assert scanner.feed('{"name": "Ada"') == [TextDelta("{"), TextDelta('"name": "Ada"')]
 
 
-def test_a_bare_call_cut_short_is_not_a_call() -> None:  # bug 5
+def test_truncated_call_without_a_tag_is_not_finished() -> None:  # bug 5
     assert scan("llama3_json", PARIS[:-10], [WEATHER]) == [BrokenCall("cut", PARIS[:-10])]
 
 
-def test_xlam_prints_a_list() -> None:
+def test_xlam_list_is_parsed() -> None:
     text = '[{"name": "get_weather", "arguments": {"city": "Paris"}}, {"name": "get_weather", "arguments": {}}]'
     assert scan("xlam", text, [WEATHER]) == [PARIS_CALL, ParsedCall("get_weather", "{}")]
 
 
-def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:
+def test_calls_and_results_are_rendered_as_in_the_templates() -> None:
     made = call("get_weather", {"city": "Paris"})
     assert DIALECTS["llama3_json"].render_calls([made]) == PARIS
     assert DIALECTS["llama3_json"].render_results([ToolResult(call=made, text='"sunny"')]) == '{"output": "\\"sunny\\""}'

@@ -1,4 +1,4 @@
-"""JSON calls after a mark, as many models print them."""
+"""JSON calls after a mark."""
 
 from __future__ import annotations
 
@@ -40,24 +40,25 @@ OUTPUTS = {
         f'<|function_call|>{OBJECT}<|function_call|>{{"name": "now", "arguments": {{}}}}',
         f'<|message_sep|>\n\nfunction call<|role_sep|>\n{OBJECT}<|message_sep|>\n\nfunction call<|role_sep|>\n{{"name": "now"}}',
     ],
+    "nemotron": [f'<TOOLCALL>[{OBJECT}, {{"name": "now", "arguments": {{}}}}]</TOOLCALL>'],
     "apertus": [f'<|tools_prefix|>[{{"get_weather": {ARGUMENTS}}}, {{"now": {{}}}}]<|tools_suffix|>'],
 }
 EACH = [(name, text) for name, texts in OUTPUTS.items() for text in texts]
 
 
 @pytest.mark.parametrize(("name", "text"), EACH)
-def test_each_model_has_its_mark(name: str, text: str) -> None:
+def test_form_of_each_model_is_parsed(name: str, text: str) -> None:
     assert scan(name, f"Sure.\n{text}") == [Text("Sure.\n"), PARIS, NOW]
 
 
 @pytest.mark.parametrize("name", sorted(OUTPUTS))
-def test_calls_stand_in_the_history_as_models_print_them(name: str) -> None:
+def test_calls_are_rendered_as_models_print_them(name: str) -> None:
     written = DIALECTS[name].render_calls(MADE)
     assert written.replace("\n", "") in [text.replace("\n", "") for text in OUTPUTS[name]]
 
 
 @pytest.mark.parametrize(("name", "text"), EACH)
-def test_a_call_cut_short_is_not_a_call(name: str, text: str) -> None:  # bug 5
+def test_truncated_call_is_not_finished(name: str, text: str) -> None:  # bug 5
     found = scan(name, text[: text.index("Paris")])
     assert found == [ParsedCall("get_weather", '{"city": "', "cut")]
 
@@ -74,19 +75,19 @@ def test_a_call_cut_short_is_not_a_call(name: str, text: str) -> None:  # bug 5
         ("hunyuan", "<tool_calls>[]</tool_calls>"),
     ],
 )
-def test_a_mark_before_anything_else_is_text(name: str, text: str) -> None:  # bug 15
+def test_mark_without_a_call_is_text(name: str, text: str) -> None:  # bug 15
     assert scan(name, text) == [Text(text)]
 
 
-def test_a_mark_with_half_a_call_is_a_call_cut_short() -> None:
+def test_mark_with_a_partial_call_is_cut() -> None:
     assert scan("granite", '<|tool_call|>[{"na') == [BrokenCall("cut", '<|tool_call|>[{"na')]
 
 
-def test_command_r_puts_its_text_between_marks_that_go_away() -> None:
+def test_command_r_marks_around_text_are_removed() -> None:
     assert scan("cohere", "<|START_RESPONSE|>It is sunny.<|END_RESPONSE|>") == [Text("It is sunny.")]
 
 
-def test_results_stand_in_the_history_as_the_templates_have_them() -> None:
+def test_results_are_rendered_as_in_the_templates() -> None:
     results = [ToolResult(call=MADE[0], text='"sun"'), ToolResult(call=MADE[1], text="noon")]
     assert DIALECTS["cohere"].render_results(results[:1]) == (
         '<|START_TOOL_RESULT|>[\n    {\n        "tool_call_id": "0",\n        "results": {\n            "0": "\\"sun\\""\n'
@@ -97,3 +98,17 @@ def test_results_stand_in_the_history_as_the_templates_have_them() -> None:
     )
     assert DIALECTS["apertus"].render_results(results) == '["\\"sun\\"", "noon"]'
     assert DIALECTS["granite_20b_fc"].render_results(results[1:]) == "<function_response> noon"
+    assert DIALECTS["nemotron"].render_results(results) == '<TOOL_RESPONSE>["sun", noon]</TOOL_RESPONSE>'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"<TOOLCALL>[{OBJECT}, {OBJECT}]</TOOLCALL>\n", [PARIS, PARIS, Text("\n")]),
+        ('<TOOLCALL>[{"name": "f", "arguments": "{\\"a\\": 1}"}]</TOOLCALL>', [ParsedCall("f", '{"a": 1}')]),
+        ('<TOOLCALL>[{"name": "f", "arguments": {"a": "</TOOLCALL>"}}]</TOOLCALL>', [ParsedCall("f", '{"a": "</TOOLCALL>"}')]),
+        ("<TOOLCALL> is a tag", [Text("<TOOLCALL> is a tag")]),
+    ],
+)
+def test_nemotron_output_is_parsed(text: str, expected: list[object]) -> None:
+    assert scan("nemotron", text) == expected

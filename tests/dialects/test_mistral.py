@@ -1,4 +1,4 @@
-"""Calls as Mistral's models print them, in all three forms."""
+"""Calls in the three forms of Mistral."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ ADD = ParsedCall("add", '{"a": 3.5, "b": 4}')
         ('[TOOL_CALLS]add[ARGS]{"a": ', [ParsedCall("add", '{"a": ', "cut")]),
     ],
 )
-def test_every_form_is_read(name: str, text: str, expected: list[object]) -> None:
+def test_every_form_is_parsed(name: str, text: str, expected: list[object]) -> None:
     assert scan(name, text) == expected
 
 
-def test_calls_and_results_stand_in_the_history_as_each_version_has_them() -> None:
+def test_calls_and_results_are_rendered_as_in_each_version() -> None:
     made = call("add", '{"a": 1}', identifier="call_abcdefghijklmnopqrstuvwx")
     result = ToolResult(call=made, text="2")
     short = nine(made.id)

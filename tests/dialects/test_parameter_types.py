@@ -1,4 +1,4 @@
-"""What a schema says of a value that was written as plain text."""
+"""Types of parameters, and the coercion of plain text to them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NUMBER = {"number", "integer"}
         (None, ANY),
     ],
 )
-def test_the_types_that_a_schema_allows(schema: Any, types: set[str]) -> None:  # bug 23
+def test_types_of_a_schema(schema: Any, types: set[str]) -> None:  # bug 23
     root: Any = {
         "$defs": {
             "A": {"type": "integer"},
@@ -53,14 +53,14 @@ def test_the_types_that_a_schema_allows(schema: Any, types: set[str]) -> None:  
     assert types_of(schema, root) == types
 
 
-def test_a_schema_that_refers_to_itself_is_looked_at_once() -> None:  # bug 23
+def test_recursive_schema_is_resolved_once() -> None:  # bug 23
     node: Any = {"anyOf": [{"$ref": "#/$defs/Node"}] * 40 + [{"type": "null"}]}
     assert types_of({"$ref": "#/$defs/Node"}, {"$defs": {"Node": node}}) == ANY
     many: Any = {f"N{n}": {"anyOf": [{"$ref": f"#/$defs/N{m}"} for m in range(30)] + [{"type": "string"}]} for n in range(30)}
     assert "string" in types_of({"$ref": "#/$defs/N0"}, {"$defs": many})
 
 
-def test_parameters_that_are_not_declared() -> None:
+def test_undeclared_parameters_have_additional_or_any_types() -> None:
     assert Parameters(tool("f", {"a": {"type": "string"}})).types("b") == ANY
     further = Tool(name="f", parameters={"additionalProperties": {"type": "integer"}})
     assert Parameters(further).types("b") == {"integer"}
@@ -91,11 +91,11 @@ def test_parameters_that_are_not_declared() -> None:
         ("[" * 5000, {"array"}, None),
     ],
 )
-def test_what_is_meant(text: str, types: set[str], json: str | None) -> None:  # bug 6
+def test_plain_text_is_coerced_to_the_types(text: str, types: set[str], json: str | None) -> None:  # bug 6
     assert coerce(text, frozenset(types)) == json
 
 
-def test_text_as_a_json_string() -> None:
+def test_text_is_encoded_as_a_json_string() -> None:
     assert encode_string('a"\n\x01é😀') == '"a\\"\\n\\u0001é😀"'
     assert escape_text("plain é") == "plain é"
     assert escape_text('"') == '\\"'

@@ -1,4 +1,4 @@
-"""Python literals and calls: read, never evaluated."""
+"""Python literals and calls."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from toolrelay.dialects.rendering import JSON_CONSTANTS, render_python_call
         ("[ ]", []),
     ],
 )
-def test_literals(text: str, value: object) -> None:
+def test_python_literal_is_translated_to_json(text: str, value: object) -> None:
     written = python_to_json(text)
     assert written is not None
     assert json.loads(written) == value
@@ -81,7 +81,7 @@ def test_literals(text: str, value: object) -> None:
         "b'x'",
     ],
 )
-def test_anything_else_is_no_literal(text: str) -> None:
+def test_other_expression_is_not_a_literal(text: str) -> None:
     assert python_to_json(text) is None
 
 
@@ -99,14 +99,14 @@ _literals: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(_literals)
-def test_what_python_writes_is_read_as_python_would(value: Any) -> None:
+def test_repr_is_parsed_as_by_python(value: Any) -> None:
     written = python_to_json(repr(value))
     assert written is not None
     assert json.loads(written) == ast.literal_eval(repr(value))
 
 
 @given(_literals, st.sampled_from("'\""))
-def test_what_is_written_is_python(value: Any, quote: str) -> None:
+def test_rendered_arguments_are_python(value: Any, quote: str) -> None:
     made = call("f", {"k": value})
     assert ast.literal_eval(render_python_call(made, quote).removeprefix("f(k=").removesuffix(")")) == value
     assert python_to_json(render_python_call(made, quote, JSON_CONSTANTS).removeprefix("f(k=").removesuffix(")")) is not None
@@ -136,12 +136,12 @@ KNOWN = [
         ("odd()", [("odd", {})]),
     ],
 )
-def test_calls(inner: str, expected: object) -> None:
+def test_python_calls_are_parsed(inner: str, expected: object) -> None:
     assert calls_of(scan("olmo3", f"<function_calls>{inner}</function_calls>", KNOWN)) == expected
 
 
 @pytest.mark.parametrize(
-    ("inner", "heard"),
+    ("inner", "parsed"),
     [
         ("f(1, 2, 3)", ParsedCall("f", '{"a": 1, "b": 2', "positional_argument")),
         ("f(a=1 b=2)", ParsedCall("f", '{"a": 1', "malformed")),
@@ -153,15 +153,15 @@ def test_calls(inner: str, expected: object) -> None:
         ("odd(a b" + " " * 256 + "=1)", ParsedCall("odd", "", "malformed")),
     ],
 )
-def test_calls_that_are_not_plain_break(inner: str, heard: ParsedCall) -> None:
-    assert scan("olmo3", f"<function_calls>{inner}</function_calls>!", KNOWN) == [heard, Text("!")]
+def test_call_with_other_expressions_is_broken(inner: str, parsed: ParsedCall) -> None:
+    assert scan("olmo3", f"<function_calls>{inner}</function_calls>!", KNOWN) == [parsed, Text("!")]
 
 
-def test_what_begins_with_a_figure_and_is_no_tools_name_is_no_call() -> None:
+def test_unknown_name_that_begins_with_a_digit_is_text() -> None:
     for text in ("[1up(x=1)]", "[1, 2]", "[1]"):
         assert scan("pythonic", text, [tool("1", {"x": {}})]) == [Text(text)]
 
 
-def test_arguments_that_are_no_object_are_written_as_one() -> None:
+def test_arguments_that_are_not_an_object_are_rendered_as_one_keyword() -> None:
     assert render_python_call(call("f", "not json"), "'") == "f(arguments='not json')"
     assert render_python_call(call("f", "[1]"), "'") == "f(arguments='[1]')"

@@ -1,4 +1,4 @@
-"""Calls written as Python: Llama 4, Olmo 3, LFM 2."""
+"""Calls as Python: Llama 4, Olmo 3, LFM 2."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOW = tool("now")
         ("[get_weather(city='Paris',)]", [("get_weather", {"city": "Paris"})]),
     ],
 )
-def test_a_list_that_is_the_whole_answer(text: str, expected: object) -> None:
+def test_list_that_is_the_whole_answer_is_parsed(text: str, expected: object) -> None:
     assert calls_of(scan("pythonic", text, [WEATHER, NOW])) == expected
 
 
@@ -35,12 +35,12 @@ def test_other_lists_are_text(text: str) -> None:  # bug 15
     assert "".join(one.text for one in found if isinstance(one, Text | BrokenCall)) == text
 
 
-def test_a_list_that_is_no_call_is_not_held_back() -> None:  # bug 14
+def test_list_without_calls_is_emitted_at_once() -> None:  # bug 14
     scanner = Scanner(DIALECTS["pythonic"], {"now": NOW})
     assert scanner.feed("[1]") == [TextDelta("["), TextDelta("1]")]
 
 
-def test_olmo_prints_a_call_a_line() -> None:
+def test_olmo_call_per_line_is_parsed() -> None:
     text = "Sure.\n<function_calls>\nget_weather(city='New York', days=2)\nnow()\n</function_calls>\nDone."
     assert scan("olmo3", text) == [
         Text("Sure.\n"),
@@ -54,27 +54,27 @@ def test_olmo_prints_a_call_a_line() -> None:
     "inner",
     ['[get_weather(city="Paris")]', '[{"name": "get_weather", "arguments": {"city": "Paris"}}]', 'get_weather(city="Paris")'],
 )
-def test_lfm_prints_python_or_json(inner: str) -> None:
+def test_lfm_python_or_json_is_parsed(inner: str) -> None:
     found = scan("lfm2", f"<|tool_call_start|>{inner}<|tool_call_end|>Checking.")
     assert found == [ParsedCall("get_weather", '{"city": "Paris"}'), Text("Checking.")]
 
 
-def test_a_closing_tag_in_a_string_does_not_end_the_call() -> None:  # bug 17
+def test_closing_tag_in_a_string_does_not_end_the_call() -> None:  # bug 17
     text = '<function_calls>\nnow(a="</function_calls> )], b")\n</function_calls>'
     assert calls_of(scan("olmo3", text)) == [("now", {"a": "</function_calls> )], b"})]
 
 
-def test_code_is_read_and_never_run() -> None:
+def test_code_is_never_evaluated() -> None:
     found = scan("olmo3", "<function_calls>now(a=__import__('os').getcwd())</function_calls>.")
     assert found == [ParsedCall("now", '{"a": ', "malformed"), Text(".")]
 
 
-def test_a_call_cut_short_is_not_a_call() -> None:  # bug 5
+def test_truncated_call_is_not_finished() -> None:  # bug 5
     assert scan("olmo3", "<function_calls>\nnow(a='x") == [ParsedCall("now", '{"a": "x', "cut")]
     assert scan("olmo3", "<function_calls>\nno") == [BrokenCall("cut", "<function_calls>\nno")]
 
 
-def test_calls_and_results_stand_in_the_history_as_the_templates_have_them() -> None:
+def test_calls_and_results_are_rendered_as_in_the_templates() -> None:
     made = [call("get_weather", {"city": "New York", "on": True, "x": None}), call("now")]
     results = [ToolResult(call=made[1], text="noon")]
     assert DIALECTS["pythonic"].render_calls(made) == '[get_weather(city="New York", on=True, x=None), now()]'

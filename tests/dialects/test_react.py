@@ -1,4 +1,4 @@
-"""Calls in the manner of ReAct."""
+"""Calls in the form of ReAct prompts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PARIS = ParsedCall("get_weather", '{"city": "Paris"}')
         ("Action: now\nAction Input: none\nOb", [ParsedCall("now", "{}"), Text("\nOb")]),
     ],
 )
-def test_real_outputs(text: str, expected: list[object]) -> None:
+def test_typical_output_is_parsed(text: str, expected: list[object]) -> None:
     assert scan("react", text, [WEATHER, tool("now")]) == expected
 
 
@@ -54,33 +54,33 @@ def test_other_lines_are_text(text: str) -> None:  # bug 15
     assert scan("react", text, [WEATHER, PAIR]) == [Text(text)]
 
 
-def test_a_call_cut_short_is_not_a_call() -> None:  # bug 5
+def test_truncated_call_is_not_finished() -> None:  # bug 5
     assert scan("react", 'Action: get_weather\nAction Input: {"ci', [WEATHER]) == [ParsedCall("get_weather", '{"ci', "cut")]
     for text in ("Action: get_weather\nAction", "Action: get_weather\nAction Input: ", "Action: get_weather\nAction Input: Par"):
         assert scan("react", text, [WEATHER]) == [BrokenCall("cut", text)]
 
 
-def test_a_line_that_names_no_tool_is_text_as_soon_as_that_is_known() -> None:
+def test_unknown_name_is_emitted_as_text_at_once() -> None:
     scanner = Scanner(DIALECTS["react"], {"get_weather": WEATHER})
     assert scanner.feed("Action: ge") == []
     assert scanner.feed("o") == [TextDelta("Action:"), TextDelta(" geo")]
     assert scan("react", "Action: now\n", []) == [Text("Action: now\n")]
 
 
-def test_a_name_cut_short_is_a_call_cut_short() -> None:  # bug 5
+def test_truncated_name_is_a_cut_call() -> None:  # bug 5
     assert scan("react", "So:\nAction: get_we", [WEATHER]) == [Text("So:\n"), BrokenCall("cut", "Action: get_we")]
 
 
-def test_of_two_names_that_begin_alike_the_longer_one_counts() -> None:
+def test_longest_matching_name_counts() -> None:
     text = "Action: get_weather_now\nAction Input: {}"
     assert scan("react", text, [WEATHER, tool("get_weather_now")]) == [ParsedCall("get_weather_now", "{}")]
 
 
-def test_the_model_is_stopped_before_it_makes_up_a_result() -> None:
+def test_observation_is_a_stop_sequence() -> None:
     assert DIALECTS["react"].stops == ("\nObservation:",)
 
 
-def test_calls_and_results_stand_in_the_history_as_the_prompt_has_them() -> None:
+def test_calls_and_results_are_rendered_as_in_the_prompt() -> None:
     made = call("get_weather", {"city": "Paris"})
     assert DIALECTS["react"].render_calls([made]) == 'Action: get_weather\nAction Input: {"city": "Paris"}'
     assert DIALECTS["react"].render_results([ToolResult(call=made, text="sun")]) == "Observation: sun"

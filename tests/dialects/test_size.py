@@ -1,4 +1,4 @@
-"""A dialect is a small table: the engine does the work."""
+"""Size of the dialect modules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import median
 from toolrelay.dialects.base import discover
 
 
-def test_most_dialects_take_well_under_sixty_lines() -> None:
+def test_most_dialects_have_fewer_than_sixty_lines() -> None:
     modules = [dialect.grammar.__module__ for dialect in discover().values()]
     lines = {name: len(inspect.getsource(sys.modules[name]).splitlines()) for name in modules}
     each = [lines[name] / modules.count(name) for name in modules]

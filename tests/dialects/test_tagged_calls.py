@@ -1,4 +1,4 @@
-"""Values in tags: where they end, when they go out."""
+"""Values in tags."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ DIALECT = Dialect(
         ("", "{}"),
     ],
 )
-def test_values(inner: str, arguments: str) -> None:
+def test_values_are_parsed(inner: str, arguments: str) -> None:
     assert scan(DIALECT, f"<call>{inner}</call>!", [KNOWN]) == [ParsedCall("f", arguments), Text("!")]
 
 
-def test_a_value_that_must_be_held_has_a_limit_to_the_character(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_value_is_limited_to_the_character(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tagged_calls, "HELD_LIMIT", 5)
     assert scan(DIALECT, "<call><n>12345</n></call>", [KNOWN]) == [ParsedCall("f", '{"n": 12345}')]
     assert scan(DIALECT, "<call><n>123456</n></call>!", [KNOWN]) == [ParsedCall("f", '{"n": ', "held_too_long"), Text("!")]
     assert scan(DIALECT, "<call><s>123456</s></call>", [KNOWN]) == [ParsedCall("f", '{"s": "123456"}')]
 
 
-def test_a_key_that_is_too_long_breaks_the_call() -> None:
+def test_overlong_key_breaks_the_call() -> None:
     assert scan(DIALECT, f"<call><{'k' * 300}>1</k></call>.", [KNOWN]) == [ParsedCall("f", "", "malformed"), Text(".")]
 
 
-def test_attributes_of_a_tag() -> None:
+def test_attribute_is_found_in_a_tag() -> None:
     assert attribute('key="a" type="b c"', "type") == "b c"
     assert attribute('key="a"', "type") is None
     assert attribute('key="a', "key") is None
 
 
-def test_parameters_are_written_as_they_are_read() -> None:
+def test_parameters_are_rendered_unchanged() -> None:
     made = call("f", '{"s": "a</s>b", "n": 1.50}')
     assert render_parameters(made, FORM) == "<s>a</s>b</s>\n<n>1.50</n>\n"

@@ -1,4 +1,4 @@
-"""Calls as Obsidian Copilot's XML has them."""
+"""Calls in the form of Obsidian Copilot."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SEARCH = tool(
         ("", {}),
     ],
 )
-def test_real_outputs(inner: str, expected: object) -> None:
+def test_typical_output_is_parsed(inner: str, expected: object) -> None:
     text = f"<use_tool>\n<name>localSearch</name>\n{inner}\n</use_tool>"
     assert calls_of(scan("use_tool", text, [SEARCH])) == [("localSearch", expected)]
 
 
-def test_several_blocks_with_text_around_them() -> None:
+def test_several_blocks_between_text_are_parsed() -> None:
     one = "<use_tool>\n<name>getCurrentTime</name>\n</use_tool>"
     assert scan("use_tool", f"First.\n{one}\nthen {one} end") == [
         Text("First.\n"),
@@ -47,16 +47,16 @@ def test_several_blocks_with_text_around_them() -> None:
     ]
 
 
-def test_other_tags_inside_a_value_are_part_of_it() -> None:  # bug 17
+def test_other_tags_in_a_value_are_part_of_it() -> None:  # bug 17
     text = "<use_tool><name>localSearch</name><query>a <b>c</b> </use_tool> d</query></use_tool>"
     assert calls_of(scan("use_tool", text, [SEARCH])) == [("localSearch", {"query": "a <b>c</b> </use_tool> d"})]
 
 
-def test_a_block_without_a_name_is_text() -> None:
+def test_block_without_a_name_is_text() -> None:
     assert scan("use_tool", "<use_tool>please</use_tool>") == [Text("<use_tool>please</use_tool>")]
 
 
-def test_calls_and_results_stand_in_the_history_as_the_client_writes_them() -> None:
+def test_calls_and_results_are_rendered_as_in_the_client() -> None:
     made = call("localSearch", {"query": "a < b", "salientTerms": ["x"]})
     assert DIALECTS["use_tool"].render_calls([made]) == (
         '<use_tool>\n<name>localSearch</name>\n<query>a < b</query>\n<salientTerms>["x"]</salientTerms>\n</use_tool>'

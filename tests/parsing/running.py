@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def run(parser: Callable[[Reader], Parse[T]], chunks: Sequence[str]) -> tuple[T | type[ParseError], str, bool]:
-    """Return the result or the error, what is left of the text, and whether the end of the stream was needed to tell."""
+    """Return the result or the error, the unconsumed text, and whether the end of the stream was needed."""
     reader = Reader()
     parse = parser(reader)
     waiting = list(chunks)
@@ -31,7 +31,7 @@ def run(parser: Callable[[Reader], Parse[T]], chunks: Sequence[str]) -> tuple[T 
 
 
 def same(parser: Callable[[Reader], Parse[Any]], text: str) -> tuple[Any, str]:
-    """Run on the text as a whole and character by character: the result must be the same."""
+    """Run on the whole text and on single characters; assert that the results are equal."""
     whole = run(parser, [text])
     assert run(parser, list(text))[:2] == whole[:2]
     return whole[:2]

@@ -1,4 +1,4 @@
-"""Chunking does not matter: cases in which it once did."""
+"""Regression tests of results that depended on chunking."""
 
 from __future__ import annotations
 

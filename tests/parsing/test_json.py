@@ -1,4 +1,4 @@
-"""JSON as models write it: what is emitted, when, and what is repaired."""
+"""JSON as models write it: output, timing, repairs."""
 
 from __future__ import annotations
 

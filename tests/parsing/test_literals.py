@@ -1,4 +1,4 @@
-"""Literals that are not JSON: any chunks give the same."""
+"""Literals that are not JSON."""
 
 from __future__ import annotations
 

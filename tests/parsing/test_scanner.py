@@ -1,4 +1,4 @@
-"""How calls are found in text: fences, reasoning, marker positions, limits, surrogates."""
+"""Calls in text: fences, reasoning, marker positions, limits, surrogates."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_answer_may_begin_in_reasoning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "thought"),
+    ("text", "reasoning"),
     [
         ("<think>", ""),
         ("<think>b", "b"),
@@ -187,12 +187,12 @@ def test_answer_may_begin_in_reasoning() -> None:
         (" \n", " \n"),
     ],
 )
-def test_start_tag_is_removed_if_the_answer_begins_in_reasoning(said: str, thought: str) -> None:
-    thoughts = [Reasoning(thought)] if thought else []
-    assert scan("hermes", said, options=THINKING) == thoughts
-    for cut in range(len(said)):
-        chunks = [said[:cut], said[cut:], f"</think>{CALL}"]
-        assert scan("hermes", chunks, options=THINKING) == [*thoughts, MADE]
+def test_start_tag_is_removed_if_the_answer_begins_in_reasoning(text: str, reasoning: str) -> None:
+    expected = [Reasoning(reasoning)] if reasoning else []
+    assert scan("hermes", text, options=THINKING) == expected
+    for at in range(len(text)):
+        chunks = [text[:at], text[at:], f"</think>{CALL}"]
+        assert scan("hermes", chunks, options=THINKING) == [*expected, MADE]
 
 
 def test_reasoning_is_assumed_until_a_tag_confirms_it() -> None:

@@ -1,4 +1,4 @@
-"""The parser primitives: what they consume, what they wait for, where they stop."""
+"""Parser primitives."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from toolrelay.parsing.stream_reader import BLANK_LIMIT, NAME_LIMIT, Reader
         ("<b", ("", "<b")),
     ],
 )
-def test_option_that_comes_next_is_consumed(text: str, expected: tuple[str, str]) -> None:
+def test_accept_consumes_a_literal_that_comes_next(text: str, expected: tuple[str, str]) -> None:
     assert same(lambda reader: reader.accept("<b>", "<bx>"), text) == expected
 
 
-def test_longer_of_two_options_is_consumed() -> None:
+def test_accept_consumes_the_longer_of_two_literals() -> None:
     assert same(lambda reader: reader.accept("a", "ab"), "abc") == ("ab", "c")
     assert same(lambda reader: reader.accept("a", "ab"), "ac") == ("a", "c")
     assert run(lambda reader: reader.accept("a", "ab"), ["a"]) == ("a", "", True)
 
 
-def test_option_waits_only_while_it_may_still_come() -> None:
+def test_accept_waits_only_for_a_partial_literal() -> None:
     assert run(lambda reader: reader.accept("<b>"), ["<", "x"]) == ("", "<x", False)
 
 
@@ -48,11 +48,11 @@ def test_option_waits_only_while_it_may_still_come() -> None:
         ("ax", (NotACallError, "ax")),
     ],
 )
-def test_longest_known_name_is_required(text: str, expected: object) -> None:
+def test_expect_name_requires_the_longest_known_name(text: str, expected: object) -> None:
     assert same(lambda reader: reader.expect_name({"ab": 1, "abc": 2}), text) == expected
 
 
-def test_no_known_names_is_not_a_call() -> None:
+def test_expect_name_without_names_is_not_a_call() -> None:
     assert run(lambda reader: reader.expect_name([]), ["a"]) == (NotACallError, "a", False)
 
 
@@ -60,7 +60,7 @@ def test_no_known_names_is_not_a_call() -> None:
     ("text", "expected"),
     [("ab", ("ab", "")), ("ax", (NotACallError, "ax")), ("a", (TruncatedCallError, "a")), ("", (TruncatedCallError, ""))],
 )
-def test_literal_is_required(text: str, expected: object) -> None:
+def test_expect_requires_the_literal(text: str, expected: object) -> None:
     assert same(lambda reader: reader.expect("ab"), text) == expected
 
 
@@ -76,11 +76,11 @@ def test_literal_is_required(text: str, expected: object) -> None:
         ("  ", ("", "  ")),
     ],
 )
-def test_closing_literal_is_consumed_with_blanks_or_not_at_all(text: str, expected: object) -> None:
+def test_accept_after_blanks_consumes_blanks_and_literal_or_nothing(text: str, expected: object) -> None:
     assert same(lambda reader: reader.accept_after_blanks("</a>"), text) == expected
 
 
-def test_ahead_consumes_nothing() -> None:
+def test_is_ahead_consumes_nothing() -> None:
     assert same(lambda reader: reader.is_ahead("</a>", "<b>"), " <b>") == (True, " <b>")
     assert same(lambda reader: reader.is_ahead("</a>", "<b>"), " <c>") == (False, " <c>")
     assert same(lambda reader: reader.is_ahead("</a>"), " </") == (False, " </")
@@ -96,11 +96,11 @@ def test_ahead_consumes_nothing() -> None:
         ("a</x", (TruncatedCallError, "")),
     ],
 )
-def test_until_emits_what_precedes_the_first_marker(text: str, expected: object) -> None:
+def test_read_until_emits_text_before_the_first_marker(text: str, expected: object) -> None:
     assert same(collected(lambda reader, emit: reader.read_until("</x>", "</y>", emit=emit)), text) == expected
 
 
-def test_until_accepts_the_end_if_asked_to() -> None:
+def test_read_until_with_or_end_accepts_the_end() -> None:
     assert same(collected(lambda reader, emit: reader.read_until("</x>", emit=emit, or_end=True)), "a</x") == (("a</x", ""), "")
 
 
@@ -115,7 +115,7 @@ def test_text_before_a_marker_is_emitted_as_it_arrives() -> None:
     assert pieces == ["ab", "c", "<d", "</xy"]
 
 
-def test_until_enforces_its_limit_to_the_character() -> None:
+def test_read_until_is_limited_to_the_character() -> None:
     reading = collected(lambda reader, emit: reader.read_until(">", emit=emit, limit=3))
     assert same(reading, "abc>d") == (("abc", ">"), "d")
     assert run(reading, ["abcd>e"])[:2] == (MalformedCallError, "d>e")
@@ -134,15 +134,15 @@ def test_until_enforces_its_limit_to_the_character() -> None:
         ("na", (TruncatedCallError, "na")),
     ],
 )
-def test_word_is_complete_and_short(text: str, expected: object) -> None:
+def test_read_word_returns_short_complete_text(text: str, expected: object) -> None:
     assert same(lambda reader: reader.read_word(">", of=re.compile(r"\w*")), text) == expected
 
 
-def test_word_with_a_wrong_character_fails_at_once() -> None:
+def test_read_word_fails_at_once_on_a_wrong_character() -> None:
     assert run(lambda reader: reader.read_word(">", of=re.compile(r"\w*")), ["ab ", "c>"]) == (NotACallError, "ab c>", False)
 
 
-def test_run_ends_where_the_pattern_does() -> None:
+def test_read_match_ends_where_the_pattern_does() -> None:
     pattern = re.compile("[a-z]*")
     assert same(lambda reader: reader.read_match(pattern), "abc1") == ("abc", "1")
     assert same(lambda reader: reader.read_match(pattern), "1") == ("", "1")
