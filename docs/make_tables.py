@@ -31,10 +31,9 @@ def codex() -> str:
 
 
 def dialects() -> str:
-    """`auto` picks by the model's name; the patterns are those of core/profiles."""
     patterns: dict[str, list[str]] = {}
-    for habits in FAMILIES:
-        patterns.setdefault(habits.dialect, []).append(_code(habits.pattern))
+    for family in FAMILIES:
+        patterns.setdefault(family.dialect, []).append(_code(family.pattern))
     rows = "".join(
         f"| `{name}` | {_code(dialect.render_calls([EXAMPLE]))} | {', '.join(patterns.get(name, [])) or '–'} |\n"
         for name, dialect in sorted(discover_dialects().items())
