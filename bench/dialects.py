@@ -1,13 +1,13 @@
-"""What it costs to find calls in a model's text, per delta of four characters, events included. `make bench` runs it, too.
+"""Cost of scanning a model's text for calls, per delta of four characters. Part of `make bench`.
 
   bench/dialects.py                            every scenario for every dialect, one to two minutes
   bench/dialects.py --only "long string"       some scenarios, separated by commas
   bench/dialects.py --dialects glm45,react     some dialects, each in a column of its own
   bench/dialects.py --peers                    also SGLang's and vLLM's parsers, each in a virtual environment of its own
 
-Targets: text 1 µs, inside a call 6 µs, adversarial text 20 µs, for a machine that appends to a list in 20 ns (the yardstick).
-A figure is the least of several rounds; what is above its target is measured again before it counts as missed.
-Growth is the cost of a delta in a text four times as long, divided by that in the shorter one: 1 is linear.
+Targets: text 1 µs, inside a call 6 µs, adversarial text 20 µs, on a machine that appends to a list in 20 ns (the yardstick).
+A figure is the minimum of several rounds; one above its target is measured again before it counts as missed.
+Growth is the cost of a delta in a text four times as long, divided by that in the shorter text: 1 is linear.
 """
 
 import argparse
@@ -36,9 +36,9 @@ from toolrelay.parsing.scanner import Scanner
 _SIZE = 6_000
 _LONGER = 4
 _ROUNDS = 6
-_AGAIN = 30
+_RETRIES = 30
 _PAUSE_S = 1
-_WARM = 4  # after a pause the first of a few finds cold caches
+_WARMUPS = 4  # the first run after a pause finds cold caches
 _MEGABYTE_LIMIT_S = 1.0
 _GROWTH_LIMIT = 2.5
 _MEGABYTE_DIALECTS = ("hermes", "qwen3_coder", "olmo3", "gemma4", "harmony", "llama3_json")
@@ -61,8 +61,8 @@ That is all - no further steps are needed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """`text` makes about so many characters. `target` is in nanoseconds per delta."""
+class ScanScenario:
+    """`text` returns about that many characters. `target`: nanoseconds per delta."""
 
     name: str
     target: int
@@ -86,7 +86,7 @@ def _rows(unit: str, size: int) -> str:
 
 
 def _varied(size: int) -> str:
-    """Structure in which no delta need be like another."""
+    """Return JSON whose deltas are all different."""
     chance = random.Random(next(_SEEDS))
     rows = []
     for _ in range(size // 60 + 1):
@@ -101,57 +101,59 @@ def _marker(dialect: Dialect) -> str:
 
 
 SCENARIOS = (
-    Scenario(
+    ScanScenario(
         name="text without markers",
         target=1_000,
         text=lambda _, size: _repeated("Lorem ipsum dolor sit amet, consectetur. ", size),
     ),
-    Scenario(name="text in Markdown", target=1_000, text=lambda _, size: _repeated(_PROSE, size)),
-    Scenario(
+    ScanScenario(name="text in Markdown", target=1_000, text=lambda _, size: _repeated(_PROSE, size)),
+    ScanScenario(
         name="text in a fence",
         target=1_000,
         text=lambda _, size: "```python\n" + _repeated("for n in range(9):\n    print(n, '<b>')\n", size),
     ),
-    Scenario(name="text in Chinese", target=1_000, text=lambda _, size: _repeated("今天的天气很好我们去公园散步。", size)),
-    Scenario(name="long string", target=6_000, text=lambda dialect, size: _call(dialect, _text("words in a row, ", size))),
-    Scenario(
+    ScanScenario(name="text in Chinese", target=1_000, text=lambda _, size: _repeated("今天的天气很好我们去公园散步。", size)),
+    ScanScenario(name="long string", target=6_000, text=lambda dialect, size: _call(dialect, _text("words in a row, ", size))),
+    ScanScenario(
         name="long string in Chinese", target=6_000, text=lambda dialect, size: _call(dialect, _text("今天的天气很好", size))
     ),
-    Scenario(
+    ScanScenario(
         name="long string with escapes", target=6_000, text=lambda dialect, size: _call(dialect, _text("a line\\n<b>", size))
     ),
-    Scenario(
+    ScanScenario(
         name="repeated structure", target=6_000, text=lambda dialect, size: _call(dialect, _rows('{"k": 12, "v": "x"}, ', size))
     ),
-    Scenario(name="varied structure", target=6_000, text=lambda dialect, size: _call(dialect, _varied(size))),
-    Scenario(
+    ScanScenario(name="varied structure", target=6_000, text=lambda dialect, size: _call(dialect, _varied(size))),
+    ScanScenario(
         name="short Markdown lines",
         target=20_000,
         text=lambda _, size: _repeated("# So\n\n- if `a < b`, [see](x) {y}\n- else *not*.\n", size),
     ),
-    Scenario(
+    ScanScenario(
         name="calls without arguments", target=20_000, text=lambda dialect, size: _repeated(_call(dialect, "{}") + "\n", size)
     ),
-    Scenario(
+    ScanScenario(
         name="incomplete start markers", target=20_000, text=lambda dialect, size: _repeated(_marker(dialect)[:-1] or "x", size)
     ),
-    Scenario(name="repeated start markers", target=20_000, text=lambda dialect, size: _repeated(_marker(dialect), size)),
-    Scenario(name="start markers and junk", target=20_000, text=lambda dialect, size: _repeated(_marker(dialect) + "x\n", size)),
-    Scenario(
+    ScanScenario(name="repeated start markers", target=20_000, text=lambda dialect, size: _repeated(_marker(dialect), size)),
+    ScanScenario(
+        name="start markers and junk", target=20_000, text=lambda dialect, size: _repeated(_marker(dialect) + "x\n", size)
+    ),
+    ScanScenario(
         name="calls cut in the name", target=20_000, text=lambda dialect, size: _repeated(_marker(dialect) + '{"name":"', size)
     ),
-    Scenario(
+    ScanScenario(
         name="calls without a name", target=20_000, text=lambda dialect, size: _repeated(_marker(dialect) + '{"a":{"b":"', size)
     ),
-    Scenario(name="endless name", target=20_000, text=lambda dialect, size: _marker(dialect) + '{"name":"' + "x" * size),
-    Scenario(name="blanks after a call", target=20_000, text=lambda dialect, size: _call(dialect, "{}") + " " * size),
-    Scenario(name="blanks after a marker", target=20_000, text=lambda dialect, size: _marker(dialect) + " " * size),
-    Scenario(
+    ScanScenario(name="endless name", target=20_000, text=lambda dialect, size: _marker(dialect) + '{"name":"' + "x" * size),
+    ScanScenario(name="blanks after a call", target=20_000, text=lambda dialect, size: _call(dialect, "{}") + " " * size),
+    ScanScenario(name="blanks after a marker", target=20_000, text=lambda dialect, size: _marker(dialect) + " " * size),
+    ScanScenario(
         name="lone surrogates", target=20_000, text=lambda dialect, size: _call(dialect, _text("\\ud83d\\ude00\\ud83d", size))
     ),
-    Scenario(name="backticks", target=20_000, text=lambda _, size: "`" * size),
-    Scenario(name="fences", target=20_000, text=lambda _, size: _repeated("```\n", size)),
-    Scenario(
+    ScanScenario(name="backticks", target=20_000, text=lambda _, size: "`" * size),
+    ScanScenario(name="fences", target=20_000, text=lambda _, size: _repeated("```\n", size)),
+    ScanScenario(
         name="calls cut at the end",
         target=20_000,
         text=lambda dialect, size: _repeated(_call(dialect, '{"text": "x"}')[:-5], size),
@@ -160,7 +162,7 @@ SCENARIOS = (
 
 
 def cost(dialect: Dialect, text: str) -> float:
-    """Nanoseconds per delta."""
+    """Return nanoseconds per delta."""
     deltas = [text[at : at + 4] for at in range(0, len(text), 4)]
     scanner = Scanner(dialect, {_TOOL.name: _TOOL})
     began = time.process_time_ns()
@@ -171,44 +173,46 @@ def cost(dialect: Dialect, text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A scenario's figures: the least of all rounds for each dialect, and by how much they grow with the text."""
+class ScenarioCosts:
+    """The figures of a scenario for each dialect: the minimum of all rounds, and the growth."""
 
-    scenario: Scenario
+    scenario: ScanScenario
     costs: dict[str, float]
     growth: dict[str, float]
 
     @property
-    def dearest(self) -> str:
+    def slowest(self) -> str:
         return max(self.costs, key=self.costs.__getitem__)
 
     @property
     def verdict(self) -> str:
-        reached = self.costs[self.dearest] <= self.scenario.target and max(self.growth.values()) <= _GROWTH_LIMIT
+        reached = self.costs[self.slowest] <= self.scenario.target and max(self.growth.values()) <= _GROWTH_LIMIT
         return "ok" if reached else "MISSED"
 
     @property
-    def missing(self) -> str:
+    def missed(self) -> str:
         return " ".join(sorted(name for name, figure in self.costs.items() if figure > self.scenario.target))
 
 
-def measure(dialects: dict[str, Dialect], scenarios: list[Scenario], *, size: int, rounds: int, again: int = 0) -> list[Line]:
-    """Each round goes through everything, so that a while in which the machine is busy spoils one of them only.
+def measure(
+    dialects: dict[str, Dialect], scenarios: list[ScanScenario], *, size: int, rounds: int, retries: int = 0
+) -> list[ScenarioCosts]:
+    """Measure in rounds over all scenarios and dialects, so that a busy moment of the machine spoils only one round.
 
-    `again`: as many rounds more, of what is above its target, a second apart.
+    `retries`: further rounds for figures above their target, a second apart.
     """
     least: dict[tuple[str, str, int], float] = {}
     cells = [(scenario, name) for scenario in scenarios for name in dialects]
-    for round_ in range(rounds + again):
+    for round_ in range(rounds + retries):
         if round_ >= rounds:
             cells = [(scenario, name) for scenario, name in cells if least[scenario.name, name, size] > scenario.target]
             time.sleep(_PAUSE_S if cells else 0)
-        for scenario, name in cells * (1 if round_ < rounds else _WARM):
+        for scenario, name in cells * (1 if round_ < rounds else _WARMUPS):
             for length in (size, size * _LONGER) if round_ % 2 == 0 else (size,):
                 key = (scenario.name, name, length)
                 least[key] = min(cost(dialects[name], scenario.text(dialects[name], length)), least.get(key, float("inf")))
     return [
-        Line(
+        ScenarioCosts(
             scenario=scenario,
             costs={name: least[scenario.name, name, size] for name in dialects},
             growth={name: least[scenario.name, name, size * _LONGER] / least[scenario.name, name, size] for name in dialects},
@@ -218,7 +222,7 @@ def measure(dialects: dict[str, Dialect], scenarios: list[Scenario], *, size: in
 
 
 def yardstick() -> float:
-    """Nanoseconds for what any program does with a delta, right now: to append it to a list."""
+    """Return nanoseconds for appending a delta to a list, as a measure of the machine's current speed."""
     text = SCENARIOS[0].text(discover()["hermes"], _SIZE)
     deltas = [text[at : at + 4] for at in range(0, len(text), 4)]
     least = float("inf")
@@ -232,13 +236,13 @@ def yardstick() -> float:
 
 
 def whole_megabyte(dialect: Dialect) -> float:
-    """Seconds for a call with a megabyte of arguments."""
+    """Return seconds for a call with a megabyte of arguments."""
     text = _call(dialect, _text("words in a row, ", 1_000_000))
     return min(cost(dialect, text) for _ in range(2)) * (len(text) / 4) / 1e9
 
 
 def megabyte_at_once(dialect: Dialect) -> float:
-    """Seconds for a call with a megabyte of brackets, in one delta."""
+    """Return seconds for a call with a megabyte of brackets, in one delta."""
     scanner = Scanner(dialect, {_TOOL.name: _TOOL})
     text = _call(dialect, _rows("[], ", 1_000_000))
     began = time.process_time_ns()
@@ -247,19 +251,19 @@ def megabyte_at_once(dialect: Dialect) -> float:
     return (time.process_time_ns() - began) / 1e9
 
 
-def table(lines: list[Line]) -> Iterator[str]:
-    """For people; a line for each scenario."""
+def table(lines: list[ScenarioCosts]) -> Iterator[str]:
+    """Yield a line for each scenario."""
     yield f"{'ns per delta':<26}{'target':>8}{'least':>8}{'median':>8}{'most':>8}  {'':16}{'growth':>7}"
     for line in lines:
         costs = line.costs.values()
         yield (
             f"{line.scenario.name:<26}{line.scenario.target:>8,}{min(costs):>8,.0f}{statistics.median(costs):>8,.0f}{max(costs):>8,.0f}"
-            f"  {line.dearest:<16}{statistics.median(line.growth.values()):>7.1f}  {line.verdict} {line.missing}"
+            f"  {line.slowest:<16}{statistics.median(line.growth.values()):>7.1f}  {line.verdict} {line.missed}"
         ).rstrip()
 
 
-def columns(lines: list[Line]) -> Iterator[str]:
-    """For people who look at a few dialects."""
+def columns(lines: list[ScenarioCosts]) -> Iterator[str]:
+    """Yield a line for each scenario, with a column for each dialect."""
     yield f"{'ns per delta':<26}{'target':>8}" + "".join(f"{name:>18}" for name in lines[0].costs) + "   (growth)"
     for line in lines:
         cells = (
@@ -271,7 +275,7 @@ def columns(lines: list[Line]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A figure of another project's beside ours, for the same text."""
+    """A figure of another project and ours, for the same text."""
 
     of: str
     scenario: str
@@ -281,11 +285,11 @@ class Peer:
     ours: float
 
 
-def save(lines: list[Line], megabytes: dict[str, float], facts: dict[str, str], peers: list[Peer]) -> None:
+def save(lines: list[ScenarioCosts], megabytes: dict[str, float], facts: dict[str, str], peers: list[Peer]) -> None:
     rows = [
         f"| {line.scenario.name} | {line.scenario.target:,} | {min(line.costs.values()):,.0f} "
-        f"| {statistics.median(line.costs.values()):,.0f} | {max(line.costs.values()):,.0f} | {line.dearest} "
-        f"| {statistics.median(line.growth.values()):.1f} | {'ok' if line.verdict == 'ok' else f'**MISSED** {line.missing}'} |"
+        f"| {statistics.median(line.costs.values()):,.0f} | {max(line.costs.values()):,.0f} | {line.slowest} "
+        f"| {statistics.median(line.growth.values()):.1f} | {'ok' if line.verdict == 'ok' else f'**MISSED** {line.missed}'} |"
         for line in lines
     ]
     text = [
@@ -310,7 +314,7 @@ def save(lines: list[Line], megabytes: dict[str, float], facts: dict[str, str], 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """Where parsers of ours are to be had: `parts` are what they need, the first without what it would bring along."""
+    """Parsers of another project. `parts`: packages to install, the first one without its dependencies."""
 
     program: str
     parsers: dict[str, tuple[str, str]]
@@ -339,7 +343,7 @@ _THEIR_SIZES = (2_000, 8_000)
 
 
 def compare_with(peer: str) -> Iterator[Peer]:
-    """Their texts are short: what some of them do for each delta grows with all that came before."""
+    """Compare on short texts, because the cost per delta of some parsers grows with the text."""
     known, project = discover(), _PEERS[peer]
     command = [_installed(peer.lower(), project.parts), Path(__file__).with_name(project.program)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -347,15 +351,15 @@ def compare_with(peer: str) -> Iterator[Peer]:
             for name, (module, kind) in project.parsers.items() if scenario.name in _COMPARED else ():
                 for size in _THEIR_SIZES:
                     text = scenario.text(known[name], size)
-                    asked = {"module": module, "class": kind, "tool": _TOOL.name, "parameters": _TOOL.parameters, "text": text}
-                    print(json.dumps(asked), file=process.stdin, flush=True)
+                    request = {"module": module, "class": kind, "tool": _TOOL.name, "parameters": _TOOL.parameters, "text": text}
+                    print(json.dumps(request), file=process.stdin, flush=True)
                     theirs = float(process.stdout.readline() if process.stdout else "nan")
                     ours = min(cost(known[name], text) for _ in range(_ROUNDS))
                     yield Peer(of=peer, scenario=scenario.name, dialect=name, size=size, theirs=theirs, ours=ours)
 
 
 def _installed(name: str, parts: tuple[str, ...]) -> Path:
-    """A Python that has their code, and not what needs a GPU."""
+    """Return a Python that has the project's code, without what needs a GPU."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "toolrelay-bench" / name
     python = cache / "bin" / "python"
     if not (cache / "ready").exists():
@@ -367,8 +371,8 @@ def _installed(name: str, parts: tuple[str, ...]) -> Path:
     return python
 
 
-def shown_peers(peers: Iterable[Peer]) -> list[Peer]:
-    """Prints them as they come."""
+def print_peers(peers: Iterable[Peer]) -> list[Peer]:
+    """Print the figures as they arrive."""
     shown = []
     print(f"\n{'ns per delta':<26}{'characters':>12}{'dialect':>16}{'of':>8}{'theirs':>14}{'ours':>10}")
     for peer in peers:
@@ -396,11 +400,13 @@ def main() -> None:
     wanted = arguments.only.split(",") if arguments.only else [scenario.name for scenario in SCENARIOS]
     scenarios = [scenario for scenario in SCENARIOS if scenario.name in wanted]
     measured = f"appending to a list takes {yardstick():.0f} ns"
-    lines = measure(chosen, scenarios, size=arguments.size, rounds=arguments.rounds, again=_AGAIN if arguments.rounds > 1 else 0)
+    lines = measure(
+        chosen, scenarios, size=arguments.size, rounds=arguments.rounds, retries=_RETRIES if arguments.rounds > 1 else 0
+    )
     print("\n".join(columns(lines) if arguments.dialects else table(lines)))
     print(measured)
     print(f"{sum(line.verdict == 'ok' for line in lines)} of {len(lines)} targets reached")
-    peers = shown_peers(peer for name in _PEERS for peer in compare_with(name)) if arguments.peers else []
+    peers = print_peers(peer for name in _PEERS for peer in compare_with(name)) if arguments.peers else []
     if not (arguments.only or arguments.dialects) and (arguments.size, arguments.rounds) == (_SIZE, _ROUNDS):
         megabytes = {name: whole_megabyte(known[name]) for name in _MEGABYTE_DIALECTS}
         megabytes |= {f"{name}, in one delta": megabyte_at_once(known[name]) for name in _MEGABYTE_DIALECTS}

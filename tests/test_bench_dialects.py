@@ -34,7 +34,7 @@ def test_results_are_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     peer = dialects.Peer(of="SGLang", scenario="text without markers", dialect="hermes", size=2000, theirs=4000.0, ours=300.0)
     costs, growth = {"hermes": 300.0, "react": 1500.0}, {"hermes": 1.0, "react": 1.0}
-    line = dialects.Line(scenario=dialects.SCENARIOS[0], costs=costs, growth=growth)
+    line = dialects.ScenarioCosts(scenario=dialects.SCENARIOS[0], costs=costs, growth=growth)
     dialects.save([line], {"hermes": 0.2}, {"date": "today"}, [peer])
     assert (
         "| text without markers | 1,000 | 300 | 900 | 1,500 | react | 1.0 | **MISSED** react |"
@@ -44,5 +44,5 @@ def test_results_are_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_superlinear_growth_misses_the_target() -> None:
-    line = dialects.Line(scenario=dialects.SCENARIOS[0], costs={"hermes": 1.0}, growth={"hermes": 4.0})
+    line = dialects.ScenarioCosts(scenario=dialects.SCENARIOS[0], costs={"hermes": 1.0}, growth={"hermes": 4.0})
     assert line.verdict == "MISSED"
