@@ -9,7 +9,6 @@ import pytest
 from tests.dialects.scanning import tool
 from toolrelay.core.request import Tool
 from toolrelay.dialects.parameter_types import ANY, Parameters, coerce, types_of
-from toolrelay.parsing.json import encode_string, escape_text
 
 STRING = {"string"}
 NUMBER = {"number", "integer"}
@@ -93,9 +92,3 @@ def test_undeclared_parameters_have_additional_or_any_types() -> None:
 )
 def test_plain_text_is_coerced_to_the_types(text: str, types: set[str], json: str | None) -> None:  # bug 6
     assert coerce(text, frozenset(types)) == json
-
-
-def test_text_is_encoded_as_a_json_string() -> None:
-    assert encode_string('a"\n\x01é😀') == '"a\\"\\n\\u0001é😀"'
-    assert escape_text("plain é") == "plain é"
-    assert escape_text('"') == '\\"'

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.parsing.running import collected, same
 from tests.strategies import json_values
 from toolrelay.parsing.errors import MalformedCallError, NotACallError, ParseError, TruncatedCallError
-from toolrelay.parsing.json import json_string, json_value, short_string
+from toolrelay.parsing.json import encode_string, escape_text, json_string, json_value, short_string
 from toolrelay.parsing.stream_reader import NAME_LIMIT, Reader
 
 
@@ -162,3 +162,9 @@ def test_valid_json_is_never_changed(value: Any) -> None:  # bug 19
     found = same(collected(json_value), text + " rest")
     assert json.loads(found[0]) == value
     assert found[1] == " rest"
+
+
+def test_text_is_encoded_as_a_json_string() -> None:
+    assert encode_string('a"\n\x01é😀') == '"a\\"\\n\\u0001é😀"'
+    assert escape_text("plain é") == "plain é"
+    assert escape_text('"') == '\\"'
