@@ -125,7 +125,7 @@ def private_imports(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("folder", ["src", "tests", "bench", "docs"])
 def test_private_modules_are_imported_only_by_their_own_package(folder: str) -> None:
-    assert [f"{named(path)}: {module}" for path in sources(folder) for module in private_imports(path)] == []
+    assert [f"{relative(path)}: {module}" for path in sources(folder) for module in private_imports(path)] == []
 
 
 @pytest.mark.parametrize(("folder", "with_groups"), [("src", False), ("tests", True), ("bench", True)])

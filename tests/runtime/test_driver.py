@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from typing import Literal
 
 import pytest
@@ -14,7 +14,7 @@ from tests.stage import FRONTS, WIRES, Front, failure
 from toolrelay import log
 from toolrelay.backends.base import Deliver, deliver_all
 from toolrelay.backends.demo import ScriptedBackend
-from toolrelay.core.commands import Notice, Record
+from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Emit, End, Notice, Record
 from toolrelay.core.events import (
     AnswerFailed,
     AnswerFinished,
@@ -31,6 +31,7 @@ from toolrelay.core.request import Request, Tool
 from toolrelay.core.steps import AnswerReceived, CallPlanned, CallsHandedOver, TurnAccepted, TurnFailed, TurnFinished
 from toolrelay.core.turn import Turn
 from toolrelay.errors import BackendError, InternalError
+from toolrelay.runtime import driver
 from toolrelay.runtime.driver import drive
 
 REQUEST = Request(wire="openai_chat", model="fast", items=(Message(role="user", content="Hi"),), tools=(Tool(name="search"),))
@@ -183,6 +184,48 @@ class _Counting:
 
     async def close(self) -> None:
         pass
+
+
+class _RetryingLayer:
+    """Rejects the first answer while it is drained, then ends with the second."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def start(self) -> list[Command]:
+        return [CallModel(REQUEST)]
+
+    def handle(self, events: Sequence[StreamEvent]) -> list[Command]:
+        match events[-1]:
+            case AnswerStarted():
+                return [DrainModel()]
+            case TextDelta():
+                return [Emit(list(events)), AskAgain(REQUEST)]
+            case _:
+                return [End()]
+
+    def handle_model_stop(self) -> list[Command]:
+        self.stopped = True
+        return [End()]
+
+
+def test_slow_client_does_not_lose_the_retry_of_a_drained_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "USAGE_SECONDS", 0)
+
+    async def scenario() -> None:
+        client, layer = Client(), _RetryingLayer()
+        client.reading.clear()
+        backend = ScriptedBackend([[AnswerStarted(), TextDelta("late")], [END]])
+        driving = asyncio.create_task(drive(layer, backend, client, client))
+        await client.waits.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        client.reading.set()
+        await driving
+        assert len(backend.requests) == 2
+        assert not layer.stopped
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("steps", [[], [BEGUN]])

@@ -86,7 +86,10 @@ class _CommandRunner:
             await self.run(self._layer.handle_model_stop())
 
     def _deliver(self, batch: list[StreamEvent]) -> Awaitable[Wanted] | Wanted:
-        waiting = self._execute(iter(self._layer.handle(batch)))
+        commands = self._layer.handle(batch)
+        if commands and self._deadline.when() is not None and not self._deadline.expired():
+            self._deadline.reschedule(None)  # the usage has arrived: what follows may wait for a slow client
+        waiting = self._execute(iter(commands))
         return self._wanted() if waiting is None else self._deliver_slowly(waiting)
 
     async def _deliver_slowly(self, waiting: Awaitable[None]) -> Wanted:
