@@ -1,23 +1,22 @@
-"""What the gateway adds to Codex: time to the first delta, memory over many turns, recovery from a kill. `make bench` runs it.
+"""Overhead of the gateway over Codex: time to the first delta, memory over many turns, recovery from a kill.
 
-  bench/codex.py                               all three, about a minute
-  bench/codex.py --only latency                some of latency, memory, recovery
-  bench/codex.py --only memory --turns 2000    this is `make soak`
+  bench/codex.py                               all three, about a minute; `make bench` runs it
+  bench/codex.py --only latency                a selection of latency, memory, recovery
+  bench/codex.py --only memory --turns 2000    `make soak`
 
-The real binary answers from a scripted upstream on loopback. The bare app-server has the same configuration and is asked as a
-plain Codex client asks, without a gateway. The two take turns; what is added is the median of the differences between neighbours,
-because a while in which the machine is busy befalls both.
+The real binary gets its answers from a scripted upstream on loopback. For comparison, a bare app-server with the same
+configuration is used as by a plain Codex client, without a gateway. Turns of the two alternate, and the overhead is the median of
+the differences within pairs, because a busy machine slows both.
 
-Memory: turns run four at a time, and between blocks of them the resident MB are read. The gateway's slope is the median of the
-slopes between any two readings after the warm-up. An app-server never frees a thread and is replaced after its share of them, so
-that its memory is a saw: over so many turns that each is replaced several times, the highest reading of the last third is
-compared with the highest of the third before it.
+Memory: turns run four at a time, and the resident MB are read between blocks of them. The gateway's slope is the median of the
+slopes between any two readings after the warm-up. An app-server never frees a thread and is replaced after a number of them, so
+its memory is a sawtooth. In a run in which each is replaced several times, the highest reading of the last third is compared with
+the highest of the third before it.
 
-Exit code 1: an answer was wrong or missing, so that the figures mean nothing. A missed target is not an error.
+Exit code 1: an answer was wrong or missing, so the figures are invalid. A missed target is not an error.
 """
 
 import argparse
-import asyncio
 import contextlib
 import itertools
 import json
@@ -42,11 +41,12 @@ from bench.gateways import Gateway, Running
 from bench.run import choose_setup, progress, show, upstream
 from bench.scenarios import Measurement, Metric
 from bench.script import MARK, Script
-from toolrelay.backends.codex.backend import THREAD
-from toolrelay.backends.codex.binary import find_binary, survey
-from toolrelay.backends.codex.home import CodexLocation, Home
-from toolrelay.backends.codex.pool import MOST_THREADS
-from toolrelay.backends.codex.process import HELLO
+from toolrelay.backends.codex.backend import THREAD_PARAMS
+from toolrelay.backends.codex.binary import find_binary, probe_binary
+from toolrelay.backends.codex.home import CodexHome
+from toolrelay.backends.codex.pool import MAX_THREADS
+from toolrelay.backends.codex.process import INITIALIZE_PARAMS
+from toolrelay.backends.codex.settings import CodexLocation
 from toolrelay.errors import ConfigurationError
 
 _MODEL = "scripted"
@@ -54,13 +54,13 @@ _SCRIPT = Script(chunks=3)
 _PROMPT = "Tell me what you know about the quick brown fox and the lazy dog."
 _SYSTEM = "You are a careful assistant. Answer briefly and correctly."
 _ROUNDS, _PAIRS, _WARM = 5, 32, 10
-_TURNS, _BLOCK, _AT_ONCE = 200, 20, 4
+_TURNS, _BLOCK, _CONCURRENCY = 200, 20, 4
 _WARM_TURNS = 100
 _KILLS = 5
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 _APP_SERVERS, _TOGETHER = "toolrelay's app-server", "toolrelay and its app-servers"
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "CODEX_CA_CERTIFICATE")
-"""Loopback needs none, and Codex reads them anew for every thread: ten milliseconds more, with and without a gateway."""
+"""Not needed on loopback, but Codex reads them for every thread: ten milliseconds more, with and without a gateway."""
 
 FIRST = Metric(key="first", title="Codex: first delta, p50", unit="ms", digits=2)
 ADDED = Metric(key="added", title="Codex: added to the first delta, p50", unit="ms", limit=5, digits=2)
@@ -79,26 +79,25 @@ Times = tuple[float, float]
 
 
 class WrongAnswerError(Exception):
-    """It may also be missing."""
+    """A wrong or missing answer."""
 
 
-class Bare:
-    """An app-server and the least that a client of it can be."""
+class BareAppServer:
+    """An app-server with a minimal client."""
 
-    def __init__(self, place: CodexLocation, home: Home) -> None:
-        self._place = place
+    def __init__(self, location: CodexLocation, home: CodexHome) -> None:
         self._home = home
         self._ids = itertools.count(1)
         self._process = subprocess.Popen(
-            [place.binary, "app-server", "--strict-config"],
+            [location.binary, "app-server", "--strict-config"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=home.environ(place),
-            cwd=home.work,
+            env=home.environ(location),
+            cwd=home.work_dir,
             start_new_session=True,
         )
-        self._ask("initialize", HELLO)
+        self._call("initialize", INITIALIZE_PARAMS)
         self._send({"method": "initialized"})
 
     @property
@@ -117,22 +116,22 @@ class Bare:
             raise WrongAnswerError("the bare app-server ended")
         return line
 
-    def _ask(self, method: str, params: Any) -> Any:  # noqa: ANN401 -- the protocol's own
-        number = next(self._ids)
-        self._send({"id": number, "method": method, "params": params})
+    def _call(self, method: str, params: Any) -> Any:  # noqa: ANN401 -- the protocol's own
+        request_id = next(self._ids)
+        self._send({"id": request_id, "method": method, "params": params})
         while True:
             found = json.loads(self._line())
-            if found.get("id") == number and "method" not in found:
+            if found.get("id") == request_id and "method" not in found:
                 if "result" not in found:
                     raise WrongAnswerError(f"{method}: {found}")
                 return found["result"]
 
     def turn(self) -> Times:
-        thread = {**THREAD, "experimentalRawEvents": False, "model": _MODEL, "cwd": str(self._home.work)}
+        thread = {**THREAD_PARAMS, "experimentalRawEvents": False, "model": _MODEL, "cwd": str(self._home.work_dir)}
         began = time.perf_counter()
-        thread_id = self._ask("thread/start", thread | {"developerInstructions": _SYSTEM})["thread"]["id"]
+        thread_id = self._call("thread/start", thread | {"developerInstructions": _SYSTEM})["thread"]["id"]
         text = {"type": "text", "text": f"{_PROMPT} {_SCRIPT.encode()}", "text_elements": []}
-        self._ask("turn/start", {"threadId": thread_id, "input": [text]})
+        self._call("turn/start", {"threadId": thread_id, "input": [text]})
         first, deltas = 0.0, 0
         while b'"turn/completed"' not in (line := self._line()):
             if b'"item/agentMessage/delta"' in line:
@@ -147,11 +146,11 @@ class Bare:
         self._home.remove()
 
 
-class Door:
-    """A connection to the gateway that is kept."""
+class GatewayConnection:
+    """A keep-alive connection to the gateway."""
 
     def __init__(self, port: int) -> None:
-        self._sock = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S)
+        self._sock = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         messages = [
             {"role": "system", "content": _SYSTEM},
@@ -182,12 +181,12 @@ class Door:
         self._sock.close()
 
 
-class Stage:
-    """A gateway that has just been started, and the place where a bare app-server of the same configuration can be."""
+class CodexBench:
+    """Starts gateways and bare app-servers of the same configuration, and measures them."""
 
     def __init__(self, place: gateways.Setup, binary: str) -> None:
         self._place = place
-        self._codex = CodexLocation(
+        self._location = CodexLocation(
             folder=str(place.directory / "bare"),
             binary=binary,
             model=_MODEL,
@@ -201,39 +200,39 @@ class Stage:
         config.write_text(f'[models.{_MODEL}]\nprovider = "codex"\nbase_url = "{self._place.upstream}"\n')
         words = gateways.own_command().format(config=config, port=self._place.port, data=self._place.directory / "data").split()
         with Running(Gateway(name="toolrelay", command=tuple(words), rows=()), self._place) as running:
-            for pid in running.pids():  # started on one core, for runs in which nothing shares it; here app-servers do
+            for pid in running.pids():  # started on one core for other benchmarks; here app-servers share it
                 os.sched_setaffinity(pid, range(os.cpu_count() or 1))
             yield running
 
     @contextlib.contextmanager
-    def door(self) -> Iterator[Door]:
-        door = Door(self._place.port)
+    def connection(self) -> Iterator[GatewayConnection]:
+        connection = GatewayConnection(self._place.port)
         try:
-            yield door
+            yield connection
         finally:
-            door.close()
+            connection.close()
 
     @contextlib.contextmanager
-    def bare(self) -> Iterator[Bare]:
-        home = Home(self._codex.folder)
-        home.furnish(self._codex, asyncio.run(survey(self._codex.binary, home.environ(self._codex))))
-        bare = Bare(self._codex, home)
+    def bare(self) -> Iterator[BareAppServer]:
+        home = CodexHome(self._location.folder)
+        home.write_config(self._location, probe_binary(self._location.binary, home.environ(self._location)))
+        bare = BareAppServer(self._location, home)
         try:
             yield bare
         finally:
             bare.close()
 
-    # --- what is measured
+    # Measurements
 
     def latency(self, findings: report.Report, _turns: int) -> None:
-        with self.gateway() as running, self.door() as door, self.bare() as bare:
+        with self.gateway() as running, self.connection() as connection, self.bare() as bare:
             for _ in range(_WARM):
                 bare.turn()
-                door.turn()
+                connection.turn()
             clocks = {"bare app-server": {bare.pid}, "toolrelay": {running.pid}, _APP_SERVERS: running.pids() - {running.pid}}
             for number in range(_ROUNDS):
                 before = {label: gateways.cpu_s(pids) for label, pids in clocks.items()}
-                alone, through = zip(*(_pair(bare, door, swapped=bool(n % 2)) for n in range(_PAIRS)), strict=True)
+                alone, through = zip(*(_pair(bare, connection, swapped=bool(n % 2)) for n in range(_PAIRS)), strict=True)
                 values = {
                     label: {"cpu": (gateways.cpu_s(pids) - before[label]) * 1000 / _PAIRS} for label, pids in clocks.items()
                 }
@@ -247,12 +246,13 @@ class Stage:
 
     def memory(self, findings: report.Report, turns: int) -> None:
         readings: list[tuple[int, float, float]] = []
-        with self.gateway() as running, ThreadPoolExecutor(_AT_ONCE) as threads:
-            doors = [Door(self._place.port) for _ in range(_AT_ONCE)]
+        with self.gateway() as running, ThreadPoolExecutor(_CONCURRENCY) as threads:
+            connections = [GatewayConnection(self._place.port) for _ in range(_CONCURRENCY)]
 
             def block(count: int) -> None:
                 for each in [
-                    threads.submit(lambda door: [door.turn() for _ in range(count // _AT_ONCE)], door) for door in doors
+                    threads.submit(lambda connection: [connection.turn() for _ in range(count // _CONCURRENCY)], connection)
+                    for connection in connections
                 ]:
                     each.result()
 
@@ -264,13 +264,13 @@ class Stage:
                 readings.append((done, own, whole))
                 if done * 10 % turns == 0:
                     progress(f"{done} turns: gateway {own:.1f} MB, with {len(running.pids()) - 1} app-servers {whole:.0f} MB")
-            for door in doors:
-                door.close()
+            for connection in connections:
+                connection.close()
         slope = _slope([(done, own) for done, own, _ in readings]) * 1000
         values = {"resident": readings[-1][1], "slope": slope}
         findings.add("toolrelay", "memory", Measurement(values=values))
         values = {"resident": readings[-1][2]}
-        if turns >= 3 * 2 * MOST_THREADS:
+        if turns >= 3 * 2 * MAX_THREADS:
             third = len(readings) // 3
             highest = [max(whole for _, _, whole in part) for part in (readings[-2 * third : -third], readings[-third:])]
             values["saw"] = (highest[1] / highest[0] - 1) * 100
@@ -278,25 +278,25 @@ class Stage:
 
     def recovery(self, findings: report.Report, _turns: int) -> None:
         took = []
-        with self.gateway() as running, self.door() as door:
+        with self.gateway() as running, self.connection() as connection:
             for _ in range(_KILLS):
-                door.turn()
+                connection.turn()
                 killed = time.perf_counter()
                 for pid in running.pids() - {running.pid}:
-                    with contextlib.suppress(ProcessLookupError):  # it ends by itself: a program that Codex starts for a moment
+                    with contextlib.suppress(ProcessLookupError):  # a short-lived child of Codex
                         os.kill(pid, signal.SIGKILL)
                 began = time.perf_counter()
-                took.append(began - killed + door.turn()[0])
+                took.append(began - killed + connection.turn()[0])
         progress(f"recovered in {', '.join(f'{seconds:.2f}' for seconds in took)} s")
         findings.add("toolrelay", "recovery", Measurement(values={"recovery": max(took)}))
 
 
-def _pair(bare: Bare, door: Door, *, swapped: bool) -> tuple[Times, Times]:
-    """One turn of each, the other first every other time."""
+def _pair(bare: BareAppServer, connection: GatewayConnection, *, swapped: bool) -> tuple[Times, Times]:
+    """Run one turn of each, in alternating order."""
     if swapped:
-        through = door.turn()
+        through = connection.turn()
         return bare.turn(), through
-    return bare.turn(), door.turn()
+    return bare.turn(), connection.turn()
 
 
 def _p50_ms(times: Sequence[Times], which: int) -> float:
@@ -331,11 +331,11 @@ def main() -> int:
     findings = report.Report(ours={"toolrelay", _TOGETHER})
     with tempfile.TemporaryDirectory(prefix="toolrelay-bench-") as directory:
         place = choose_setup(Path(directory))
-        stage = Stage(place, binary)
+        bench = CodexBench(place, binary)
         measures: dict[str, Callable[[report.Report, int], None]] = {
-            "latency": stage.latency,
-            "memory": stage.memory,
-            "recovery": stage.recovery,
+            "latency": bench.latency,
+            "memory": bench.memory,
+            "recovery": bench.recovery,
         }
         with upstream(place):
             for name in arguments.only.split(","):
@@ -351,7 +351,7 @@ def main() -> int:
 
 
 def _stem(arguments: argparse.Namespace) -> str:
-    """Where the results are kept: a whole run's and a long one's in git, others' not."""
+    """Return the name of the result files. Full and soak runs are kept in git, others are not."""
     if len(sys.argv) == 1:
         return "codex"
     return "codex-soak" if arguments.only == "memory" and arguments.turns >= 2000 else "codex.local"

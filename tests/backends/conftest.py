@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.backends.codex.play import Play
+from tests.backends.codex.harness import CodexHarness
 from tests.backends.http.pools import Run
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def server_context(certificate: Path) -> ssl.SSLContext:
 
 
 @pytest.fixture(scope="module")
-def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
-    play = Play(tmp_path_factory.mktemp("codex"))
-    yield play
-    play.close()
+def codex(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CodexHarness]:
+    codex = CodexHarness(tmp_path_factory.mktemp("codex"))
+    yield codex
+    codex.close()

@@ -1,4 +1,4 @@
-"""A program that looks like Codex and misbehaves as it is told: for what the real one does only once in thousands of calls."""
+"""A program that looks like Codex and misbehaves on demand, for behaviour that the real one shows once in thousands of calls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from toolrelay.backends.codex.home import CodexLocation
+from toolrelay.backends.codex.settings import CodexLocation
 
 PROGRAM = """#!{python}
 import json, os, signal, sys, time
@@ -35,7 +35,7 @@ for line in sys.stdin:
 
 
 def fake_codex(folder: Path, behaviour: str = "pass", *, before: str = "", after: str = "", version: str = "0.166.0") -> str:
-    """`behaviour` is what it does with a request, with `say`, `id`, `method`, `params` and `count` at hand."""
+    """`behaviour` is the code that handles a request; it may use `say`, `id`, `method`, `params` and `count`."""
     path = folder / "codex"
     path.write_text(
         PROGRAM.format(
@@ -50,7 +50,7 @@ def fake_codex(folder: Path, behaviour: str = "pass", *, before: str = "", after
     return str(path)
 
 
-def faked(folder: Path, behaviour: str = "pass", *, before: str = "", after: str = "", version: str = "0.166.0") -> CodexLocation:
+def fake_location(folder: Path, behaviour: str = "pass", **options: str) -> CodexLocation:
     folder.mkdir(exist_ok=True)
-    binary = fake_codex(folder, behaviour, before=before, after=after, version=version)
+    binary = fake_codex(folder, behaviour, **options)
     return CodexLocation(folder=str(folder / "homes"), binary=binary, model="m", base_url="http://127.0.0.1:9/v1")

@@ -1,4 +1,4 @@
-"""What Codex says in a turn, shaped as the real binary's messages, and what is made of it."""
+"""Messages of a Codex turn, shaped as the real binary's, and helpers to decode them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from toolrelay.backends.codex.decoder import CodexDecoder, DecoderOptions
 from toolrelay.backends.codex.rails import NO_RAILS, Rails
-from toolrelay.backends.codex.request import Plan
+from toolrelay.backends.codex.request import TurnPlan
 from toolrelay.backends.codex.rpc import Notification, ServerRequest
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import (
@@ -25,9 +25,9 @@ from toolrelay.core.events import (
 from toolrelay.core.request import Tool
 from toolrelay.errors import ToolrelayError
 
-Said: TypeAlias = Notification | ServerRequest
+CodexMessage: TypeAlias = Notification | ServerRequest
 
-NOW = datetime(2026, 11, 16, 2, 0, 0)  # noqa: DTZ001 -- Codex speaks local time
+NOW = datetime(2026, 11, 16, 2, 0, 0)  # noqa: DTZ001 -- Codex uses local time
 THREAD, TURN = "thread-1", "turn-1"
 WEATHER = Tool(name="get_weather")
 PYTHON = Tool(name="python.run", kind="custom")
@@ -36,27 +36,27 @@ USAGE = Usage(input=11, output=7, total=18, cached=3, reasoning=2)
 STARTED = AnswerStarted(model="m")
 
 
-# What Codex says
+# Messages
 
 
-def told(method: str, turn: str = TURN, **params: Any) -> Notification:
+def notification(method: str, turn: str = TURN, **params: Any) -> Notification:
     return Notification(method, {"threadId": THREAD, "turnId": turn, **params})
 
 
 def delta(text: str, item: str = "msg_1") -> Notification:
-    return told("item/agentMessage/delta", itemId=item, delta=text)
+    return notification("item/agentMessage/delta", itemId=item, delta=text)
 
 
 def item_started(kind: str, item: str, **members: Any) -> Notification:
-    return told("item/started", item={"type": kind, "id": item, **members})
+    return notification("item/started", item={"type": kind, "id": item, **members})
 
 
 def message_completed(text: str, item: str = "msg_1") -> Notification:
-    return told("item/completed", item={"type": "agentMessage", "id": item, "text": text})
+    return notification("item/completed", item={"type": "agentMessage", "id": item, "text": text})
 
 
 def raw(kind: str, **members: Any) -> Notification:
-    return told("rawResponseItem/completed", item={"type": kind, **members})
+    return notification("rawResponseItem/completed", item={"type": kind, **members})
 
 
 def raw_call(name: str, arguments: str = "{}", call_id: str = "c1") -> Notification:
@@ -71,7 +71,7 @@ def tool_call(call_id: str = "c1", tool: str = "get_weather", arguments: Any = N
     return ServerRequest(next(_request_ids), "item/tool/call", params)
 
 
-def breakdown(input_: int = 11, output: int = 7, cached: int = 3, reasoned: int = 2) -> dict[str, int]:
+def token_counts(input_: int = 11, output: int = 7, cached: int = 3, reasoned: int = 2) -> dict[str, int]:
     return {
         "totalTokens": input_ + output,
         "inputTokens": input_,
@@ -83,7 +83,7 @@ def breakdown(input_: int = 11, output: int = 7, cached: int = 3, reasoned: int 
 
 
 def response_completed(**usage: int) -> Notification:
-    return told("rawResponse/completed", responseId="resp_1", usage=breakdown(**usage))
+    return notification("rawResponse/completed", responseId="resp_1", usage=token_counts(**usage))
 
 
 def turn_completed(status: str = "completed", error: Any = None, turn: str = TURN) -> Notification:
@@ -95,10 +95,10 @@ def failed(message: str, info: Any = "other") -> Notification:
 
 
 def will_retry(message: str) -> Notification:
-    return told("error", error={"message": message, "codexErrorInfo": "other"}, willRetry=True)
+    return notification("error", error={"message": message, "codexErrorInfo": "other"}, willRetry=True)
 
 
-def refused_response(number: int, name: str = "exec_command") -> list[Said]:
+def refused_response(number: int, name: str = "exec_command") -> list[CodexMessage]:
     return [
         raw_call(name, '{"cmd":"ls"}', f"c{number}"),
         response_completed(),
@@ -106,17 +106,17 @@ def refused_response(number: int, name: str = "exec_command") -> list[Said]:
     ]
 
 
-# What is made of it
+# Decoded events
 
 
-def turn_for(*, reported_calls: Any = "none", is_account: bool = False, rails: Rails = NO_RAILS, **plan: Any) -> CodexDecoder:
+def decoder_for(*, reported_calls: Any = "none", is_account: bool = False, rails: Rails = NO_RAILS, **plan: Any) -> CodexDecoder:
     options = DecoderOptions(model="m", reported_calls=reported_calls, is_account=is_account, rails=rails)
-    return CodexDecoder(Plan(thread={}, items=[], turn={}, offered=OFFERED, **plan), TURN, options=options, now=NOW)
+    return CodexDecoder(TurnPlan(thread={}, items=[], turn={}, offered=OFFERED, **plan), TURN, options=options, now=NOW)
 
 
-def hear(*messages: Said, turn: CodexDecoder | None = None, **members: Any) -> list[StreamEvent]:
-    """One message at a time: how they are batched never matters (see below)."""
-    turn = turn or turn_for(**members)
+def decode(*messages: CodexMessage, turn: CodexDecoder | None = None, **members: Any) -> list[StreamEvent]:
+    """Feed one message at a time; test_batching_does_not_matter covers batches."""
+    turn = turn or decoder_for(**members)
     return [event for message in messages for event in turn.feed([message])]
 
 
@@ -141,5 +141,5 @@ def error_of(events: Sequence[StreamEvent]) -> ToolrelayError:
     return last.error
 
 
-def call(index: int, name: str = "get_weather", arguments: str = "{}") -> list[StreamEvent]:
+def call_events(index: int, name: str = "get_weather", arguments: str = "{}") -> list[StreamEvent]:
     return [CallStarted(index, name), ArgumentsDelta(index, arguments), CallFinished(index)]

@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.backends.codex.play import (
+from tests.backends.codex.app_server import binary_path
+from tests.backends.codex.harness import (
     DONE,
     SETTINGS,
     STARTED,
     WEATHER,
-    Play,
-    ending,
+    CodexHarness,
+    client_events,
     error_of,
+    finish_of,
     fold,
     request,
-    seen_by_the_client,
     text,
 )
-from tests.backends.codex.stage import binary_path
-from tests.backends.codex.upstream import begun, completed, head, message, reasoning, says
+from tests.backends.codex.upstream import completed, head, message, reasoning, says, unfinished_message
 from tests.upstream import CUT, Gate
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.codex import BACKEND, CodexBackend
-from toolrelay.backends.codex.home import location_for
+from toolrelay.backends.codex.settings import location_for
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.events import TextDelta, Usage
 from toolrelay.core.json import JsonObject
@@ -39,21 +39,21 @@ from toolrelay.settings import Environment
 PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
-# A turn
+# Turns
 
 
-def test_a_text_turn(play: Play) -> None:
-    events = play.ask(request(instructions="Be brief."), says("Hel", "lo"))
-    assert seen_by_the_client(events) == [STARTED, TextDelta("Hello"), DONE]
+def test_text_is_streamed(codex: CodexHarness) -> None:
+    events = codex.ask(request(instructions="Be brief."), says("Hel", "lo"))
+    assert client_events(events) == [STARTED, TextDelta("Hello"), DONE]
     assert TextDelta("Hel") in events
-    (sent,) = play.requests
+    (sent,) = codex.requests
     said = [(item["role"], item["content"][0]["text"]) for item in sent["input"]]
     assert said == [("developer", "Be brief."), ("user", "hi")]
     assert (sent["tools"], sent["model"], sent["store"]) == ([], "scripted", False)
     assert "instructions" not in sent
 
 
-def test_a_whole_history_reaches_the_model_as_it_is(play: Play) -> None:  # bugs 30, 31, 34
+def test_history_reaches_the_model_unchanged(codex: CodexHarness) -> None:  # bugs 30, 31, 34
     items: list[Item] = [
         Message(role="system", content="One."),
         Message(role="user", content=(Text(text="See:"), Image(url=PIXEL, detail="low"))),
@@ -65,9 +65,9 @@ def test_a_whole_history_reaches_the_model_as_it_is(play: Play) -> None:  # bugs
         Result(call_id="call_a", output=(Text(text="sun"), Image(url=PIXEL))),
         Message(role="system", content="Two."),
     ]
-    play.ask(request(*items, tools=(WEATHER,)), says("ok"))
+    codex.ask(request(*items, tools=(WEATHER,)), says("ok"))
     sent = [
-        {key: value for key, value in item.items() if key != "id" and value is not None} for item in play.requests[0]["input"]
+        {key: value for key, value in item.items() if key != "id" and value is not None} for item in codex.requests[0]["input"]
     ]
     image = {"type": "input_image", "image_url": PIXEL}
     assert sent == [
@@ -92,28 +92,28 @@ def test_a_whole_history_reaches_the_model_as_it_is(play: Play) -> None:  # bugs
     ]
 
 
-def test_reasoning_comes_with_its_summary_and_its_seal_and_usage_with_its_parts(play: Play) -> None:  # bugs 31, 40
+def test_reasoning_has_summary_and_encrypted_content(codex: CodexHarness) -> None:  # bugs 31, 40
     script = (head() + reasoning("Let me ", "think") + message("Hi") + completed(11, 7, cached=3, reasoned=2),)
-    events = play.ask(request(reasoning=ReasoningOptions(effort="high", summary="auto")), script)
+    events = codex.ask(request(reasoning=ReasoningOptions(effort="high", summary="auto")), script)
     thought, said = fold(events).items
     assert isinstance(thought, Reasoning)
     assert (thought.summary, thought.encrypted) == (("Let me think",), "sealed")
     assert isinstance(said, Message)
-    assert ending(events).usage == Usage(input=11, output=7, total=18, cached=3, reasoning=2)
-    assert play.requests[0]["reasoning"] == {"effort": "high", "summary": "auto"}
+    assert finish_of(events).usage == Usage(input=11, output=7, total=18, cached=3, reasoning=2)
+    assert codex.requests[0]["reasoning"] == {"effort": "high", "summary": "auto"}
 
 
-def test_no_summary_is_asked_for_unless_the_client_does(play: Play) -> None:
-    play.ask(request(), says("x"))
-    assert "summary" not in play.requests[0]["reasoning"]
+def test_summary_is_not_requested_by_default(codex: CodexHarness) -> None:
+    codex.ask(request(), says("x"))
+    assert "summary" not in codex.requests[0]["reasoning"]
 
 
-def test_verbosity_and_the_flex_tier_reach_the_provider(play: Play) -> None:
-    play.ask(request(sampling=Sampling(verbosity="low"), service_tier="flex"), says("x"))
-    assert (play.requests[0]["text"], play.requests[0]["service_tier"]) == ({"verbosity": "low"}, "flex")
+def test_verbosity_and_flex_tier_reach_the_provider(codex: CodexHarness) -> None:
+    codex.ask(request(sampling=Sampling(verbosity="low"), service_tier="flex"), says("x"))
+    assert (codex.requests[0]["text"], codex.requests[0]["service_tier"]) == ({"verbosity": "low"}, "flex")
 
 
-def test_a_strict_schema_is_held_to_by_the_provider(play: Play) -> None:
+def test_strict_schema_reaches_the_provider(codex: CodexHarness) -> None:
     schema: JsonObject = {
         "type": "object",
         "properties": {"a": {"type": "integer"}},
@@ -121,54 +121,54 @@ def test_a_strict_schema_is_held_to_by_the_provider(play: Play) -> None:
         "additionalProperties": False,
     }
     form = OutputFormat(type="json_schema", name="it", schema=schema, strict=True)
-    assert text(play.ask(request(output=form), says('{"a":', "1}"))) == '{"a":1}'
-    sent = play.requests[0]["text"]["format"]
+    assert text(codex.ask(request(output=form), says('{"a":', "1}"))) == '{"a":1}'
+    sent = codex.requests[0]["text"]["format"]
     assert (sent["type"], sent["strict"], sent["schema"]) == ("json_schema", True, schema)
 
 
-def test_an_answer_of_five_megabytes_comes_whole(play: Play) -> None:
+def test_answer_of_five_megabytes_is_complete(codex: CodexHarness) -> None:
     long = "0123456789" * 500_000
-    assert text(play.ask(request(), (head() + message(long) + completed(),))) == long
+    assert text(codex.ask(request(), (head() + message(long) + completed(),))) == long
 
 
-def test_a_message_longer_than_a_turn_may_hold_goes_all_the_same(play: Play) -> None:
+def test_message_longer_than_a_turn_input_is_sent(codex: CodexHarness) -> None:
     long = "x" * 1_200_000
-    play.ask(request(Message(role="user", content=long)), says("ok"))
-    assert play.requests[0]["input"][0]["content"][0]["text"] == long
+    codex.ask(request(Message(role="user", content=long)), says("ok"))
+    assert codex.requests[0]["input"][0]["content"][0]["text"] == long
 
 
-def test_a_tool_result_of_the_largest_size_is_not_cut(play: Play) -> None:
-    largest = "é" * (play.settings.max_tool_result_bytes // 2)
+def test_tool_result_of_maximum_size_is_not_truncated(codex: CodexHarness) -> None:
+    largest = "é" * (codex.settings.max_tool_result_bytes // 2)
     past = (PastCall(id="a", name="get_weather", arguments="{}"), Result(call_id="a", output=largest))
-    play.ask(request(Message(role="user", content="hi"), *past, tools=(WEATHER,)), says("ok"))
-    assert play.requests[0]["input"][-1]["output"] == largest
+    codex.ask(request(Message(role="user", content="hi"), *past, tools=(WEATHER,)), says("ok"))
+    assert codex.requests[0]["input"][-1]["output"] == largest
 
 
-def test_odd_text_goes_there_and_back(play: Play) -> None:  # bug 24
+def test_unusual_characters_survive_both_ways(codex: CodexHarness) -> None:  # bug 24
     odd = "ü 👩‍👩‍👧 \u2028\x00\x7f \ud800 $skill @file /init <tool_call>"
-    events = play.ask(request(Message(role="user", content=odd)), says("ü 👩‍👩‍👧 ", "\u2028\x7f"))
+    events = codex.ask(request(Message(role="user", content=odd)), says("ü 👩‍👩‍👧 ", "\u2028\x7f"))
     assert text(events) == "ü 👩‍👩‍👧 \u2028\x7f"
-    assert play.requests[0]["input"][0]["content"][0]["text"] == odd.replace("\ud800", "\ufffd")
+    assert codex.requests[0]["input"][0]["content"][0]["text"] == odd.replace("\ud800", "\ufffd")
 
 
-def test_a_stop_sequence_ends_the_answer(play: Play) -> None:
+def test_stop_sequence_ends_the_answer(codex: CodexHarness) -> None:
     gate = Gate()
-    script = (head() + begun("one tw", "o th", "ree"), gate, CUT)
-    events = play.ask(request(sampling=Sampling(stop="two")), script, backend=play.layered())
+    script = (head() + unfinished_message("one tw", "o th", "ree"), gate, CUT)
+    events = codex.ask(request(sampling=Sampling(stop="two")), script, backend=codex.layered())
     assert text(events) == "one "
-    assert ending(events).finish == "stop"
+    assert finish_of(events).finish == "stop"
 
 
-# Requests that Codex cannot take
+# Unsupported requests
 
 
-def test_what_codex_cannot_say_is_refused_before_it_is_asked(play: Play) -> None:
-    error: ToolrelayError = error_of(play.ask(request(sampling=Sampling(n=2)), says("never")))
+def test_unsupported_request_is_refused_without_an_upstream_request(codex: CodexHarness) -> None:
+    error: ToolrelayError = error_of(codex.ask(request(sampling=Sampling(n=2)), says("never")))
     assert (error.status, error.param) == (400, "n")
-    assert play.requests == []
+    assert codex.requests == []
 
 
-# The kind
+# Opening
 
 
 def test_provider_codex_is_found_and_opened(tmp_path: Path) -> None:
@@ -180,19 +180,19 @@ def test_provider_codex_is_found_and_opened(tmp_path: Path) -> None:
     assert (profile.tools, profile.enforces_tool_choice, profile.constrains) == (True, False, True)
 
 
-def test_missing_binary_is_refused_before_the_start(tmp_path: Path) -> None:
+def test_missing_binary_is_refused_on_open(tmp_path: Path) -> None:
     environment = Environment(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": str(tmp_path / "codex")})
     with pytest.raises(ConfigurationError, match="TOOLRELAY_CODEX"):
         BACKEND.open(SETTINGS, environment)
 
 
-def test_rail_without_its_directory_is_refused_before_the_start(tmp_path: Path) -> None:
+def test_rail_without_its_directory_is_refused_on_open(tmp_path: Path) -> None:
     environment = Environment(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()})
     with pytest.raises(ConfigurationError, match=r"models\.mine\.rails"):
         BACKEND.open(replace(SETTINGS, rails=("apply_patch",)), environment)
 
 
-def test_only_a_model_on_that_rail_is_offered_patches(tmp_path: Path) -> None:
+def test_location_allows_patches_only_with_the_rail(tmp_path: Path) -> None:
     environment = Environment(data_dir=tmp_path, environ={"TOOLRELAY_CODEX": binary_path()})
-    assert not location_for(SETTINGS, environment).patches
-    assert location_for(replace(SETTINGS, rails=("apply_patch",)), environment).patches
+    assert not location_for(SETTINGS, environment).allows_patches
+    assert location_for(replace(SETTINGS, rails=("apply_patch",)), environment).allows_patches

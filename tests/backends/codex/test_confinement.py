@@ -1,4 +1,4 @@
-"""What the real app-server is allowed: no tool of its own, no link but to its provider, no variable that it does not need."""
+"""Limits of the real app-server: no tool of its own, no connection but to its provider, a minimal environment."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import msgspec
 import psutil
 import pytest
 
-from tests.backends.codex.stage import KEY, answer, begun, heard, pool_at, surveyed, until
-from tests.backends.codex.upstream import Call, asked, calls, holds, says, texts
+from tests.backends.codex.app_server import KEY, probed_binary, read_turn, run_turn, running_pool, start_turn, wait_for_message
+from tests.backends.codex.upstream import Call, body_of, calls, holds, says, texts
 from tests.upstream import Gate, Upstream
 
 
-def test_the_model_is_offered_no_tool_and_told_nothing_of_codex(tmp_path: Path) -> None:
+def test_unknown_model_gets_no_tools_and_no_instructions(tmp_path: Path) -> None:
     async def main() -> None:
         with Upstream(says("Hi")) as upstream:
-            async with pool_at(tmp_path, upstream) as pool, pool.lease() as lease:
-                await answer(lease, "Only this.")
-            body = asked(upstream.requests[0])
+            async with running_pool(tmp_path, upstream) as pool, pool.lease() as lease:
+                await run_turn(lease, "Only this.")
+            body = body_of(upstream.requests[0])
             assert body["tools"] == []
             assert "instructions" not in body
             assert [item["role"] for item in body["input"]] == ["user"]
@@ -33,15 +33,15 @@ def test_the_model_is_offered_no_tool_and_told_nothing_of_codex(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("model", ["gpt-6-astra", "gpt-5.5"])
-def test_a_model_that_codex_knows_is_offered_no_tool_either(tmp_path: Path, model: str) -> None:
-    assert model in [entry["slug"] for entry in surveyed().catalog]
+def test_known_model_gets_no_tools(tmp_path: Path, model: str) -> None:
+    assert model in [entry["slug"] for entry in probed_binary().catalog]
 
     async def main() -> None:
         with Upstream(says("Hi")) as upstream:
-            async with pool_at(tmp_path, upstream, model=model) as pool, pool.lease() as lease:
-                await answer(lease, model=model, baseInstructions="")
-            assert asked(upstream.requests[0])["tools"] == []
-            assert [item["role"] for item in asked(upstream.requests[0])["input"]] == ["user"]
+            async with running_pool(tmp_path, upstream, model=model) as pool, pool.lease() as lease:
+                await run_turn(lease, model=model, baseInstructions="")
+            assert body_of(upstream.requests[0])["tools"] == []
+            assert [item["role"] for item in body_of(upstream.requests[0])["input"]] == ["user"]
 
     asyncio.run(main())
 
@@ -71,24 +71,24 @@ BUILT_IN = (
 REFUSED = ("unsupported call: {name}", "unsupported custom tool call: {name}")
 
 
-def test_a_built_in_call_that_the_model_makes_all_the_same_is_refused(tmp_path: Path) -> None:
+def test_builtin_calls_are_refused(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     made = [_filled(call, str(mark)) for call in BUILT_IN]
 
     async def main() -> None:
         with Upstream(*(script for call in made for script in (calls(call), says("Done")))) as upstream:
-            async with pool_at(tmp_path / "homes", upstream) as pool, pool.lease() as lease:
+            async with running_pool(tmp_path / "homes", upstream) as pool, pool.lease() as lease:
                 for number, call in enumerate(made):
-                    assert await answer(lease) == "Done"
-                    *_, last = asked(upstream.requests[2 * number + 1])["input"]
+                    assert await run_turn(lease) == "Done"
+                    *_, last = body_of(upstream.requests[2 * number + 1])["input"]
                     assert last["output"] in [text.format(name=call.name) for text in REFUSED]
-                assert not any(entries for _, *entries in (files for files in _walk(lease.work)) if any(entries))
+                assert list(lease.process.home.work_dir.iterdir()) == []
 
     asyncio.run(main())
     assert not mark.exists()
 
 
-def test_a_model_that_may_patch_has_no_other_tool_and_asks_before_it_writes(tmp_path: Path) -> None:
+def test_patching_model_has_no_other_tool_and_needs_approval(tmp_path: Path) -> None:
     mark, work = tmp_path / "mark", tmp_path / "work"
     work.mkdir()
     made = [_filled(call, str(mark)) for call in BUILT_IN if call.kind == "function_call" and call.name != "apply_patch"]
@@ -98,19 +98,19 @@ def test_a_model_that_may_patch_has_no_other_tool_and_asks_before_it_writes(tmp_
     async def main() -> None:
         scripts = [script for call in [*made, patch, patch] for script in (calls(call), says("Done"))]
         with Upstream(*scripts) as upstream:
-            async with pool_at(tmp_path / "homes", upstream, patches=True) as pool, pool.lease() as lease:
+            async with running_pool(tmp_path / "homes", upstream, allows_patches=True) as pool, pool.lease() as lease:
                 for number, call in enumerate(made):
-                    assert await answer(lease, **rails) == "Done"
-                    *_, last = asked(upstream.requests[2 * number + 1])["input"]
+                    assert await run_turn(lease, **rails) == "Done"
+                    *_, last = body_of(upstream.requests[2 * number + 1])["input"]
                     assert last["output"] == f"unsupported call: {call.name}"
-                assert [tool["name"] for tool in asked(upstream.requests[0])["tools"]] == ["apply_patch"]
+                assert [tool["name"] for tool in body_of(upstream.requests[0])["tools"]] == ["apply_patch"]
                 assert not mark.exists()
                 for decision, is_written in (("decline", False), ("accept", True)):
-                    channel = await begun(lease, **rails)
-                    request = await until(channel, "item/fileChange/requestApproval")
+                    channel = await start_turn(lease, **rails)
+                    request = await wait_for_message(channel, "item/fileChange/requestApproval")
                     assert not mark.exists()
                     channel.answer(request, {"decision": decision})
-                    await heard(channel)
+                    await read_turn(channel)
                     assert mark.exists() == is_written
 
     asyncio.run(main())
@@ -125,14 +125,14 @@ HOSTED = (
 
 
 @pytest.mark.parametrize("call", HOSTED, ids=lambda call: call.kind)
-def test_a_call_of_a_kind_that_was_never_offered_runs_nothing(tmp_path: Path, call: Call) -> None:
+def test_hosted_tool_calls_run_nothing(tmp_path: Path, call: Call) -> None:
     mark = tmp_path / "mark"
 
     async def main() -> None:
         with Upstream(calls(_filled(call, str(mark))), says("")) as upstream:
-            async with pool_at(tmp_path / "homes", upstream) as pool, pool.lease() as lease:
-                await answer(lease)
-                assert [entry for files in _walk(lease.work) for entry in files[1:] if entry] == []
+            async with running_pool(tmp_path / "homes", upstream) as pool, pool.lease() as lease:
+                await run_turn(lease)
+                assert list(lease.process.home.work_dir.iterdir()) == []
 
     asyncio.run(main())
     assert not mark.exists()
@@ -147,7 +147,7 @@ def _filled(call: Call, mark: str) -> Call:
     return Call(call.name, msgspec.json.decode(text), call.call_id, call.kind)
 
 
-def test_nothing_but_the_provider_is_connected_and_nothing_is_started(tmp_path: Path) -> None:
+def test_process_connects_only_to_the_provider_and_starts_nothing(tmp_path: Path) -> None:
     ended = threading.Event()
     looked = threading.Event()
     reached: set[tuple[object, ...]] = set()
@@ -170,13 +170,13 @@ def test_nothing_but_the_provider_is_connected_and_nothing_is_started(tmp_path: 
         watcher = threading.Thread(target=watch, args=(pids,))
         watcher.start()
         with Upstream(holds(gate, "a", "b")) as upstream:
-            async with pool_at(tmp_path, upstream) as pool, pool.lease() as lease:
-                pids.append(lease._process.pid)
-                channel = await begun(lease)
-                await until(channel, "item/agentMessage/delta")
+            async with running_pool(tmp_path, upstream) as pool, pool.lease() as lease:
+                pids.append(lease.process.pid)
+                channel = await start_turn(lease)
+                await wait_for_message(channel, "item/agentMessage/delta")
                 assert await asyncio.to_thread(looked.wait, 30)
                 gate.open()
-                await heard(channel)
+                await read_turn(channel)
             ended.set()
             await asyncio.to_thread(watcher.join)
             return upstream.port
@@ -186,21 +186,21 @@ def test_nothing_but_the_provider_is_connected_and_nothing_is_started(tmp_path: 
     assert started == set()
 
 
-def test_the_environment_is_made_of_what_is_needed_and_the_key_is_in_no_file(tmp_path: Path) -> None:
+def test_environment_is_minimal_and_the_key_is_in_no_file(tmp_path: Path) -> None:
     environ = {"PATH": "/usr/bin", "HTTPS_PROXY": "http://127.0.0.1:9", "SECRET_OF_MINE": "x", "OPENAI_API_KEY": "y"}
 
     async def main() -> None:
         with Upstream(says("Hi")) as upstream:
-            async with pool_at(tmp_path, upstream, environ=environ) as pool, pool.lease() as lease:
-                await answer(lease)
-                process = psutil.Process(lease._process.pid)
+            async with running_pool(tmp_path, upstream, environ=environ) as pool, pool.lease() as lease:
+                await run_turn(lease)
+                process = psutil.Process(lease.process.pid)
                 found = process.environ()
                 assert found.keys() == {
                     "HTTPS_PROXY", "HOME", "CODEX_HOME", "TMPDIR", "NO_COLOR", "TOOLRELAY_CODEX_KEY"
                 }  # fmt: skip
                 assert found["TOOLRELAY_CODEX_KEY"] == KEY
                 assert Path(found["CODEX_HOME"]).is_relative_to(tmp_path)
-                assert Path(process.cwd()) == Path(lease.work)
+                assert Path(process.cwd()) == Path(str(lease.process.home.work_dir))
                 assert KEY not in " ".join(process.cmdline())
                 written = [Path(folder, name) for folder, _, names in _walk(str(tmp_path)) for name in names]
                 assert len(written) > 5

@@ -1,4 +1,4 @@
-"""A turn of Codex, heard: its messages in, events out. The messages are shaped as the real binary's."""
+"""Decoder of a Codex turn: messages in, events out. The messages are shaped as the real binary's."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tests.backends.codex.messages import (
     STARTED,
     TURN,
     USAGE,
-    breakdown,
+    decode,
+    decoder_for,
     delta,
     error_of,
     failed,
     fold,
-    hear,
     item_started,
     message_completed,
+    notification,
     raw,
     raw_call,
     refused_response,
     response_completed,
-    told,
+    token_counts,
     tool_call,
     turn_completed,
-    turn_for,
     visible,
     will_retry,
 )
@@ -52,24 +52,24 @@ from toolrelay.core.messages import Reasoning
 # Text
 
 
-def test_text_goes_out_as_it_comes() -> None:
-    turn = turn_for()
+def test_text_deltas_are_emitted_as_they_arrive() -> None:
+    turn = decoder_for()
     assert turn.feed([item_started("agentMessage", "msg_1", text="")]) == []
     assert turn.feed([delta("Hel")]) == [STARTED, TextDelta("Hel")]
     assert turn.feed([delta("lo"), message_completed("Hello")]) == [TextDelta("lo")]
     assert turn.feed([raw("message", role="assistant", id="msg_1"), response_completed()]) == []
-    assert not turn.over
+    assert not turn.is_finished
     assert turn.feed([turn_completed()]) == [AnswerFinished(finish="stop", usage=USAGE)]
-    assert turn.over
+    assert turn.is_finished
 
 
-def test_a_message_that_comes_whole_is_not_lost() -> None:  # bug 14
-    events = hear(item_started("agentMessage", "msg_1", text="Hi"), message_completed("Hi"), turn_completed())
+def test_message_without_deltas_is_emitted() -> None:  # bug 14
+    events = decode(item_started("agentMessage", "msg_1", text="Hi"), message_completed("Hi"), turn_completed())
     assert events[1] == TextDelta("Hi")
 
 
-def test_several_messages_stay_apart_and_keep_their_phases() -> None:
-    events = hear(
+def test_messages_stay_separate_and_keep_their_phases() -> None:
+    events = decode(
         item_started("agentMessage", "msg_1", phase="commentary"),
         delta("One"),
         item_started("agentMessage", "msg_2", phase="final_answer"),
@@ -88,40 +88,43 @@ def test_several_messages_stay_apart_and_keep_their_phases() -> None:
     ]
 
 
-def test_an_answer_without_a_word_still_begins_and_ends() -> None:
-    assert hear(response_completed(), turn_completed()) == [STARTED, AnswerFinished(finish="stop", usage=USAGE)]
+def test_empty_answer_has_a_start_and_a_finish() -> None:
+    assert decode(response_completed(), turn_completed()) == [STARTED, AnswerFinished(finish="stop", usage=USAGE)]
 
 
-def test_what_is_said_of_other_turns_is_not_heard() -> None:
-    """Codex repeats every injected item as a raw one, under a turn of its own making: old calls must not be made again."""
+def test_messages_of_other_turns_are_ignored() -> None:
+    """Codex echoes every injected item as a raw one, with another turn id: old calls must not be emitted again."""
     echo = Notification("rawResponseItem/completed", {**raw_call("get_weather").params, "turnId": "auto-compact-0"})
-    assert hear(echo, turn_completed(turn="another"), told("item/agentMessage/delta", "another", itemId="x", delta="y")) == []
-    assert hear(raw("message", role="user", content=[]), raw("function_call_output", call_id="c9", output="x")) == []
+    assert (
+        decode(echo, turn_completed(turn="another"), notification("item/agentMessage/delta", "another", itemId="x", delta="y"))
+        == []
+    )
+    assert decode(raw("message", role="user", content=[]), raw("function_call_output", call_id="c9", output="x")) == []
 
 
-def test_after_the_end_nothing_is_heard() -> None:
-    turn = turn_for()
-    hear(delta("x"), turn_completed(), turn=turn)
-    assert hear(delta("y"), raw_call("get_weather"), tool_call(), failed("late"), turn_completed(), turn=turn) == []
+def test_messages_after_the_end_are_ignored() -> None:
+    turn = decoder_for()
+    decode(delta("x"), turn_completed(), turn=turn)
+    assert decode(delta("y"), raw_call("get_weather"), tool_call(), failed("late"), turn_completed(), turn=turn) == []
     assert turn.answers == []
 
 
-def test_citations_belong_to_the_text_before_them() -> None:
+def test_citations_are_emitted_after_their_text() -> None:
     citation: JsonObject = {"type": "url_citation", "url": "https://example.com", "start_index": 0, "end_index": 1}
     content = [{"type": "output_text", "text": "x", "annotations": [citation]}]
-    events = hear(delta("x"), raw("message", role="assistant", id="msg_1", content=content), turn_completed())
+    events = decode(delta("x"), raw("message", role="assistant", id="msg_1", content=content), turn_completed())
     assert events[1:-1] == [TextDelta("x"), AnnotationAdded(citation)]
 
 
 # Reasoning
 
 
-def test_reasoning_comes_with_its_summaries_and_its_seal() -> None:  # bug 31
-    events = hear(
+def test_reasoning_has_summaries_and_encrypted_content() -> None:  # bug 31
+    events = decode(
         item_started("reasoning", "rs_1", summary=[], content=[]),
-        told("item/reasoning/summaryPartAdded", itemId="rs_1", summaryIndex=0),
-        told("item/reasoning/summaryTextDelta", itemId="rs_1", delta="First", summaryIndex=0),
-        told("item/reasoning/summaryTextDelta", itemId="rs_1", delta="Second", summaryIndex=1),
+        notification("item/reasoning/summaryPartAdded", itemId="rs_1", summaryIndex=0),
+        notification("item/reasoning/summaryTextDelta", itemId="rs_1", delta="First", summaryIndex=0),
+        notification("item/reasoning/summaryTextDelta", itemId="rs_1", delta="Second", summaryIndex=1),
         raw("reasoning", id="rs_1", summary=[], encrypted_content="sealed"),
         delta("Hi"),
         turn_completed(),
@@ -136,9 +139,9 @@ def test_reasoning_comes_with_its_summaries_and_its_seal() -> None:  # bug 31
     assert fold(events).items[0] == Reasoning(id="rs_1", summary=("First", "Second"), encrypted="sealed")
 
 
-def test_reasoning_as_text_and_reasoning_without_a_word() -> None:
-    events = hear(
-        told("item/reasoning/textDelta", itemId="rs_1", delta="Hm", contentIndex=0),
+def test_plain_and_empty_reasoning_are_emitted() -> None:
+    events = decode(
+        notification("item/reasoning/textDelta", itemId="rs_1", delta="Hm", contentIndex=0),
         raw("reasoning", id="rs_1", encrypted_content=None),
         raw("reasoning", id="rs_2", encrypted_content="sealed"),
         turn_completed(),
@@ -150,36 +153,36 @@ def test_reasoning_as_text_and_reasoning_without_a_word() -> None:
 # Usage
 
 
-def test_usage_may_come_by_another_way() -> None:  # bug 40
-    usage = told("thread/tokenUsage/updated", tokenUsage={"last": breakdown(input_=1), "total": breakdown()})
-    assert hear(delta("x"), usage, turn_completed())[-1] == AnswerFinished(finish="stop", usage=USAGE)
+def test_usage_of_the_thread_is_used_as_a_fallback() -> None:  # bug 40
+    usage = notification("thread/tokenUsage/updated", tokenUsage={"last": token_counts(input_=1), "total": token_counts()})
+    assert decode(delta("x"), usage, turn_completed())[-1] == AnswerFinished(finish="stop", usage=USAGE)
 
 
-def test_usage_that_does_not_come_is_estimated_and_marked() -> None:
-    (*_, last) = hear(delta("x" * 40), turn_completed(), size=400)
+def test_missing_usage_is_estimated() -> None:
+    (*_, last) = decode(delta("x" * 40), turn_completed(), size=400)
     assert last == AnswerFinished(finish="stop", usage=Usage(input=100, output=10, estimated=True))
 
 
-def test_usage_of_an_unfinished_response_is_estimated_beside_what_is_known() -> None:
-    turn = turn_for(size=400)
-    events = hear(*refused_response(0), delta("x"), turn_completed(), turn=turn)
+def test_unfinished_response_adds_an_estimate_to_known_usage() -> None:
+    turn = decoder_for(size=400)
+    events = decode(*refused_response(0), delta("x"), turn_completed(), turn=turn)
     last = events[-1]
     assert isinstance(last, AnswerFinished)
     assert last.usage == Usage(input=111, output=7, total=118, cached=3, reasoning=2, estimated=True)
 
 
-# An upstream that breaks
+# Upstream failures
 
 
-def test_an_upstream_that_is_asked_again_before_it_said_anything_is_no_matter() -> None:
-    events = hear(will_retry("Reconnecting... 1/5"), delta("Hi", "msg_2"), response_completed(), turn_completed())
+def test_upstream_retry_before_any_output_is_ignored() -> None:
+    events = decode(will_retry("Reconnecting... 1/5"), delta("Hi", "msg_2"), response_completed(), turn_completed())
     assert visible(events) == [STARTED, TextDelta("Hi"), AnswerFinished(finish="stop", usage=USAGE)]
     assert Noticed(event="upstream_retried", rule="nothing_said") in events
 
 
 @pytest.mark.parametrize("said", [delta("Hel"), raw_call("get_weather")])
-def test_what_was_said_cannot_be_taken_back_so_a_second_beginning_is_a_failure(said: Notification) -> None:
-    events = hear(said, will_retry("Reconnecting... 1/5"), delta("Hello", "msg_2"), turn_completed())
+def test_upstream_retry_after_output_fails_the_answer(said: Notification) -> None:
+    events = decode(said, will_retry("Reconnecting... 1/5"), delta("Hello", "msg_2"), turn_completed())
     assert error_of(events).code == "upstream_cut"
     assert TextDelta("Hello") not in events
 
@@ -191,9 +194,9 @@ def test_what_was_said_cannot_be_taken_back_so_a_second_beginning_is_a_failure(s
         ("stream disconnected before completion: Incomplete response returned, reason: content_filter", "content_filter"),
     ],
 )
-def test_an_answer_that_was_cut_short_has_an_end(message: str, finish: Finish) -> None:  # bug 5
+def test_truncated_answer_has_a_finish(message: str, finish: Finish) -> None:  # bug 5
     for end in (failed(message), will_retry(message)):
-        events = hear(delta("x" * 8), end, size=8)
+        events = decode(delta("x" * 8), end, size=8)
         assert events == [
             STARTED,
             TextDelta("x" * 8),
@@ -230,16 +233,16 @@ HTTP = "httpConnectionFailed"
         ("", None, 502, "upstream_error"),
     ],
 )
-def test_failures_are_told_in_words_of_the_wire(message: str, info: Any, status: int, code: str) -> None:
-    error = error_of(hear(failed(message, info)))
+def test_turn_errors_are_mapped(message: str, info: Any, status: int, code: str) -> None:
+    error = error_of(decode(failed(message, info)))
     assert (error.status, error.code) == (status, code)
     assert error.message
     assert "sk-1" not in error.message
     assert "http://u" not in error.message
 
 
-def test_a_sign_in_that_has_run_out_says_what_to_do() -> None:
-    error = error_of(hear(failed("unexpected status 401", {HTTP: {"httpStatusCode": 401}}), is_account=True))
+def test_expired_sign_in_says_what_to_do() -> None:
+    error = error_of(decode(failed("unexpected status 401", {HTTP: {"httpStatusCode": 401}}), is_account=True))
     assert error.code == "upstream_auth"
     assert "codex login" in error.message
 
@@ -259,21 +262,21 @@ def test_a_sign_in_that_has_run_out_says_what_to_do() -> None:
         ("try again later", None),
     ],
 )
-def test_a_limit_says_when_it_is_lifted(when: str, seconds: float | None) -> None:
-    error = error_of(hear(failed(f"You’ve hit your usage limit. {when}", "usageLimitExceeded")))
+def test_usage_limit_has_retry_after(when: str, seconds: float | None) -> None:
+    error = error_of(decode(failed(f"You’ve hit your usage limit. {when}", "usageLimitExceeded")))
     assert error.retry_after == seconds
 
 
-def test_a_server_that_is_busy_may_say_how_long() -> None:
+def test_busy_server_has_retry_after() -> None:
     message = "unexpected status 503 Service Unavailable: Please try again in 5s., url: http://u/v1"
-    assert error_of(hear(failed(message, {HTTP: {"httpStatusCode": 503}}))).retry_after == 5
+    assert error_of(decode(failed(message, {HTTP: {"httpStatusCode": 503}}))).retry_after == 5
 
 
-def test_a_turn_that_somebody_else_interrupted_is_a_failure() -> None:
-    assert error_of(hear(delta("x"), turn_completed("interrupted"))).code == "upstream_cut"
+def test_interrupted_turn_fails_the_answer() -> None:
+    assert error_of(decode(delta("x"), turn_completed("interrupted"))).code == "upstream_cut"
 
 
-# Whatever comes
+# Any messages
 
 MEMBERS = st.sampled_from(["type", "id", "usage", "call_id", "name", "arguments", "httpStatusCode"])
 JUNK = st.recursive(
@@ -281,7 +284,7 @@ JUNK = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(MEMBERS, inner, max_size=3),
     max_leaves=5,
 )
-METHODS = [*CodexDecoder._READS, "turn/completed", "turn/started", "x"]
+METHODS = [*CodexDecoder.HANDLERS, "turn/completed", "turn/started", "x"]
 
 
 @given(
@@ -298,7 +301,7 @@ METHODS = [*CodexDecoder._READS, "turn/completed", "turn/started", "x"]
         max_size=6,
     )
 )
-def test_odd_messages_never_raise_and_an_answer_has_one_end(messages: list[Notification]) -> None:
-    events = hear(*messages, turn_completed())
+def test_any_messages_give_exactly_one_end(messages: list[Notification]) -> None:
+    events = decode(*messages, turn_completed())
     assert sum(isinstance(event, AnswerFinished | AnswerFailed) for event in events) == 1
     assert isinstance(events[-1], AnswerFinished | AnswerFailed)

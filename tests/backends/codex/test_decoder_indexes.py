@@ -1,4 +1,4 @@
-"""The indexes of a Codex turn's reasoning are keys, and there is a limit on how many there may be."""
+"""Limits on the indexes of reasoning parts, which are only keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.backends.codex.messages import error_of, fold, hear, told, turn_completed, turn_for
+from tests.backends.codex.messages import decode, decoder_for, error_of, fold, notification, turn_completed
 from tests.exchange import check_one_end
 from toolrelay.backends.codex.rpc import Notification
 from toolrelay.core.events import AnswerFailed, AnswerFinished, ReasoningDelta
@@ -20,38 +20,38 @@ HUGE = 50_000_000
 
 
 def summary(text: str, index: Any, item: str = "rs_1") -> Notification:
-    return told("item/reasoning/summaryTextDelta", itemId=item, delta=text, summaryIndex=index)
+    return notification("item/reasoning/summaryTextDelta", itemId=item, delta=text, summaryIndex=index)
 
 
 def thought(text: str, index: Any, item: str = "rs_1") -> Notification:
-    return told("item/reasoning/textDelta", itemId=item, delta=text, contentIndex=index)
+    return notification("item/reasoning/textDelta", itemId=item, delta=text, contentIndex=index)
 
 
-def test_parts_of_reasoning_stand_in_the_order_in_which_they_began() -> None:
+def test_reasoning_parts_are_numbered_by_first_delta() -> None:
     messages = [summary("a", 1), summary("b", HUGE), summary("a", 1), thought("c", HUGE), summary("d", 0)]
-    events = hear(*messages, turn_completed())
+    events = decode(*messages, turn_completed())
     assert [event.part for event in events if isinstance(event, ReasoningDelta)] == [0, 1, 0, 0, 2]
     assert fold(events).items == (Reasoning(id="rs_1", summary=("aa", "b", "d"), text=("c",)),)
 
 
-def test_each_run_of_reasoning_counts_its_own_parts() -> None:
-    events = hear(summary("a", 3), summary("b", 7, "rs_2"), turn_completed())
+def test_each_reasoning_item_numbers_its_own_parts() -> None:
+    events = decode(summary("a", 3), summary("b", 7, "rs_2"), turn_completed())
     assert fold(events).items == (Reasoning(id="rs_1", summary=("a",)), Reasoning(id="rs_2", summary=("b",)))
 
 
 @pytest.mark.parametrize("message", [summary("x", -1), thought("x", -1)])
-def test_a_negative_index_is_an_upstream_error(message: Notification) -> None:
-    turn = turn_for()
-    error = error_of(hear(summary("a", 0), message, summary("b", 1), turn_completed(), turn=turn))
+def test_negative_index_is_an_upstream_error(message: Notification) -> None:
+    turn = decoder_for()
+    error = error_of(decode(summary("a", 0), message, summary("b", 1), turn_completed(), turn=turn))
     assert (type(error), error.status, error.code) == (BackendError, 502, "upstream_invalid")
-    assert turn.over
+    assert turn.is_finished
 
 
 @pytest.mark.parametrize("part", [summary, thought])
 def test_more_indexes_than_the_limit_are_an_upstream_error(part: Any) -> None:
     most = [part("x", 1_000_003 * number) for number in range(MAX_INDEXES)]
-    assert isinstance(hear(*most, most[0], turn_completed())[-1], AnswerFinished)
-    error = error_of(hear(*most, part("x", 1), turn_completed()))
+    assert isinstance(decode(*most, most[0], turn_completed())[-1], AnswerFinished)
+    error = error_of(decode(*most, part("x", 1), turn_completed()))
     assert (error.status, error.code) == (502, "upstream_invalid")
     assert str(MAX_INDEXES) in error.message
 
@@ -62,9 +62,9 @@ INDEXES = st.integers(0, 3) | st.integers(-1, 10**12) | ODD
 
 @given(st.lists(st.tuples(st.sampled_from([summary, thought]), INDEXES, st.sampled_from(["rs_1", "rs_2"])), max_size=20))
 @settings(deadline=None)
-def test_any_indexes_give_one_clean_end(given_parts: list[Any]) -> None:
+def test_any_indexes_give_exactly_one_end(given_parts: list[Any]) -> None:
     messages = [part("x", index, item) for part, index, item in given_parts]
-    events = hear(*messages, turn_completed())
+    events = decode(*messages, turn_completed())
     end = check_one_end(events)
     negative = any(index == -1 for _, index, _ in given_parts)
     assert isinstance(end, AnswerFailed if negative else AnswerFinished)

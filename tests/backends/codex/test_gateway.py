@@ -1,4 +1,4 @@
-"""OpenAI's own SDK, through the whole gateway, the real Codex and a scripted upstream, with tools in both ways."""
+"""OpenAI's SDK through the whole gateway, the real Codex and a scripted upstream, with native and printed tool calls."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import psutil
 import pytest
 from openai import APIStatusError, BadRequestError, OpenAI, RateLimitError
 
-from tests.backends.codex.stage import binary_path
-from tests.backends.codex.upstream import Call, calls, failed, head, holds, says, stops_short, texts
+from tests.backends.codex.app_server import binary_path
+from tests.backends.codex.upstream import Call, calls, failed, head, holds, says, texts, truncates
 from tests.gateway import Gateway, running
 from tests.oracles.test_openai_python import ask_chat, ask_responses, calls_of
 from tests.oracles.tools import CHAT_TOOLS, RESPONSES_TOOLS
@@ -22,28 +22,28 @@ from tests.upstream import Gate, Script, Step, Upstream, _Log, _script
 from toolrelay.core.messages import Call as PastCall
 from toolrelay.dialects.base import discover
 
-WAYS = ("auto", "native", "hermes")
+MODES = ("auto", "native", "hermes")
 MADE = [Call("get_weather", {"city": "Paris"}), Call("get_time", {"city": "Paris"})]
 RESULTS = ["18 degrees", "noon"]
 
 
 def config(upstream: Upstream) -> str:
-    """A model for each way, by that name."""
+    """Configure a model for each mode, named after it."""
     return "".join(
-        f'[models.{way}]\nprovider = "codex"\nmodel = "scripted"\nbase_url = "{upstream.url}/v1"\napi_key = "key"\n'
-        f'tool_calling = "{way}"\n'
-        for way in WAYS
+        f'[models.{mode}]\nprovider = "codex"\nmodel = "scripted"\nbase_url = "{upstream.url}/v1"\napi_key = "key"\n'
+        f'tool_calling = "{mode}"\n'
+        for mode in MODES
     )
 
 
 @contextmanager
-def opened(*scripts: Script | Step) -> Iterator[Theatre]:
+def open_gateway(*scripts: Script | Step) -> Iterator[CodexGateway]:
     environ = {"TOOLRELAY_CODEX": binary_path()}
     with Upstream(*scripts) as upstream, running(config(upstream), environ=environ) as gateway:
-        yield Theatre(gateway, upstream)
+        yield CodexGateway(gateway, upstream)
 
 
-class Theatre:
+class CodexGateway:
     def __init__(self, gateway: Gateway, upstream: Upstream) -> None:
         self.gateway = gateway
         self.upstream = upstream
@@ -55,18 +55,18 @@ class Theatre:
 
 
 @pytest.fixture(scope="module")
-def theatre() -> Iterator[Theatre]:
-    with opened() as theatre:
-        yield theatre
+def codex() -> Iterator[CodexGateway]:
+    with open_gateway() as codex:
+        yield codex
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=MODES)
 def model(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
 
 
-def calling(model: str, *made: Call) -> Script:
+def call_script(model: str, *made: Call) -> Script:
     if model != "hermes":
         return calls(*made)
     past = [PastCall(id="", name=call.name, arguments=json.dumps(call.arguments)) for call in made]
@@ -74,12 +74,12 @@ def calling(model: str, *made: Call) -> Script:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_chat_client_gets_calls_answers_them_and_gets_the_answer(theatre: Theatre, model: str, *, stream: bool) -> None:
-    theatre.script(calling(model, *MADE), calling(model, MADE[0]), says("It is ", "noon."))
+def test_chat_client_completes_a_tool_loop(codex: CodexGateway, model: str, *, stream: bool) -> None:
+    codex.script(call_script(model, *MADE), call_script(model, MADE[0]), says("It is ", "noon."))
     messages: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
     asked: dict[str, Any] = {"stream": stream, "model": model, "tools": CHAT_TOOLS}
     for expected in (MADE, MADE[:1]):
-        choice = ask_chat(theatre.client, **asked, messages=messages).choices[0]
+        choice = ask_chat(codex.client, **asked, messages=messages).choices[0]
         made = choice.message.tool_calls or []
         assert choice.finish_reason == "tool_calls"
         assert [(call.function.name, json.loads(call.function.arguments)) for call in made if call.type == "function"] == [
@@ -90,11 +90,11 @@ def test_a_chat_client_gets_calls_answers_them_and_gets_the_answer(theatre: Thea
         messages += [
             {"role": "tool", "tool_call_id": call.id, "content": result} for call, result in zip(made, RESULTS, strict=False)
         ]
-    last = ask_chat(theatre.client, **asked, messages=messages)
+    last = ask_chat(codex.client, **asked, messages=messages)
     assert (last.choices[0].message.content, last.choices[0].finish_reason) == ("It is noon.", "stop")
     assert last.usage is not None
     assert last.usage.total_tokens == 10
-    assert len(theatre.upstream.requests) == 3
+    assert len(codex.upstream.requests) == 3
 
 
 def _plain(call: Any) -> dict[str, Any]:
@@ -102,11 +102,11 @@ def _plain(call: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_responses_client_gets_calls_answers_them_and_gets_the_answer(theatre: Theatre, model: str, *, stream: bool) -> None:
-    theatre.script(calling(model, *MADE), says("It is noon."))
+def test_responses_client_completes_a_tool_loop(codex: CodexGateway, model: str, *, stream: bool) -> None:
+    codex.script(call_script(model, *MADE), says("It is noon."))
     asked: dict[str, Any] = {"stream": stream, "model": model, "tools": RESPONSES_TOOLS, "store": False}
     items: list[Any] = [{"role": "user", "content": "hi"}]
-    first = ask_responses(theatre.client, **asked, input=items, instructions="Be brief.")
+    first = ask_responses(codex.client, **asked, input=items, instructions="Be brief.")
     assert first.status == "completed"
     made = calls_of(first)
     assert [(call.name, json.loads(call.arguments)) for call in made] == [(call.name, call.arguments) for call in MADE]
@@ -115,15 +115,15 @@ def test_a_responses_client_gets_calls_answers_them_and_gets_the_answer(theatre:
         {"type": "function_call_output", "call_id": call.call_id, "output": output}
         for call, output in zip(made, RESULTS, strict=True)
     ]
-    last = ask_responses(theatre.client, **asked, input=items, instructions="Be brief.")
+    last = ask_responses(codex.client, **asked, input=items, instructions="Be brief.")
     assert last.output_text == "It is noon."
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
-def test_a_choice_that_must_be_met_is_met(theatre: Theatre, choice: Any) -> None:  # bug 26
-    theatre.script(says('{"name": "get_weather", "arguments": {"city": "Paris"}}'))
+def test_required_tool_choice_is_met(codex: CodexGateway, choice: Any) -> None:  # bug 26
+    codex.script(says('{"name": "get_weather", "arguments": {"city": "Paris"}}'))
     answer = ask_chat(
-        theatre.client,
+        codex.client,
         stream=True,
         model="native",
         messages=[{"role": "user", "content": "hi"}],
@@ -134,84 +134,84 @@ def test_a_choice_that_must_be_met_is_met(theatre: Theatre, choice: Any) -> None
     assert [call.function.name for call in made if call.type == "function"] == ["get_weather"]
 
 
-def say(theatre: Theatre, **members: Any) -> Any:
+def ask(codex: CodexGateway, **members: Any) -> Any:
     asked = {"stream": False, "model": "native", "messages": [{"role": "user", "content": "hi"}], **members}
-    return ask_chat(theatre.client, **asked)
+    return ask_chat(codex.client, **asked)
 
 
-def test_an_answer_that_ran_into_a_limit_says_so(theatre: Theatre) -> None:  # bug 5
-    theatre.script(stops_short("Hel"))
-    assert say(theatre).choices[0].finish_reason == "length"
+def test_truncated_answer_has_finish_reason_length(codex: CodexGateway) -> None:  # bug 5
+    codex.script(truncates("Hel"))
+    assert ask(codex).choices[0].finish_reason == "length"
 
 
-def test_errors_have_a_status_that_the_sdk_knows(theatre: Theatre) -> None:  # bug 39
-    theatre.script((head() + failed("rate_limit_exceeded", "Please try again in 1.5s."),))
+def test_errors_map_to_sdk_exceptions(codex: CodexGateway) -> None:  # bug 39
+    codex.script((head() + failed("rate_limit_exceeded", "Please try again in 1.5s."),))
     with pytest.raises(RateLimitError) as limited:
-        say(theatre)
+        ask(codex)
     assert float(limited.value.response.headers["retry-after"]) >= 1.5
-    theatre.script((head() + failed("context_length_exceeded", "Too long"),))
+    codex.script((head() + failed("context_length_exceeded", "Too long"),))
     with pytest.raises(BadRequestError) as long:
-        say(theatre, stream=True)
+        ask(codex, stream=True)
     assert long.value.code == "context_length_exceeded"
     with pytest.raises(BadRequestError):
-        say(theatre, n=2)
-    theatre.script(calls(Call("exec_command", {"cmd": "ls"})))
+        ask(codex, n=2)
+    codex.script(calls(Call("exec_command", {"cmd": "ls"})))
     with pytest.raises(APIStatusError) as stopped:
-        say(theatre)
+        ask(codex)
     assert stopped.value.status_code == 502
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("heard", [False, True])
-def test_a_client_that_leaves_lets_go_of_the_upstream(theatre: Theatre, *, stream: bool, heard: bool) -> None:  # bug 44
+@pytest.mark.parametrize("has_output", [False, True])
+def test_client_disconnect_closes_upstream_connection(codex: CodexGateway, *, stream: bool, has_output: bool) -> None:  # bug 44
     gate = Gate()
-    theatre.script(holds(gate, "one", "two") if heard else (head(), gate))
+    codex.script(holds(gate, "one", "two") if has_output else (head(), gate))
     body = {"model": "native", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
-    with RawClient(theatre.gateway.port) as visitor:
-        visitor.post("/v1/chat/completions", body)
-        received = theatre.upstream.request(0).result(30)
+    with RawClient(codex.gateway.port) as client:
+        client.post("/v1/chat/completions", body)
+        received = codex.upstream.request(0).result(30)
         gate.reached.result(30)
-        if heard and stream:
-            visitor.frame()
-        visitor.close()
-        theatre.upstream.links[received.link].left.result(30)
+        if has_output and stream:
+            client.frame()
+        client.close()
+        codex.upstream.links[received.link].left.result(30)
 
 
-def test_fifty_clients_at_once_each_get_the_answer_to_their_own_question(theatre: Theatre) -> None:
-    theatre.script(*(says("answer ", str(number)) for number in range(50)))
+def test_fifty_concurrent_clients_get_their_own_answers(codex: CodexGateway) -> None:
+    codex.script(*(says("answer ", str(number)) for number in range(50)))
     questions = [f"question {number}" for number in range(50)]
 
-    def ask(question: str) -> str | None:
+    def ask_question(question: str) -> str | None:
         messages: list[Any] = [{"role": "user", "content": question}]
-        answer: str | None = say(theatre, stream=True, messages=messages).choices[0].message.content
+        answer: str | None = ask(codex, stream=True, messages=messages).choices[0].message.content
         return answer
 
     with ThreadPoolExecutor(len(questions)) as clients:
-        answers = dict(zip(questions, clients.map(ask, questions), strict=True))
-    asked = [question for received in theatre.upstream.requests for question in texts(received)]
+        answers = dict(zip(questions, clients.map(ask_question, questions), strict=True))
+    asked = [question for received in codex.upstream.requests for question in texts(received)]
     assert [answers[question] for question in asked] == [f"answer {number}" for number in range(50)]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer_of_five_megabytes_comes_whole(theatre: Theatre, *, stream: bool) -> None:
+def test_answer_of_five_megabytes_is_complete(codex: CodexGateway, *, stream: bool) -> None:
     pieces = [f"{number:08}" * 12_500 for number in range(50)]
-    theatre.script(says(*pieces))
-    assert say(theatre, stream=stream).choices[0].message.content == "".join(pieces)
+    codex.script(says(*pieces))
+    assert ask(codex, stream=stream).choices[0].message.content == "".join(pieces)
 
 
-def test_the_log_says_what_was_cut_and_never_what_was_said(theatre: Theatre) -> None:
-    theatre.script(calls(MADE[0], before="A secret word"))
-    say(theatre, tools=CHAT_TOOLS)
-    log = theatre.gateway.log()
+def test_log_has_the_cutoff_and_no_content(codex: CodexGateway) -> None:
+    codex.script(calls(MADE[0], before="A secret word"))
+    ask(codex, tools=CHAT_TOOLS)
+    log = codex.gateway.log()
     assert "tool_cutoff" in log
     assert "secret" not in log
 
 
-def test_nothing_is_left_when_the_gateway_ends() -> None:
-    with opened(says("Hello")) as theatre:
-        assert say(theatre).choices[0].message.content == "Hello"
-        children = psutil.Process(theatre.gateway.process.pid).children(recursive=True)
+def test_no_process_is_left_when_the_gateway_stops() -> None:
+    with open_gateway(says("Hello")) as codex:
+        assert ask(codex).choices[0].message.content == "Hello"
+        children = psutil.Process(codex.gateway.process.pid).children(recursive=True)
         assert any("codex" in child.name() for child in children)
-        assert theatre.gateway.stop() == 0
+        assert codex.gateway.stop() == 0
         _, alive = psutil.wait_procs(children, timeout=10)
         assert not alive

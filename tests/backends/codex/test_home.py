@@ -1,4 +1,4 @@
-"""The generated home: private, understood by the real binary to the last key, and gone when nobody uses it."""
+"""The generated home: private, accepted by the real binary to the last key, and removed after use."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.backends.codex.stage import KEY, binary_path, homes, surveyed
+from tests.backends.codex.app_server import KEY, binary_path, homes, probed_binary
 from toolrelay.backends.codex.home import (
     FEATURES,
     KEY_VARIABLE,
-    CodexLocation,
-    Home,
+    CodexHome,
     catalog_entry,
     config_text,
     remove_stale_homes,
 )
-from toolrelay.backends.codex.process import Process
+from toolrelay.backends.codex.process import AppServerProcess
+from toolrelay.backends.codex.settings import CodexLocation
 
-PLACE = CodexLocation(folder="/nowhere", binary="codex", model="m", base_url="http://127.0.0.1:9/v1", api_key=KEY)
+LOCATION = CodexLocation(folder="/nowhere", binary="codex", model="m", base_url="http://127.0.0.1:9/v1", api_key=KEY)
 KINDS = {
-    "custom": PLACE,
-    "keyless": replace(PLACE, api_key=""),
-    "openai": replace(PLACE, base_url=""),
-    "account": replace(PLACE, base_url="", api_key=""),
+    "custom": LOCATION,
+    "keyless": replace(LOCATION, api_key=""),
+    "openai": replace(LOCATION, base_url=""),
+    "account": replace(LOCATION, base_url="", api_key=""),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("model", ["m", 'a "quoted"\\ name \x7f\x01 – é\U0001f600', "gpt-6-astra"])
-def test_the_real_binary_understands_every_key(tmp_path: Path, kind: str, model: str) -> None:
+def test_real_binary_accepts_every_configuration_key(tmp_path: Path, kind: str, model: str) -> None:
     folder = tmp_path / 'a "folder" \\ é'
-    place = replace(KINDS[kind], folder=str(folder), binary=binary_path(), model=model)
+    location = replace(KINDS[kind], folder=str(folder), binary=binary_path(), model=model)
 
     async def main() -> Any:
-        home = Home(place.folder)
-        home.furnish(place, await asyncio.to_thread(surveyed))
-        process = Process(place, home)
-        await process.start()  # strict: a key that it does not know would keep it from starting
+        home = CodexHome(location.folder)
+        home.write_config(location, await asyncio.to_thread(probed_binary))
+        process = AppServerProcess(location, home)
+        await process.start()  # strict: an unknown key would prevent the start
         try:
             found: Any = await process.call("config/read", {}, within=30)
             models: Any = await process.call("model/list", {}, within=30)
@@ -64,8 +64,8 @@ def test_the_real_binary_understands_every_key(tmp_path: Path, kind: str, model:
     assert models == [model]
 
 
-def test_every_feature_that_the_binary_turns_on_by_itself_was_looked_at() -> None:
-    """A feature that a newer binary brings along shows up here, and somebody has to say whether it may stay."""
+def test_every_default_feature_is_known() -> None:
+    """A new feature of a newer binary fails here until somebody decides whether it may stay on."""
     harmless = {
         "analytics_plan_history", "api_key_cyber_access_programs", "auth_elicitation", "bedrock_setup_wizard",
         "browser_annotation_api", "browser_use_full_cdp_access", "cli_daybreak", "code_mode_interrupt", "collaboration_modes",
@@ -81,13 +81,13 @@ def test_every_feature_that_the_binary_turns_on_by_itself_was_looked_at() -> Non
     assert on - harmless - set(FEATURES) == set()
 
 
-def test_only_features_that_the_binary_has_are_turned_off() -> None:
-    config = tomllib.loads(config_text(PLACE, {"shell_tool", "hooks", "something_new"}, Path("/m.json")))
+def test_only_existing_features_are_turned_off() -> None:
+    config = tomllib.loads(config_text(LOCATION, {"shell_tool", "hooks", "something_new"}, Path("/m.json")))
     assert config["features"] == {"shell_tool": False, "hooks": False}
 
 
-def test_a_provider_is_made_only_where_the_account_is_not_used() -> None:
-    found = {kind: tomllib.loads(config_text(place, (), Path("/m.json"))) for kind, place in KINDS.items()}
+def test_provider_is_configured_unless_the_account_is_used() -> None:
+    found = {kind: tomllib.loads(config_text(location, (), Path("/m.json"))) for kind, location in KINDS.items()}
     addresses = {kind: config.get("model_providers", {}).get("toolrelay", {}).get("base_url") for kind, config in found.items()}
     assert addresses == {
         "custom": "http://127.0.0.1:9/v1",
@@ -100,74 +100,74 @@ def test_a_provider_is_made_only_where_the_account_is_not_used() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8")))
-def test_any_text_stays_itself_in_the_configuration(text: str) -> None:
-    assert tomllib.loads(config_text(replace(PLACE, model=text), (), Path("/m.json")))["model"] == text
+def test_any_text_survives_the_configuration(text: str) -> None:
+    assert tomllib.loads(config_text(replace(LOCATION, model=text), (), Path("/m.json")))["model"] == text
 
 
-def test_a_known_model_keeps_what_it_can_and_loses_its_tools() -> None:
-    known = next(entry for entry in surveyed().catalog if entry["slug"] == "gpt-6-astra")
+def test_catalog_entry_of_a_known_model_loses_its_tools() -> None:
+    known = next(entry for entry in probed_binary().catalog if entry["slug"] == "gpt-6-astra")
     assert known["tool_mode"] == "code_mode_only"
-    entry = catalog_entry(replace(PLACE, model="gpt-6-astra"), surveyed().catalog)
+    entry = catalog_entry(replace(LOCATION, model="gpt-6-astra"), probed_binary().catalog)
     for name in ("slug", "supported_reasoning_levels", "default_reasoning_level", "input_modalities", "base_instructions"):
         assert entry[name] == known[name]
     tools = {"shell_type": "disabled", "apply_patch_tool_type": None, "tool_mode": "direct", "use_responses_lite": False}
     assert {name: entry[name] for name in tools} == tools
 
 
-def test_a_tool_result_may_be_as_long_as_the_model_allows() -> None:
-    entry: Any = catalog_entry(replace(PLACE, most_result_bytes=5_000_000), ())
+def test_truncation_limit_follows_max_result_bytes() -> None:
+    entry: Any = catalog_entry(replace(LOCATION, max_result_bytes=5_000_000), ())
     assert entry["truncation_policy"]["mode"] == "bytes"
     assert entry["truncation_policy"]["limit"] >= 5_000_000
 
 
-def test_nobody_else_may_look_into_a_home(tmp_path: Path) -> None:
+def test_home_is_private(tmp_path: Path) -> None:
     (tmp_path / "codex").mkdir(mode=0o755)
-    home = Home(str(tmp_path / "codex"))
-    home.furnish(PLACE, surveyed())
-    for path in (tmp_path / "codex", home.folder, home.codex, home.work):
+    home = CodexHome(str(tmp_path / "codex"))
+    home.write_config(LOCATION, probed_binary())
+    for path in (tmp_path / "codex", home.folder, home.codex_dir, home.work_dir):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
     for name in ("config.toml", "models.json"):
-        assert stat.S_IMODE((home.codex / name).stat().st_mode) == 0o600
-        assert KEY not in (home.codex / name).read_text()
-    assert json.loads((home.codex / "models.json").read_text())["models"][0]["slug"] == "m"
+        assert stat.S_IMODE((home.codex_dir / name).stat().st_mode) == 0o600
+        assert KEY not in (home.codex_dir / name).read_text()
+    assert json.loads((home.codex_dir / "models.json").read_text())["models"][0]["slug"] == "m"
     home.remove()
     home.remove()
     assert homes(tmp_path / "codex") == []
 
 
-def test_the_sign_in_and_its_lock_are_one_for_all_homes(tmp_path: Path) -> None:
+def test_homes_share_sign_in_and_lock(tmp_path: Path) -> None:
     shared = tmp_path / "auth.json"
     shared.write_text("{}")
     for _ in range(2):
-        home = Home(str(tmp_path))
-        home.furnish(KINDS["account"], surveyed(), shared)
-        assert (home.codex / "auth.json").resolve() == shared
-        assert (home.codex / "auth.lock").resolve() == tmp_path / "auth.lock"
+        home = CodexHome(str(tmp_path))
+        home.write_config(KINDS["account"], probed_binary(), shared)
+        assert (home.codex_dir / "auth.json").resolve() == shared
+        assert (home.codex_dir / "auth.lock").resolve() == tmp_path / "auth.lock"
         home.remove()
     assert shared.exists()
 
 
-def test_an_environment_holds_nothing_that_was_not_asked_for(tmp_path: Path) -> None:
-    home = Home(str(tmp_path))
+def test_environ_contains_only_passed_variables(tmp_path: Path) -> None:
+    home = CodexHome(str(tmp_path))
     given_environ = {"PATH": "/bin", "no_proxy": "x", "AWS_SECRET_ACCESS_KEY": "x", "HOME": "/root", "CODEX_HOME": "/root/.codex"}
     found = home.environ(replace(KINDS["account"], environ=given_environ))
     assert found == {
         "no_proxy": "x",
         "HOME": str(home.folder),
-        "CODEX_HOME": str(home.codex),
-        "TMPDIR": str(home.work),
+        "CODEX_HOME": str(home.codex_dir),
+        "TMPDIR": str(home.work_dir),
         "NO_COLOR": "1",
     }
-    assert home.environ(PLACE)[KEY_VARIABLE] == KEY
+    assert home.environ(LOCATION)[KEY_VARIABLE] == KEY
     home.remove()
 
 
-def test_a_place_does_not_show_its_key() -> None:
-    assert KEY not in f"{PLACE!r} {PLACE}"
+def test_location_repr_hides_the_key() -> None:
+    assert KEY not in f"{LOCATION!r} {LOCATION}"
 
 
-def test_a_home_is_removed_once_its_gateway_is_gone_and_never_before(tmp_path: Path) -> None:
-    program = f"from toolrelay.backends.codex.home import Home; Home({str(tmp_path)!r}); print(flush=True); input()"
+def test_only_homes_of_dead_gateways_are_removed(tmp_path: Path) -> None:
+    program = f"from toolrelay.backends.codex.home import CodexHome; CodexHome({str(tmp_path)!r}); print(flush=True); input()"
     gateway = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert gateway.stdout is not None
     assert gateway.stdin is not None
@@ -177,7 +177,7 @@ def test_a_home_is_removed_once_its_gateway_is_gone_and_never_before(tmp_path: P
         assert len(homes(tmp_path)) == 1
         gateway.kill()
         gateway.wait()
-    mine = Home(str(tmp_path))
+    mine = CodexHome(str(tmp_path))
     assert remove_stale_homes(str(tmp_path)) == 1
     assert homes(tmp_path) == [mine.folder]
     mine.remove()

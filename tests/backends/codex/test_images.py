@@ -1,17 +1,16 @@
-"""Images as Codex takes them, which the real binary is asked."""
+"""Images that Codex reads and drops, compared with the real binary."""
 
 from __future__ import annotations
 
 import struct
 import zlib
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterator
 
 import pytest
 
-from tests.backends.codex.play import Play, error_of, request
+from tests.backends.codex.harness import CodexHarness, error_of, request
 from tests.backends.codex.upstream import says
-from toolrelay.backends.codex.images import is_inline, is_readable
+from toolrelay.backends.codex.input_checks import is_inline_image, is_readable_image
 from toolrelay.core.messages import Image, Message
 
 
@@ -42,37 +41,30 @@ NOT_READ = {
 }
 
 
-@pytest.fixture(scope="module")
-def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
-    play = Play(tmp_path_factory.mktemp("codex"))
-    yield play
-    play.close()
-
-
 @pytest.mark.parametrize("data", READ.values(), ids=READ)
 @pytest.mark.parametrize("kind", ["png", "jpeg"])
-def test_an_image_that_codex_reads_gets_to_the_model_whatever_it_is_said_to_be(play: Play, data: str, kind: str) -> None:
-    play.ask(request(Message(role="user", content=(Image(url=f"data:image/{kind};base64,{data}"),))), says("ok"))
-    assert play.requests[0]["input"][0]["content"][0]["type"] == "input_image"
+def test_readable_image_reaches_the_model_despite_its_declared_type(codex: CodexHarness, data: str, kind: str) -> None:
+    codex.ask(request(Message(role="user", content=(Image(url=f"data:image/{kind};base64,{data}"),))), says("ok"))
+    assert codex.requests[0]["input"][0]["content"][0]["type"] == "input_image"
 
 
 @pytest.mark.parametrize("data", NOT_READ.values(), ids=NOT_READ)
-def test_one_that_it_cannot_read_is_refused(play: Play, monkeypatch: pytest.MonkeyPatch, data: str) -> None:
+def test_unreadable_image_is_refused(codex: CodexHarness, monkeypatch: pytest.MonkeyPatch, data: str) -> None:
     asked = request(Message(role="user", content=(Image(url=f"data:image/png;base64,{data}"),)))
-    error = error_of(play.ask(asked, says("ok")))
+    error = error_of(codex.ask(asked, says("ok")))
     assert (error.status, error.code, error.param) == (400, "invalid_image", "messages")
-    assert play.requests == []
-    monkeypatch.setattr("toolrelay.backends.codex.request.is_readable", lambda _url: True)  # what would it do?
-    play.ask(asked, says("ok"))
-    assert play.requests[0]["input"][0]["content"][0]["type"] == "input_text"
+    assert codex.requests == []
+    monkeypatch.setattr("toolrelay.backends.codex.request.is_readable_image", lambda _url: True)  # what would it do?
+    codex.ask(asked, says("ok"))
+    assert codex.requests[0]["input"][0]["content"][0]["type"] == "input_text"
 
 
 @pytest.mark.parametrize("start", [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", b"GIF87a", b"RIFF\0\1\2\3WEBP"])
-def test_each_format_is_known_by_its_beginning(start: bytes) -> None:
-    assert is_readable("data:image/x;base64," + b64encode(start).decode())
-    assert not is_readable("data:image/x;base64," + b64encode(start[1:]).decode())
+def test_each_format_is_recognized_by_its_signature(start: bytes) -> None:
+    assert is_readable_image("data:image/x;base64," + b64encode(start).decode())
+    assert not is_readable_image("data:image/x;base64," + b64encode(start[1:]).decode())
 
 
 @pytest.mark.parametrize("url", ["https://example.com/cat.png", "data:text/plain;base64,AAAA", "data:image/png,AAAA", "", ","])
-def test_an_image_that_is_elsewhere_is_not_inline(url: str) -> None:
-    assert not is_inline(url)
+def test_other_urls_are_not_inline_images(url: str) -> None:
+    assert not is_inline_image(url)

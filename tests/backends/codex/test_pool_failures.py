@@ -1,4 +1,4 @@
-"""The pool when a process misbehaves: overloaded, silent, stubborn, unreadable, or unable to start."""
+"""The process pool with a process that is overloaded, silent, stubborn, malformed or unable to start."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.backends.codex.fake_codex import faked
-from tests.backends.codex.stage import homes, pids, settled, when
+from tests.backends.codex.app_server import homes, pids, settle, wait_until
+from tests.backends.codex.fake_codex import fake_location
 from toolrelay import log
-from toolrelay.backends.codex.pool import Lease, Pool
-from toolrelay.backends.codex.process import CodexError
+from toolrelay.backends.codex.errors import CodexError
+from toolrelay.backends.codex.pool import Lease, ProcessPool
 from toolrelay.core.json import JsonObject
 from toolrelay.errors import ConfigurationError
 
 
-def test_an_overloaded_process_is_asked_again(tmp_path: Path) -> None:
+def test_overloaded_process_is_retried(tmp_path: Path) -> None:
     behaviour = """
         if count < 4:
             say({"id": id, "error": {"code": -32001, "message": "Server overloaded; retry later."}})
@@ -29,7 +29,7 @@ def test_an_overloaded_process_is_asked_again(tmp_path: Path) -> None:
     """
 
     async def main() -> None:
-        pool = Pool(faked(tmp_path, behaviour), size=1)
+        pool = ProcessPool(fake_location(tmp_path, behaviour), size=1)
         async with pool.lease() as lease:
             assert await lease.call("thread/start", {}) == {"tries": 4}
         await pool.close()
@@ -37,8 +37,8 @@ def test_an_overloaded_process_is_asked_again(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_an_interrupt_is_repeated_until_it_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolrelay.backends.codex.process.Process.interrupt.__defaults__", ((0.0, 0.0, 0.0),))
+def test_interrupt_is_retried_while_overloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolrelay.backends.codex.process.AppServerProcess.interrupt.__defaults__", ((0.0, 0.0, 0.0),))
     behaviour = """
         if method == "thread/start":
             say({"id": id, "result": {"thread": {"id": "t"}}})
@@ -55,13 +55,13 @@ def test_an_interrupt_is_repeated_until_it_is_heard(tmp_path: Path, monkeypatch:
     """
 
     async def main() -> None:
-        pool = Pool(faked(tmp_path, behaviour), size=1)
+        pool = ProcessPool(fake_location(tmp_path, behaviour), size=1)
         async with pool.lease() as lease:
             await lease.call("thread/start", {})
             await lease.call("turn/start", {"threadId": "t"})
-            await lease.listen("t").next()
-        process = lease._process
-        await when(lambda: not process._calls)
+            await lease.open_channel("t").next()
+        process = lease.process
+        await wait_until(lambda: not process._calls)
         found: JsonObject = {"heard": None}
         while not found["heard"]:
             found = await process.call("anything", {}, within=30)
@@ -71,7 +71,7 @@ def test_an_interrupt_is_repeated_until_it_is_heard(tmp_path: Path, monkeypatch:
     asyncio.run(main())
 
 
-def test_a_turn_that_was_left_before_its_first_message_is_interrupted(tmp_path: Path) -> None:  # bug 44
+def test_turn_is_interrupted_even_before_its_first_message(tmp_path: Path) -> None:  # bug 44
     behaviour = """
         if method == "thread/start":
             say({"id": id, "result": {"thread": {"id": "t"}}})
@@ -85,23 +85,23 @@ def test_a_turn_that_was_left_before_its_first_message_is_interrupted(tmp_path: 
     """
 
     async def main() -> None:
-        pool = Pool(faked(tmp_path, behaviour), size=1)
+        pool = ProcessPool(fake_location(tmp_path, behaviour), size=1)
         async with pool.lease() as lease:
             await lease.call("thread/start", {})
             await lease.call("turn/start", {"threadId": "t"})
-        found = await lease._process.call("anything", {}, within=30)
+        found = await lease.process.call("anything", {}, within=30)
         assert found["heard"] == {"threadId": "t", "turnId": "u"}
         await pool.close()
 
     asyncio.run(main())
 
 
-def test_one_that_stays_overloaded_is_an_error_with_that_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolrelay.backends.codex.process.BACKOFF", (0.0, 0.0))
+def test_permanent_overload_is_an_error_with_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolrelay.backends.codex.process.RETRY_DELAYS", (0.0, 0.0))
     behaviour = 'say({"id": id, "error": {"code": -32001, "message": f"Overloaded {count}"}})'
 
     async def main() -> None:
-        pool = Pool(faked(tmp_path, behaviour), size=1)
+        pool = ProcessPool(fake_location(tmp_path, behaviour), size=1)
         async with pool.lease() as lease:
             with pytest.raises(CodexError, match="Overloaded 3") as overloaded:
                 await lease.call("thread/start", {})
@@ -111,32 +111,32 @@ def test_one_that_stays_overloaded_is_an_error_with_that_code(tmp_path: Path, mo
     asyncio.run(main())
 
 
-def test_a_process_that_does_not_answer_in_time_gets_no_more_turns(tmp_path: Path) -> None:
+def test_unresponsive_process_gets_no_more_turns(tmp_path: Path) -> None:
     async def main() -> None:
-        pool = Pool(faked(tmp_path), size=1)
+        pool = ProcessPool(fake_location(tmp_path), size=1)
         async with pool.lease() as lease:
             with pytest.raises(CodexError, match=r"did not answer thread/start within 0.05 seconds") as late:
                 await lease.call("thread/start", {}, within=0.05)
-            assert not late.value.gone
-            silent = lease._process
-        await settled(pool)
+            assert not late.value.is_gone
+            silent = lease.process
+        await settle(pool)
         async with pool.lease() as lease:
-            assert lease._process is not silent
+            assert lease.process is not silent
         assert not psutil.pid_exists(silent.pid)
         await pool.close()
 
     asyncio.run(main())
 
 
-def test_one_that_does_not_leave_when_it_is_told_to_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolrelay.backends.codex.process.LEAVE_SECONDS", 0.05)
+def test_process_that_does_not_exit_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolrelay.backends.codex.process.EXIT_SECONDS", 0.05)
     before = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nchild = os.fork()"
-    place = faked(tmp_path, before=before, after="time.sleep(1000)")
+    location = fake_location(tmp_path, before=before, after="time.sleep(1000)")
 
     async def main() -> None:
-        pool = Pool(place, size=1)
+        pool = ProcessPool(location, size=1)
         async with pool.lease() as lease:
-            process = psutil.Process(lease._process.pid)
+            process = psutil.Process(lease.process.pid)
             family = [process, *process.children()]
         await pool.close()
         assert len(family) == 2
@@ -146,11 +146,11 @@ def test_one_that_does_not_leave_when_it_is_told_to_is_killed(tmp_path: Path, mo
     asyncio.run(main())
 
 
-def test_lines_that_are_no_messages_are_told_and_passed_over(tmp_path: Path) -> None:
+def test_malformed_lines_are_logged_and_skipped(tmp_path: Path) -> None:
     behaviour = 'sys.stdout.write("{garbage\\n\\n[]\\n"); say({"id": 99, "result": {}}); say({"id": id, "result": {"fine": 1}})'
 
     async def main() -> list[dict[str, Any]]:
-        pool = Pool(faked(tmp_path, behaviour), size=1)
+        pool = ProcessPool(fake_location(tmp_path, behaviour), size=1)
         with log.captured() as lines:
             async with pool.lease() as lease:
                 assert await lease.call("thread/start", {}) == {"fine": 1}
@@ -160,7 +160,7 @@ def test_lines_that_are_no_messages_are_told_and_passed_over(tmp_path: Path) -> 
     assert [line["bytes"] for line in asyncio.run(main()) if line["event"] == "codex_line_malformed"] == [8, 2]
 
 
-def test_a_request_of_no_thread_that_anyone_listens_to_is_refused_at_once(tmp_path: Path) -> None:
+def test_request_without_a_channel_is_refused(tmp_path: Path) -> None:
     behaviour = """
         say({"id": 0, "method": "item/fileChange/requestApproval", "params": {"threadId": "other"}})
         answer = json.loads(sys.stdin.readline())
@@ -169,7 +169,7 @@ def test_a_request_of_no_thread_that_anyone_listens_to_is_refused_at_once(tmp_pa
     """
 
     async def main() -> None:
-        pool = Pool(faked(tmp_path, behaviour), size=1)
+        pool = ProcessPool(fake_location(tmp_path, behaviour), size=1)
         async with pool.lease() as lease:
             found: Any = await lease.call("thread/start", {})
         assert found["first"] == {"id": 0, "result": {"decision": "decline"}}
@@ -180,17 +180,17 @@ def test_a_request_of_no_thread_that_anyone_listens_to_is_refused_at_once(tmp_pa
     asyncio.run(main())
 
 
-def test_one_that_cannot_start_fails_everyone_who_waits_and_is_tried_again_by_the_next(tmp_path: Path) -> None:
+def test_failed_start_fails_all_waiters_and_is_retried_by_the_next(tmp_path: Path) -> None:
     marker = tmp_path / "works"
     before = f"if not os.path.exists({str(marker)!r}):\n    sys.exit('Error: out of order\\n\\nStack backtrace: 0')"
 
     async def main() -> None:
-        pool = Pool(faked(tmp_path, before=before), size=1)
+        pool = ProcessPool(fake_location(tmp_path, before=before), size=1)
         waiting = [asyncio.create_task(pool.lease().__aenter__()) for _ in range(3)]
         for error in await asyncio.gather(*waiting, return_exceptions=True):
             assert isinstance(error, CodexError)
             assert error.message == "Codex did not start: Error: out of order"
-            assert error.gone
+            assert error.is_gone
         assert homes(tmp_path / "homes") == []
         marker.touch()
         async with pool.lease() as lease:
@@ -200,15 +200,15 @@ def test_one_that_cannot_start_fails_everyone_who_waits_and_is_tried_again_by_th
     asyncio.run(main())
 
 
-def test_one_that_dies_before_it_served_anyone_is_not_started_over_and_over(tmp_path: Path) -> None:
+def test_process_that_never_served_is_not_restarted(tmp_path: Path) -> None:
     async def main() -> None:
-        pool = Pool(faked(tmp_path), size=2)
+        pool = ProcessPool(fake_location(tmp_path), size=2)
         async with pool.lease(), pool.lease():
-            await settled(pool)
-            idle = next(seat for seat in pool._seats if not seat.turns)
+            await settle(pool)
+            idle = next(pooled for pooled in pool.processes if not pooled.turns)
             os.kill(idle.process.pid, signal.SIGKILL)
-            await when(lambda: idle not in pool._seats)
-            await settled(pool)
+            await wait_until(lambda: idle not in pool.processes)
+            await settle(pool)
             assert len(pids(pool)) == 1
         await pool.close()
 
@@ -222,9 +222,9 @@ def test_one_that_dies_before_it_served_anyone_is_not_started_over_and_over(tmp_
         ("x", "does not look like Codex"),
     ],
 )
-def test_a_binary_that_is_of_no_use_is_a_fault_of_the_configuration(tmp_path: Path, version: str, said_of_it: str) -> None:
+def test_unusable_binary_is_a_configuration_error(tmp_path: Path, version: str, said_of_it: str) -> None:
     async def main() -> None:
-        pool = Pool(faked(tmp_path, version=version), size=1)
+        pool = ProcessPool(fake_location(tmp_path, version=version), size=1)
         with pytest.raises(ConfigurationError, match=said_of_it):
             async with pool.lease():
                 pass

@@ -1,4 +1,4 @@
-"""Every line that the backend really sends, held against the schema that this very binary generates of its protocol."""
+"""Every line that the backend sends, checked against the schema that the binary generates of its protocol."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.backends.codex.stage import MODEL, pool_at, schema, turn_params
+from tests.backends.codex.app_server import MODEL, protocol_schema, running_pool, turn_params
 from tests.backends.codex.upstream import Call as MadeCall
 from tests.backends.codex.upstream import calls, says
 from tests.upstream import Upstream
 from toolrelay.backends.codex import CodexBackend
 from toolrelay.backends.codex.decoder import CodexDecoder
-from toolrelay.backends.codex.json_access import REFUSALS, refusal
-from toolrelay.backends.codex.process import HELLO, Process
-from toolrelay.backends.codex.rails import OWN_WORK
-from toolrelay.backends.codex.rpc import Fault, LineReader, Result, ServerRequest
+from toolrelay.backends.codex.process import INITIALIZE_PARAMS, AppServerProcess
+from toolrelay.backends.codex.rails import BUILTIN_ITEMS
+from toolrelay.backends.codex.rpc import LineReader, RpcReply, ServerRequest
+from toolrelay.backends.codex.server_requests import REFUSALS, encode_refusal
 from toolrelay.backends.codex.settings import CodexSettings
 from toolrelay.core.events import AnswerFinished, StreamEvent
 from toolrelay.core.json import JsonObject
@@ -58,25 +58,25 @@ REQUESTS = (
 )
 
 
-def test_what_the_backend_sends_is_what_the_schema_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sent_requests_match_the_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[bytes] = []
-    send = Process.send
+    send = AppServerProcess.send
 
-    def spied(process: Process, line: bytes) -> None:
+    def spied(process: AppServerProcess, line: bytes) -> None:
         lines.append(line)
         send(process, line)
 
     async def main() -> None:
         called = calls(MadeCall("get_weather", {"city": "Oslo"}))
         with Upstream(*[says("Hi")] * len(REQUESTS), called) as upstream:
-            async with pool_at(tmp_path, upstream) as pool:
+            async with running_pool(tmp_path, upstream) as pool:
                 backend = CodexBackend(CodexSettings(name="mine", provider="codex", model=MODEL, base_url="x"), pool)
                 for request in [*REQUESTS, *REQUESTS[1:]]:
                     events: list[StreamEvent] = []
                     await backend.stream_into(request, events.extend)
                     assert isinstance(events[-1], AnswerFinished)
 
-    monkeypatch.setattr(Process, "send", spied)
+    monkeypatch.setattr(AppServerProcess, "send", spied)
     asyncio.run(main())
     assert all(line.isascii() for line in lines)
     sent = [msgspec.json.decode(line) for line in lines]
@@ -85,33 +85,34 @@ def test_what_the_backend_sends_is_what_the_schema_allows(tmp_path: Path, monkey
         "initialize", "thread/start", "thread/inject_items", "turn/start", "turn/interrupt"
     }  # fmt: skip
     for line in asked:
-        schema().check_request(line["method"], line["params"])
+        protocol_schema().check_request(line["method"], line["params"])
     answered = [line for line in sent if "result" in line]
     assert answered
     for line in answered:
-        schema().check_answer("item/tool/call", line["result"])
+        protocol_schema().check_answer("item/tool/call", line["result"])
 
 
-def test_what_we_say_and_answer_is_what_the_schema_allows() -> None:
-    found = schema()
-    found.check_request("initialize", HELLO)
+def test_fixed_params_and_refusals_match_the_schema() -> None:
+    found = protocol_schema()
+    found.check_request("initialize", INITIALIZE_PARAMS)
     found.check_request("turn/start", turn_params("t"))
     found.check_request("turn/interrupt", {"threadId": "t", "turnId": "u"})
     for method, result in REFUSALS.items():
         found.check_answer(method, result)
 
 
-def test_every_request_that_the_binary_may_make_is_refused_in_one_way_or_the_other() -> None:
-    methods = schema().server_requests.keys()
+def test_every_server_request_of_the_schema_is_refused() -> None:
+    methods = protocol_schema().server_requests.keys()
     for method in methods:
-        [message] = LineReader().feed(refusal(ServerRequest(0, method, {})))
-        assert isinstance(message, Result if method in REFUSALS else Fault)
-    # What these ask for, nobody here has: it is an error, which they are made for.
+        [message] = LineReader().feed(encode_refusal(ServerRequest(0, method, {})))
+        assert isinstance(message, RpcReply)
+        assert (message.error is None) == (method in REFUSALS)
+    # Nobody can answer these: they get a JSON-RPC error.
     assert methods - REFUSALS.keys() == {"account/chatgptAuthTokens/refresh", "attestation/generate", "currentTime/read"}
     assert methods >= REFUSALS.keys()
 
 
-def test_the_check_itself_notices_a_member_of_another_type_or_name() -> None:
+def test_schema_check_rejects_wrong_params() -> None:
     wrong: list[JsonObject] = [
         {"threadId": 7, "turnId": "u"},
         {"threadId": "t"},
@@ -119,12 +120,12 @@ def test_the_check_itself_notices_a_member_of_another_type_or_name() -> None:
     ]
     for params in wrong:
         with pytest.raises((ValueError, AssertionError)):
-            schema().check_request("turn/interrupt", params)
+            protocol_schema().check_request("turn/interrupt", params)
 
 
-def test_what_a_turn_reads_is_what_the_schema_tells_of() -> None:
-    told = schema()
-    unknown = CodexDecoder._READS.keys() - told.notifications.keys()
-    assert unknown <= {"rawResponseItem/completed", "rawResponse/completed"}, "these two alone are not in it, but are asked for"
+def test_handled_notifications_are_in_the_schema() -> None:
+    told = protocol_schema()
+    unknown = CodexDecoder.HANDLERS.keys() - told.notifications.keys()
+    assert unknown <= {"rawResponseItem/completed", "rawResponse/completed"}, "only these two are opt-in and not in the schema"
     items = str(told._read("ServerNotification")["definitions"]["ThreadItem"])
-    assert not [kind for kind in OWN_WORK if f"'{kind}'" not in items]
+    assert not [kind for kind in BUILTIN_ITEMS if f"'{kind}'" not in items]

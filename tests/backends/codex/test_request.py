@@ -1,4 +1,4 @@
-"""A request as Codex is given it: instructions, tools, items, and what is dropped or refused."""
+"""Encoder of requests: instructions, tools, items, and unsupported parts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from toolrelay.backends.codex.request import UNSUPPORTED, plan_for
-from toolrelay.backends.codex.schemas import MOST_LEVELS
-from toolrelay.backends.codex.tools import given as given_to
+from toolrelay.backends.codex.input_checks import MAX_JSON_DEPTH
+from toolrelay.backends.codex.request import UNSUPPORTED, plan_turn
+from toolrelay.backends.codex.tools import decode_arguments
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import (
     Audio,
@@ -46,7 +46,7 @@ def request(*items: Item, wire: str = "openai_chat", **members: Any) -> Request:
 
 def refused(asked: Request) -> ClientError:
     with pytest.raises(ClientError) as caught:
-        plan_for(asked)
+        plan_turn(asked)
     return caught.value
 
 
@@ -58,37 +58,37 @@ def text(role: str, *texts: str) -> JsonObject:
 # The conversation
 
 
-def test_all_that_was_said_is_injected_and_the_turns_own_input_is_empty() -> None:
-    plan = plan_for(request(USER, Message(role="assistant", content="Hello"), Message(role="user", content="bye")))
+def test_messages_are_injected_and_the_turn_input_is_empty() -> None:
+    plan = plan_turn(request(USER, Message(role="assistant", content="Hello"), Message(role="user", content="bye")))
     assert plan.items == [text("user", "hi"), text("assistant", "Hello"), text("user", "bye")]
     assert plan.turn["input"] == []
     assert plan.thread == {}
 
 
-def test_base_instructions_are_never_touched() -> None:
+def test_base_instructions_are_never_sent() -> None:
     asked = request(instructions="Be brief.", tools=(WEATHER,))
-    assert "baseInstructions" not in plan_for(asked).thread
+    assert "baseInstructions" not in plan_turn(asked).thread
 
 
-def test_instructions_and_the_first_system_messages_are_developer_instructions() -> None:
+def test_instructions_and_leading_system_messages_are_developer_instructions() -> None:
     asked = request(
         Message(role="system", content="One."),
         Message(role="developer", content=(Text(text="Two"), Text(text=" three."))),
         USER,
         instructions="Zero.",
     )
-    plan = plan_for(asked)
+    plan = plan_turn(asked)
     assert plan.thread["developerInstructions"] == "Zero.\n\nOne.\n\nTwo three."
     assert plan.items == [text("user", "hi")]
 
 
-def test_a_later_system_message_keeps_its_place_and_is_the_developers() -> None:
-    plan = plan_for(request(USER, Message(role="system", content="Now in French.")))
+def test_later_system_message_becomes_a_developer_message() -> None:
+    plan = plan_turn(request(USER, Message(role="system", content="Now in French.")))
     assert plan.items == [text("user", "hi"), text("developer", "Now in French.")]
     assert "system" not in json.dumps(plan.items)
 
 
-def test_calls_and_results_keep_their_ids_and_their_order() -> None:  # bugs 20, 21, 30
+def test_calls_and_results_keep_ids_and_order() -> None:  # bugs 20, 21, 30
     asked = request(
         USER,
         Message(role="assistant", content=""),
@@ -98,7 +98,7 @@ def test_calls_and_results_keep_their_ids_and_their_order() -> None:  # bugs 20,
         Result(call_id="a", output=(Text(text="18"), Image(url=PNG))),
         tools=(WEATHER, TIME),
     )
-    assert plan_for(asked).items == [
+    assert plan_turn(asked).items == [
         text("user", "hi"),
         {"type": "function_call", "call_id": "a", "name": "get_weather", "arguments": '{"city":\n"Rome"}'},
         {"type": "function_call", "call_id": "b", "name": "get_time", "arguments": "{}"},
@@ -111,15 +111,15 @@ def test_calls_and_results_keep_their_ids_and_their_order() -> None:  # bugs 20,
     ]
 
 
-def test_a_call_without_a_result_is_refused_because_codex_would_make_one_up() -> None:
+def test_call_without_a_result_is_refused() -> None:
     error = refused(request(USER, Call(id="a", name="get_weather", arguments="{}"), tools=(WEATHER,)))
     assert (error.status, error.code, error.param) == (400, "missing_result", "messages")
     assert "'a'" in error.message
 
 
-def test_sealed_reasoning_goes_back_as_it_came() -> None:  # bug 31
+def test_encrypted_reasoning_is_sent_back() -> None:  # bug 31
     thought = Reasoning(id="rs_1", summary=("I think",), encrypted="sealed", text=("secret",))
-    assert plan_for(request(USER, thought)).items[1] == {
+    assert plan_turn(request(USER, thought)).items[1] == {
         "type": "reasoning",
         "id": "rs_1",
         "summary": [{"type": "summary_text", "text": "I think"}],
@@ -127,26 +127,26 @@ def test_sealed_reasoning_goes_back_as_it_came() -> None:  # bug 31
     }
 
 
-def test_reasoning_that_is_not_sealed_goes_only_where_it_is_taken() -> None:
+def test_plain_reasoning_is_sent_only_if_accepted() -> None:
     asked = request(USER, Reasoning(text=("I think",)), Reasoning(summary=("In short",)))
-    plan = plan_for(asked)
+    plan = plan_turn(asked)
     assert (plan.items, plan.dropped) == ([text("user", "hi")], ("reasoning that is not sealed",))
-    kept = plan_for(asked, keeps_plain_reasoning=True).items[1]
+    kept = plan_turn(asked, accepts_plain_reasoning=True).items[1]
     assert kept == {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "I think"}]}
 
 
-def test_a_refusal_of_the_assistants_is_what_it_said() -> None:
+def test_refusal_is_sent_as_text() -> None:
     said = Message(role="assistant", content=(Refusal(text="I will not."),))
-    assert plan_for(request(USER, said)).items[1] == text("assistant", "I will not.")
+    assert plan_turn(request(USER, said)).items[1] == text("assistant", "I will not.")
 
 
-def test_an_empty_message_of_the_users_stays() -> None:
-    assert plan_for(request(Message(role="user", content=""))).items == [text("user", "")]
+def test_empty_user_message_is_kept() -> None:
+    assert plan_turn(request(Message(role="user", content=""))).items == [text("user", "")]
 
 
-def test_a_phase_that_codex_knows_is_kept() -> None:
+def test_known_phase_is_kept() -> None:
     said = [Message(role="assistant", content="x", phase=phase) for phase in ("commentary", "dusk")]
-    assert [item.get("phase") for item in plan_for(request(USER, *said)).items[1:] if isinstance(item, dict)] == [
+    assert [item.get("phase") for item in plan_turn(request(USER, *said)).items[1:] if isinstance(item, dict)] == [
         "commentary",
         None,
     ]
@@ -162,8 +162,8 @@ def test_a_phase_that_codex_knows_is_kept() -> None:
         (Image(file_id="file_1"), {"file_id": "file_1"}),
     ],
 )
-def test_images_go_with_a_detail_that_codex_does_not_answer_with_a_sentence(image: Image, expected: JsonObject) -> None:
-    (item,) = plan_for(request(Message(role="user", content=(image,)))).items
+def test_image_detail_is_mapped(image: Image, expected: JsonObject) -> None:
+    (item,) = plan_turn(request(Message(role="user", content=(image,)))).items
     assert isinstance(item, dict)
     assert item["content"] == [{"type": "input_image", **expected}]
 
@@ -179,21 +179,21 @@ def test_images_go_with_a_detail_that_codex_does_not_answer_with_a_sentence(imag
         OpaquePart(wire="openai_chat", raw={"type": "hologram"}),
     ],
 )
-def test_what_codex_would_leave_out_is_refused(part: Part) -> None:
+def test_unsupported_content_is_refused(part: Part) -> None:
     error = refused(request(Message(role="user", content=(Text(text="See:"), part))))
     assert (error.status, error.code, error.param) == (400, "unsupported_by_upstream", "messages")
 
 
-def test_a_long_text_needs_no_other_way() -> None:
+def test_long_text_is_injected() -> None:
     long = "x" * 2_000_000
-    plan = plan_for(request(Message(role="user", content=long)))
+    plan = plan_turn(request(Message(role="user", content=long)))
     assert plan.items == [text("user", long)]
     assert plan.size >= len(long)
 
 
-def test_a_providers_own_items_go_on_where_codex_sends_them_on() -> None:
+def test_hosted_items_are_passed_on_if_codex_does() -> None:
     search: JsonObject = {"type": "web_search_call", "id": "ws_1"}
-    assert plan_for(request(USER, OpaqueItem(wire="openai_responses", raw=search))).items[1] == search
+    assert plan_turn(request(USER, OpaqueItem(wire="openai_responses", raw=search))).items[1] == search
     error = refused(request(USER, OpaqueItem(wire="openai_responses", raw={"type": "mcp_call"}), wire="openai_responses"))
     assert (error.param, "mcp_call" in error.message) == ("input", True)
 
@@ -201,8 +201,8 @@ def test_a_providers_own_items_go_on_where_codex_sends_them_on() -> None:
 # Tools
 
 
-def test_tools_are_declared_with_all_that_codex_insists_on() -> None:
-    assert plan_for(request(tools=(WEATHER, TIME))).thread["dynamicTools"] == [
+def test_tool_declarations_are_complete() -> None:
+    assert plan_turn(request(tools=(WEATHER, TIME))).thread["dynamicTools"] == [
         {"type": "function", "name": "get_weather", "description": "The weather", "inputSchema": SCHEMA},
         {"type": "function", "name": "get_time", "description": "", "inputSchema": {"type": "object", "properties": {}}},
     ]
@@ -211,9 +211,9 @@ def test_tools_are_declared_with_all_that_codex_insists_on() -> None:
 @pytest.mark.parametrize(
     "name", ["mcp", "mcp__github__search", "exec_command", "shell_command", "vault.search", "ü" * 9, "x" * 200, "functions"]
 )
-def test_names_that_codex_refuses_or_swallows_are_mapped_both_ways(name: str) -> None:  # bug 32
+def test_unusable_names_are_mapped(name: str) -> None:  # bug 32
     called = (Call(id="a", name=name, arguments="{}"), Result(call_id="a", output="x"))
-    plan = plan_for(request(USER, *called, tools=(Tool(name=name), TIME)))
+    plan = plan_turn(request(USER, *called, tools=(Tool(name=name), TIME)))
     (model_name, tool), *_ = plan.offered.items()
     assert tool.name == name
     assert model_name != name
@@ -230,18 +230,18 @@ def test_names_that_codex_refuses_or_swallows_are_mapped_both_ways(name: str) ->
         )
     )
 )
-def test_names_never_collide(names: list[str]) -> None:
-    plan = plan_for(request(tools=tuple(Tool(name=name) for name in names)))
+def test_mapped_names_never_collide(names: list[str]) -> None:
+    plan = plan_turn(request(tools=tuple(Tool(name=name) for name in names)))
     assert sorted(tool.name for tool in plan.offered.values()) == sorted(set(names))
 
 
-def test_a_custom_tool_is_a_function_of_one_text() -> None:  # bug 33
+def test_custom_tool_is_a_function_with_one_text() -> None:  # bug 33
     python = Tool(name="python_run", kind="custom", format={"type": "text"})
     called = (
         Call(id="a", name="python_run", arguments='print("x")', kind="custom"),
         Result(call_id="a", output="x", kind="custom"),
     )
-    plan = plan_for(request(USER, *called, tools=(python,)))
+    plan = plan_turn(request(USER, *called, tools=(python,)))
     declared = plan.thread["dynamicTools"]
     assert isinstance(declared, list)
     assert isinstance(declared[0], dict)
@@ -256,7 +256,7 @@ def test_a_custom_tool_is_a_function_of_one_text() -> None:  # bug 33
     assert item["type"] == "function_call"
     arguments = item["arguments"]
     assert isinstance(arguments, str)
-    assert given_to(python, arguments) == ("custom", 'print("x")')
+    assert decode_arguments(python, arguments) == ("custom", 'print("x")')
 
 
 @pytest.mark.parametrize(
@@ -271,22 +271,22 @@ def test_a_custom_tool_is_a_function_of_one_text() -> None:  # bug 33
         (ToolChoice(mode="required", names=(("function", "get_time"),)), ["get_time"]),
     ],
 )
-def test_tool_choice_limits_what_is_offered(choice: ToolChoice | None, offered: list[str]) -> None:  # bug 26
-    plan = plan_for(request(tools=(WEATHER, TIME), tool_choice=choice))
+def test_tool_choice_limits_offered_tools(choice: ToolChoice | None, offered: list[str]) -> None:  # bug 26
+    plan = plan_turn(request(tools=(WEATHER, TIME), tool_choice=choice))
     assert list(plan.offered) == offered
     assert ("dynamicTools" in plan.thread) is bool(offered)
 
 
 def nested(levels: int) -> JsonObject:
-    """Of twice as many levels of JSON, and one."""
+    """Return a schema of 2 * levels + 1 levels of JSON."""
     schema: JsonObject = {"type": "string"}
     for _ in range(levels):
         schema = {"type": "object", "properties": {"a": schema}}
     return schema
 
 
-def test_what_is_nested_too_deeply_for_codex_is_refused_before_it_is_asked() -> None:
-    deep = nested(MOST_LEVELS // 2)
+def test_too_deep_json_is_refused() -> None:
+    deep = nested(MAX_JSON_DEPTH // 2)
     form = OutputFormat(type="json_schema", name="it", schema=deep, strict=True)
     item = OpaqueItem(wire="openai_responses", raw={"type": "compaction", "held": deep})
     for asked, param in (
@@ -297,34 +297,34 @@ def test_what_is_nested_too_deeply_for_codex_is_refused_before_it_is_asked() -> 
     ):
         error = refused(asked)
         assert (error.status, error.code, error.param) == (400, "too_deep", param)
-    plan_for(request(tools=(Tool(name="f", parameters=nested(MOST_LEVELS // 2 - 1)),)))
+    plan_turn(request(tools=(Tool(name="f", parameters=nested(MAX_JSON_DEPTH // 2 - 1)),)))
 
 
-def test_a_providers_own_tool_is_refused() -> None:
+def test_hosted_tool_is_refused() -> None:
     hosted = OpaqueTool(wire="openai_responses", raw={"type": "web_search"})
     assert refused(request(tools=(hosted,))).param == "tools"
     choice = ToolChoice(raw={"type": "web_search"})
     assert refused(request(tools=(TIME,), tool_choice=choice)).param == "tool_choice"
 
 
-# Everything else
+# Settings
 
 
 def turn(asked: Request) -> JsonObject:
-    return plan_for(asked).turn
+    return plan_turn(asked).turn
 
 
-def test_reasoning_is_wished_for_and_no_summary_comes_unasked() -> None:
+def test_reasoning_options_are_encoded() -> None:
     assert turn(request()) == {"input": [], "summary": "none"}
     wish = ReasoningOptions(effort="high", summary="detailed")
     assert turn(request(reasoning=wish)) == {"input": [], "effort": "high", "summary": "detailed"}
     assert refused(request(reasoning=ReasoningOptions(summary="rhymed"))).param == "reasoning.summary"
 
 
-def test_verbosity_and_the_flex_tier_are_the_threads() -> None:
+def test_verbosity_and_flex_tier_are_thread_params() -> None:
     asked = request(sampling=Sampling(verbosity="low"), service_tier="flex")
-    assert plan_for(asked).thread == {"config": {"model_verbosity": "low"}, "serviceTier": "flex"}
-    assert plan_for(asked).dropped == ()
+    assert plan_turn(asked).thread == {"config": {"model_verbosity": "low"}, "serviceTier": "flex"}
+    assert plan_turn(asked).dropped == ()
     assert refused(request(sampling=Sampling(verbosity="chatty"))).param == "verbosity"
 
 
@@ -342,8 +342,8 @@ CLOSED: JsonObject = {**SCHEMA, "additionalProperties": False}
         (OutputFormat(type="json_object"), None),
     ],
 )
-def test_a_schema_is_codexs_if_it_can_be_held_to_and_else_a_wish(form: OutputFormat, goes: JsonObject | None) -> None:
-    plan = plan_for(request(output=form, instructions="Be brief."))
+def test_only_a_strict_schema_is_an_output_schema(form: OutputFormat, goes: JsonObject | None) -> None:
+    plan = plan_turn(request(output=form, instructions="Be brief."))
     assert plan.turn.get("outputSchema") == goes
     told = plan.thread["developerInstructions"]
     assert isinstance(told, str)
@@ -352,8 +352,8 @@ def test_a_schema_is_codexs_if_it_can_be_held_to_and_else_a_wish(form: OutputFor
     assert ("a response format that is not strict" in plan.dropped) is (goes is None)
 
 
-def test_plain_text_needs_no_word() -> None:
-    assert plan_for(request(output=OutputFormat(type="text"))) == plan_for(request())
+def test_text_format_changes_nothing() -> None:
+    assert plan_turn(request(output=OutputFormat(type="text"))) == plan_turn(request())
 
 
 _SAMPLING: dict[str, Any] = {
@@ -380,25 +380,25 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("members", SETTINGS, ids=lambda members: str(next(iter(members.values()))))
-def test_what_codex_cannot_say_is_dropped_by_name(members: dict[str, Any]) -> None:
-    plain = plan_for(request())
-    plan = plan_for(request(**members))
+def test_unsupported_settings_are_dropped_by_name(members: dict[str, Any]) -> None:
+    plain = plan_turn(request())
+    plan = plan_turn(request(**members))
     (name,) = plan.dropped
     assert UNSUPPORTED[name] == "dropped"
     assert replace(plan, dropped=()) == plain
 
 
-def test_the_limit_is_named_as_the_client_did() -> None:
+def test_dropped_token_limit_has_the_clients_name() -> None:
     sampling = Sampling(max_output_tokens=5, max_tokens_field="max_tokens")
-    assert plan_for(request(sampling=sampling)).dropped == ("max_tokens",)
+    assert plan_turn(request(sampling=sampling)).dropped == ("max_tokens",)
 
 
 @pytest.mark.parametrize(
     "members",
     [{"service_tier": "auto"}, {"truncation": "disabled"}, {"sampling": Sampling(logprobs=False, n=1)}, {"store": True}],
 )
-def test_what_is_the_default_is_no_loss(members: dict[str, Any]) -> None:
-    assert plan_for(request(**members)).dropped == ()
+def test_default_values_are_not_reported_as_dropped(members: dict[str, Any]) -> None:
+    assert plan_turn(request(**members)).dropped == ()
 
 
 def test_unknown_fields_are_dropped_by_name_at_any_level() -> None:
@@ -407,7 +407,7 @@ def test_unknown_fields_are_dropped_by_name_at_any_level() -> None:
         tools=(replace(TIME, extra={"colour": "red"}, strict=True),),
         extra={"top_k": 5, "mood": "bad"},
     )
-    assert set(plan_for(asked).dropped) == {"name", "cache_control", "mood", "colour", "top_k", "strict of a tool"}
+    assert set(plan_turn(asked).dropped) == {"name", "cache_control", "mood", "colour", "top_k", "strict of a tool"}
 
 
 def test_several_choices_are_refused() -> None:
@@ -416,4 +416,4 @@ def test_several_choices_are_refused() -> None:
 
 
 def test_stop_sequences_are_not_reported_as_dropped() -> None:
-    assert plan_for(request(sampling=Sampling(stop="END"))).dropped == ()
+    assert plan_turn(request(sampling=Sampling(stop="END"))).dropped == ()

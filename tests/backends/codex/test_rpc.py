@@ -1,4 +1,4 @@
-"""The JSON-RPC core: what goes out cannot harm the process, and what comes in is read whatever its chunks."""
+"""The JSON-RPC core: lines that cannot harm the process, and decoding independent of chunks."""
 
 from __future__ import annotations
 
@@ -10,23 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolrelay.backends.codex.rpc import (
-    Fault,
     LineReader,
-    Malformed,
-    Message,
+    MalformedLine,
     Notification,
-    Result,
+    RpcError,
+    RpcMessage,
+    RpcReply,
     ServerRequest,
     decode_line,
-    encode_fault,
-    encode_notification,
-    encode_request,
-    encode_result,
+    encode_line,
 )
 
 MEBIBYTE = 1024 * 1024
 
-# With surrogates, which Python's strings may hold and UTF-8 may not.
+# With surrogates, which are valid in Python's strings but not in UTF-8.
 any_text = st.text(st.characters(codec=None))
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | any_text,
@@ -36,21 +33,22 @@ values = st.recursive(
 objects = st.dictionaries(any_text, values, max_size=4)
 plain_objects = st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=20), max_size=3)
 ids = st.integers(min_value=0, max_value=9) | st.text(max_size=4)
-lines = st.one_of(
-    st.builds(encode_request, ids, st.text(max_size=8), plain_objects),
-    st.builds(encode_result, ids, plain_objects),
-    st.builds(encode_fault, ids, st.integers(-32768, 0), st.text(max_size=8)),
-    st.binary(max_size=30).map(lambda data: data.replace(b"\n", b"") + b"\n"),
+errors = st.fixed_dictionaries({"code": st.integers(-32768, 0), "message": st.text(max_size=8)})
+messages: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.fixed_dictionaries({"id": ids, "method": st.text(max_size=8), "params": plain_objects}),
+    st.fixed_dictionaries({"id": ids, "result": plain_objects}),
+    st.fixed_dictionaries({"id": ids, "error": errors}),
 )
+lines = messages.map(encode_line) | st.binary(max_size=30).map(lambda data: data.replace(b"\n", b"") + b"\n")
 
 
-def read(data: bytes) -> list[Message]:
+def read(data: bytes) -> list[RpcMessage]:
     return LineReader().feed(data)
 
 
 @given(st.integers(), st.text(), objects)
-def test_a_line_that_goes_out_is_ascii_and_says_what_was_given(identity: int, method: str, params: dict[str, Any]) -> None:
-    line = encode_request(identity, method, params)
+def test_encoded_line_is_ascii_and_lossless(identity: int, method: str, params: dict[str, Any]) -> None:
+    line = encode_line({"id": identity, "method": method, "params": params})
     assert line.isascii()
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
@@ -82,20 +80,20 @@ def _without_surrogates(value: Any) -> Any:
         ("\\ud800", b'"\\\\ud800"'),
     ],
 )
-def test_no_lone_surrogate_is_ever_sent(given_text: str, sent: bytes) -> None:
-    assert sent in encode_result(0, {"text": given_text})
+def test_lone_surrogates_are_replaced(given_text: str, sent: bytes) -> None:
+    assert sent in encode_line({"id": 0, "result": {"text": given_text}})
 
 
-def test_a_number_of_more_than_64_bits_is_sent_as_it_is() -> None:
-    assert json.loads(encode_result(1, {"n": 2**70}))["result"] == {"n": 2**70}
+def test_number_of_more_than_64_bits_is_kept() -> None:
+    assert json.loads(encode_line({"id": 1, "result": {"n": 2**70}}))["result"] == {"n": 2**70}
 
 
-def test_a_notification_has_no_params() -> None:
-    assert encode_notification("initialized") == b'{"method":"initialized"}\n'
+def test_notification_without_params_has_only_a_method() -> None:
+    assert encode_line({"method": "initialized"}) == b'{"method":"initialized"}\n'
 
 
 @given(st.lists(lines, max_size=8).map(b"".join), st.data())
-def test_chunks_do_not_matter(data: bytes, draw: st.DataObject) -> None:  # bug 24
+def test_chunk_boundaries_do_not_matter(data: bytes, draw: st.DataObject) -> None:  # bug 24
     cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)), max_size=8)))
     reader = LineReader()
     found = [
@@ -109,7 +107,7 @@ def test_reading_never_raises(data: bytes) -> None:
     read(data + b"\n")
 
 
-def test_the_servers_request_zero_is_a_request() -> None:
+def test_server_request_with_id_zero_is_a_request() -> None:
     assert read(b'{"id":0,"method":"item/tool/call","params":{"tool":"add"}}\n') == [
         ServerRequest(0, "item/tool/call", {"tool": "add"})
     ]
@@ -122,12 +120,12 @@ def test_the_servers_request_zero_is_a_request() -> None:
         (b'{"method":"x"}', Notification("x", {})),
         (b'{"method":"x","params":null}', Notification("x", {})),
         (b'{"id":"s","method":"x","params":{}}', ServerRequest("s", "x", {})),
-        (b'{"id":0,"result":{"a":1}}', Result(0, {"a": 1})),
-        (b'{"id":1,"result":null}', Result(1, {})),
-        (b'{"error":{"code":-32001,"message":"busy","data":[]},"id":3}', Fault(3, -32001, "busy")),
+        (b'{"id":0,"result":{"a":1}}', RpcReply(0, {"a": 1})),
+        (b'{"id":1,"result":null}', RpcReply(1, {})),
+        (b'{"error":{"code":-32001,"message":"busy","data":[]},"id":3}', RpcReply(3, error=RpcError(-32001, "busy"))),
     ],
 )
-def test_each_kind_of_line_is_told_apart(line: bytes, message: Message) -> None:
+def test_each_kind_of_line_is_decoded(line: bytes, message: RpcMessage) -> None:
     assert decode_line(line) == message
 
 
@@ -152,40 +150,40 @@ def test_each_kind_of_line_is_told_apart(line: bytes, message: Message) -> None:
         b'{"method":"x"',
     ],
 )
-def test_a_malformed_line_is_reported_and_the_next_one_read(line: bytes) -> None:
+def test_malformed_line_is_reported_and_the_next_one_read(line: bytes) -> None:
     bad, good = read(line + b'\n{"method":"after"}\n')
-    assert isinstance(bad, Malformed)
+    assert isinstance(bad, MalformedLine)
     assert bad.size == len(line)
     assert good == Notification("after", {})
 
 
-def test_a_report_does_not_quote_the_line() -> None:
+def test_malformed_line_report_does_not_quote_the_line() -> None:
     reports = [decode_line(b'{"method":"x","params":"secret"}'), decode_line(b'secret {"method":1}')]
     assert "secret" not in repr(reports)
 
 
-def test_blank_lines_are_no_messages() -> None:
+def test_blank_lines_are_skipped() -> None:
     assert read(b'\n\r\n  \n{"method":"x"}\r\n') == [Notification("x", {})]
 
 
-def test_a_line_of_megabytes_in_small_pieces_takes_no_longer_than_its_length() -> None:  # bug 25
-    # A reader that looks at the whole line again with each piece would copy a terabyte here, and run into pytest's limit.
+def test_long_line_in_small_chunks_takes_linear_time() -> None:  # bug 25
+    # A reader that copies the whole line with each chunk would copy a terabyte here and time out.
     text = "x" * (16 * MEBIBYTE)
-    line = encode_result(1, {"text": text})
+    line = encode_line({"id": 1, "result": {"text": text}})
     reader = LineReader()
-    found: list[Message] = []
+    found: list[RpcMessage] = []
     for start in range(0, len(line), 128):
         found += reader.feed(line[start : start + 128])
-    assert found == [Result(1, {"text": text})]
+    assert found == [RpcReply(1, {"text": text})]
 
 
-def test_a_line_over_the_limit_is_reported_and_passed_over() -> None:
-    reader = LineReader(most=10)
+def test_line_over_the_limit_is_reported_and_skipped() -> None:
+    reader = LineReader(max_bytes=10)
     assert reader.feed(b"x" * 8) == []
     assert reader.feed(b"x" * 8) == []
-    assert reader._pieces == []
+    assert reader._chunks == []
     assert reader.feed(b'x\n{}\n{"method":"x"}\n') == [
-        Malformed("a line of more than 10 bytes", 17),
-        Malformed("neither a method nor an id", 2),
-        Malformed("a line of more than 10 bytes", 14),
+        MalformedLine("a line of more than 10 bytes", 17),
+        MalformedLine("neither a method nor an id", 2),
+        MalformedLine("a line of more than 10 bytes", 14),
     ]

@@ -1,9 +1,9 @@
-"""What a Responses provider says to the real Codex: scripts for tests.upstream, which plays them and records what it was asked.
+"""Answers of a Responses provider to the real Codex: scripts for tests.upstream, which plays them and records the requests.
 
     with Upstream(says("Hello"), calls(Call("add", {"a": 1}))) as upstream: …
     asked(upstream.requests[0])["input"]
 
-A script is a sequence of steps, so that a Gate or an Ending may stand between what these functions return.
+A script is a sequence of steps, so a Gate or an Ending may be inserted between the results of these functions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 
 class Call(Struct, frozen=True):
-    """A call that the model makes. A built-in tool of Codex may be one of another `kind`."""
+    """A call of the model. Built-in tools of Codex may have another `kind`."""
 
     name: str
     arguments: dict[str, Any] = {}
@@ -30,26 +30,26 @@ class Call(Struct, frozen=True):
 
 
 def frame(event: dict[str, Any]) -> bytes:
-    """One event, as a chunk of its own."""
+    """Encode one event as one chunk."""
     return chunk(b"event: %b\ndata: %b\n\n" % (event["type"].encode(), msgspec.json.encode(event)))
 
 
 def head() -> bytes:
-    """What every stream begins with."""
+    """Return the beginning of every stream."""
     return stream_head() + frame({"type": "response.created", "response": {"id": f"resp_{next(_numbers)}"}})
 
 
 def message(*deltas: str, item_id: str = "") -> bytes:
-    """An assistant's message from its beginning to its end, a frame for each delta."""
+    """Return a complete message, one frame per delta."""
     item_id = item_id or f"msg_{next(_numbers)}"
     text = "".join(deltas)
-    return begun(*deltas, item_id=item_id) + _done(
+    return unfinished_message(*deltas, item_id=item_id) + _done(
         {"type": "message", "id": item_id, "role": "assistant", "content": [{"type": "output_text", "text": text}]}
     )
 
 
-def begun(*deltas: str, item_id: str = "") -> bytes:
-    """A message of which no end comes."""
+def unfinished_message(*deltas: str, item_id: str = "") -> bytes:
+    """Return a message without its end."""
     item_id = item_id or f"msg_{next(_numbers)}"
     item = {"type": "message", "id": item_id, "role": "assistant", "content": []}
     return frame({"type": "response.output_item.added", "output_index": 0, "item": item}) + b"".join(
@@ -67,15 +67,15 @@ def begun(*deltas: str, item_id: str = "") -> bytes:
 
 
 def reasoning(*summary: str, encrypted: str = "sealed") -> bytes:
-    """A reasoning item with its summary as deltas."""
+    """Return a reasoning item with its summary as deltas."""
     item_id = f"rs_{next(_numbers)}"
-    place = {"item_id": item_id, "output_index": 0, "summary_index": 0}
+    position = {"item_id": item_id, "output_index": 0, "summary_index": 0}
     return (
         frame(
             {"type": "response.output_item.added", "output_index": 0, "item": {"type": "reasoning", "id": item_id, "summary": []}}
         )
-        + frame({"type": "response.reasoning_summary_part.added", **place})
-        + b"".join(frame({"type": "response.reasoning_summary_text.delta", **place, "delta": delta}) for delta in summary)
+        + frame({"type": "response.reasoning_summary_part.added", **position})
+        + b"".join(frame({"type": "response.reasoning_summary_text.delta", **position, "delta": delta}) for delta in summary)
         + _done(
             {
                 "type": "reasoning",
@@ -87,8 +87,8 @@ def reasoning(*summary: str, encrypted: str = "sealed") -> bytes:
     )
 
 
-def call(made: Call) -> bytes:
-    """A call, whole. `custom_tool_call` takes its input from `arguments["input"]`; other kinds are sent as they are."""
+def call_frames(made: Call) -> bytes:
+    """Return a complete call. `custom_tool_call` takes its input from `arguments["input"]`; other kinds send all arguments."""
     number = next(_numbers)
     item: dict[str, Any] = {"type": made.kind, "id": f"fc_{number}", "call_id": made.call_id or f"call_{number}"}
     match made.kind:
@@ -102,7 +102,7 @@ def call(made: Call) -> bytes:
 
 
 def completed(input_tokens: int = 7, output_tokens: int = 3, cached: int = 0, reasoned: int = 0) -> bytes:
-    """The end of a response, and of the stream."""
+    """Return the end of a response and of the stream."""
     usage = {
         "input_tokens": input_tokens,
         "input_tokens_details": {"cached_tokens": cached},
@@ -124,54 +124,54 @@ def failed(code: str, text: str) -> bytes:
 
 
 def says(*deltas: str) -> Script:
-    """A whole answer of text."""
+    """Script a complete answer of text."""
     return (head() + message(*deltas) + completed(),)
 
 
 def calls(*made: Call, before: str = "") -> Script:
-    """A whole answer of calls, in parallel if they are several, after some text if there is any."""
+    """Script a complete answer of parallel calls, after some text if given."""
     text = message(before) if before else b""
-    return (head() + text + b"".join(map(call, made)) + completed(),)
+    return (head() + text + b"".join(map(call_frames, made)) + completed(),)
 
 
 def holds(gate: Gate, *deltas: str) -> Script:
-    """Text, of which the first delta comes before the gate and the rest after it."""
+    """Script text whose first delta is sent before the gate and the rest after it."""
     item_id = f"msg_{next(_numbers)}"
     whole = message(*deltas, item_id=item_id)
-    start = begun(deltas[0], item_id=item_id)
+    start = unfinished_message(deltas[0], item_id=item_id)
     assert whole.startswith(start)
     return (head() + start, gate, whole[len(start) :] + completed())
 
 
-def breaks_off(*deltas: str) -> Script:
-    """Text, and then the connection is cut."""
-    return (head() + begun(*deltas), CUT)
+def disconnects(*deltas: str) -> Script:
+    """Script text and then a disconnect."""
+    return (head() + unfinished_message(*deltas), CUT)
 
 
-def stops_short(*deltas: str) -> Script:
-    """Text that ran into the limit of output tokens."""
+def truncates(*deltas: str) -> Script:
+    """Script text that reached the limit of output tokens."""
     return (head() + message(*deltas) + incomplete(),)
 
 
 def refuses(status: int, text: str = "No.", code: str = "", headers: str = "") -> Step:
-    """An error of HTTP. `headers` are further lines, each with its CR LF."""
+    """Script an HTTP error. `headers` are further lines, each with its CR LF."""
     return reply(
         msgspec.json.encode({"error": {"message": text, "code": code or None, "type": code or "error"}}), status, headers=headers
     )
 
 
-def asked(received: Received) -> dict[str, Any]:
-    """The body of a request."""
+def body_of(received: Received) -> dict[str, Any]:
+    """Return the decoded body of a request."""
     found = msgspec.json.decode(received.body)
     assert isinstance(found, dict)
     return found
 
 
 def texts(received: Received, role: str = "user") -> list[str]:
-    """The texts that a request holds of one role."""
+    """Return the texts of one role in a request."""
     return [
         part["text"]
-        for item in asked(received)["input"]
+        for item in body_of(received)["input"]
         if item.get("role") == role
         for part in _parts(item["content"])
         if "text" in part

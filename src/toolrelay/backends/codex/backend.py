@@ -1,7 +1,7 @@
-"""Codex as a backend: the real app-server, of which every request takes one answer of the model and nothing else.
+"""Codex as a backend: each request takes one answer of the model from the real app-server.
 
-Nothing is kept between requests. Each one opens a thread of its own, gives it the whole conversation, and lets the turn go when
-the answer has ended, or when nobody wants it any more.
+Nothing is kept between requests. Each request opens a thread of its own, injects the whole conversation, and ends the turn when
+the answer has ended or is no longer wanted.
 """
 
 from __future__ import annotations
@@ -15,33 +15,32 @@ from typing import Literal
 
 from toolrelay import log
 from toolrelay.backends.base import Backend, BackendKind, Deliver, Wanted, deliver_batch
-from toolrelay.backends.codex.decoder import PATCHED, CodexDecoder, DecoderOptions
-from toolrelay.backends.codex.errors import SIGN_IN
-from toolrelay.backends.codex.home import location_for
-from toolrelay.backends.codex.pool import Lease, Pool
-from toolrelay.backends.codex.process import Channel, CodexError
-from toolrelay.backends.codex.rails import rails_of
-from toolrelay.backends.codex.request import Plan, plan_for
-from toolrelay.backends.codex.settings import CodexSettings
+from toolrelay.backends.codex.decoder import PATCH_EVENT, CodexDecoder, DecoderOptions
+from toolrelay.backends.codex.errors import NOT_SIGNED_IN, CodexError, to_gateway_error
+from toolrelay.backends.codex.pool import Lease, ProcessPool
+from toolrelay.backends.codex.process import Channel
+from toolrelay.backends.codex.rails import rails_from
+from toolrelay.backends.codex.request import TurnPlan, plan_turn
+from toolrelay.backends.codex.rpc import object_of
+from toolrelay.backends.codex.settings import CodexSettings, location_for
 from toolrelay.backends.codex.status import inspect
 from toolrelay.backends.redaction import redact, redact_failure
 from toolrelay.core.events import AnswerFailed, Noticed, StreamEvent
 from toolrelay.core.json import JsonObject
 from toolrelay.core.request import Request
-from toolrelay.errors import BackendError, ClientError, ToolrelayError
+from toolrelay.errors import BackendError, ToolrelayError
 from toolrelay.settings import Environment
 
-TRIES = 2
-MOST_DEAD = 4  # processes that a turn may be given which have died meanwhile
-PROBE_AFTER = 5.0  # seconds without a word, while a call waits, until it is looked whether the upstream still speaks
+MAX_ATTEMPTS = 2
+MAX_DEAD_PROCESSES = 4  # that an attempt may lease before one is alive
+PROBE_SECONDS = 5.0  # of silence, while a call waits, before the upstream is probed
 MAX_WARNINGS = 256
-_REFUSED = (-32600, -32602)
 
-# Codex refuses bad calls by itself and asks the model again, which is what `retry` wants, and more than `text` could show.
+# Codex refuses invalid calls and asks the model again. That is what `retry` wants, and `text` cannot show more.
 _REPORTED_CALLS: dict[str, Literal["none", "runnable", "all"]] = {"pass": "runnable", "fail": "all"}
 
-# An ephemeral thread leaves no file behind; without environments there is nothing that a command could run in.
-THREAD: JsonObject = {
+# An ephemeral thread leaves no file behind. Without environments no command could run anywhere.
+THREAD_PARAMS: JsonObject = {
     "ephemeral": True,
     "environments": [],
     "approvalPolicy": "never",
@@ -51,209 +50,171 @@ THREAD: JsonObject = {
 
 
 class CodexBackend:
-    """`probe_after`: see PROBE_AFTER. `sign_in`: the file without which nothing need be tried."""
+    """`auth_file`, if given, has to exist before a turn is tried."""
 
-    def __init__(self, settings: CodexSettings, pool: Pool, *, probe_after: float = PROBE_AFTER, sign_in: str = "") -> None:
-        self._name = settings.name
-        self._model = settings.model or settings.name
+    def __init__(
+        self, settings: CodexSettings, pool: ProcessPool, *, probe_seconds: float = PROBE_SECONDS, auth_file: str = ""
+    ) -> None:
+        self._settings = settings
         self._pool = pool
-        self._silence = settings.timeout_seconds
-        self._probe_after = probe_after
-        self._keeps_plain_reasoning = bool(settings.base_url)
-        self._rails = rails_of(settings)
+        self._probe_seconds = probe_seconds
+        self._auth_file = auth_file
         self._options = DecoderOptions(
-            model=self._model,
+            model=settings.model or settings.name,
             reported_calls=_REPORTED_CALLS.get(settings.on_bad_call, "none"),
-            rails=self._rails,
+            rails=rails_from(settings),
             is_account=not (settings.base_url or settings.api_key),
         )
-        self._key = settings.api_key
-        self._sign_in = sign_in
         self._warned: set[str] = set()
 
     async def stream_into(self, request: Request, deliver: Deliver) -> None:
-        answer = _AnswerStream()
-        async with aclosing(self._stream(request, answer)) as batches:
-            async for batch in batches:
+        async with aclosing(self._stream(request)) as batches:
+            async for decoder, batch in batches:
                 wanted = await deliver_batch(deliver, batch)
                 if wanted is Wanted.NOTHING:
                     return
-                if wanted is Wanted.USAGE:
-                    answer.discard_output()
-
-    async def _stream(self, request: Request, answer: _AnswerStream) -> AsyncGenerator[list[StreamEvent], None]:
-        """A turn that had emitted nothing when its process ended is tried once more, and so is one that began too early."""
-        try:
-            plan = plan_for(request, rails=self._rails, keeps_plain_reasoning=self._keeps_plain_reasoning)
-        except ToolrelayError as error:
-            yield [AnswerFailed(error)]
-            return
-        self._warn(plan.dropped)
-        for tries in range(1, TRIES + 1):
-            said = False
-            try:
-                async with aclosing(self._answer(plan, answer, at_once=tries == 1)) as batches:
-                    async for batch in batches:
-                        said = said or any(map(_is_lasting, batch))
-                        yield redact_failure(batch, self._key)
-            except CodexError as error:
-                if said or tries == TRIES or not (error.gone or isinstance(error, _TooEarlyError)):
-                    yield redact_failure([AnswerFailed(_explained(error))], self._key)
-                    return
-                log.warning("codex_turn_retried", model=self._name, reason=redact(error.message, self._key))
-            except ToolrelayError as error:
-                yield redact_failure([AnswerFailed(error)], self._key)
-                return
-            else:
-                return
+                if wanted is Wanted.USAGE and decoder is not None:
+                    decoder.discard_output()
 
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _answer(self, plan: Plan, answer: _AnswerStream, *, at_once: bool) -> AsyncGenerator[list[StreamEvent], None]:
-        """Ending the lease interrupts a turn that still runs."""
+    async def _stream(self, request: Request) -> AsyncGenerator[tuple[CodexDecoder | None, list[StreamEvent]], None]:
+        """Retry once if the process ended before anything was emitted, or if the turn started too early."""
+        try:
+            plan = plan_turn(request, rails=self._options.rails, accepts_plain_reasoning=bool(self._settings.base_url))
+        except ToolrelayError as error:
+            yield None, [AnswerFailed(error)]
+            return
+        self._warn(plan.dropped)
+        key = self._settings.api_key
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            is_final = attempt == MAX_ATTEMPTS
+            try:
+                async with aclosing(self._run_turn(plan, waits_for_items=attempt > 1)) as batches:
+                    async for decoder, batch in batches:
+                        is_final = is_final or not all(map(_is_repeatable, batch))
+                        yield decoder, redact_failure(batch, key)
+            except CodexError as error:
+                if is_final or not (error.is_gone or isinstance(error, _StartedTooEarlyError)):
+                    yield None, redact_failure([AnswerFailed(to_gateway_error(error))], key)
+                    return
+                log.warning("codex_turn_retried", model=self._settings.name, reason=redact(error.message, key))
+            except ToolrelayError as error:
+                yield None, redact_failure([AnswerFailed(error)], key)
+                return
+            else:
+                return
+
+    async def _run_turn(
+        self, plan: TurnPlan, *, waits_for_items: bool
+    ) -> AsyncGenerator[tuple[CodexDecoder, list[StreamEvent]], None]:
+        """Run one turn. The end of its lease interrupts it."""
         self._check_sign_in()
-        async with self._thread(plan) as (lease, thread_id):
-            channel = lease.listen(thread_id)
-            turn_id = await _begin(lease, thread_id, plan, at_once=at_once)
-            decoder = CodexDecoder(plan, turn_id, options=self._options, now=datetime.now())  # noqa: DTZ005 -- Codex tells local time
-            answer.decoder = decoder
-            reader = _TurnReader(decoder, channel, silence=self._silence, probe_after=self._probe_after)
-            while not decoder.over:
-                events = await reader.next()
+        async with self._open_thread(plan) as (lease, thread_id):
+            channel = lease.open_channel(thread_id)
+            turn_id = await _start_turn(lease, thread_id, plan, waits_for_items=waits_for_items)
+            decoder = CodexDecoder(plan, turn_id, options=self._options, now=datetime.now())  # noqa: DTZ005 -- Codex uses local time
+            while not decoder.is_finished:
+                events = await self._next_events(decoder, channel)
                 if events:
-                    yield events
-                events = reader.answer_requests()
+                    yield decoder, events
+                events = decoder.answer_patches()
+                for request, result in decoder.answers:
+                    channel.answer(request, result)
+                decoder.answers.clear()
                 if events:
-                    yield events
+                    yield decoder, events
 
     @asynccontextmanager
-    async def _thread(self, plan: Plan) -> AsyncIterator[tuple[Lease, str]]:
-        """A thread on a process that lives. If several die at once, each is found out only when it is asked."""
-        for dead in range(MOST_DEAD + 1):
+    async def _open_thread(self, plan: TurnPlan) -> AsyncIterator[tuple[Lease, str]]:
+        """Open a thread on a running process. If several processes die at once, each is noticed only by its first call."""
+        for dead in range(MAX_DEAD_PROCESSES + 1):
             async with self._pool.lease() as lease:
-                thread: JsonObject = {"model": self._model, "cwd": lease.work, **THREAD, **plan.thread}
+                params: JsonObject = {
+                    "model": self._options.model,
+                    "cwd": str(lease.process.home.work_dir),
+                    **THREAD_PARAMS,
+                    **plan.thread,
+                }
                 try:
-                    thread_id = _id(await lease.call("thread/start", thread), "thread")
+                    thread_id = _id_of(await lease.call("thread/start", params), "thread")
                 except CodexError as error:
-                    if error.gone and dead < MOST_DEAD:
+                    if error.is_gone and dead < MAX_DEAD_PROCESSES:
                         continue
                     raise
                 yield lease, thread_id
                 return
 
+    async def _next_events(self, decoder: CodexDecoder, channel: Channel) -> list[StreamEvent]:
+        timeout = self._settings.timeout_seconds
+        try:
+            async with asyncio.timeout((self._probe_seconds if decoder.is_waiting else timeout) or None):
+                return decoder.feed(await channel.next())
+        except TimeoutError:
+            if not decoder.is_waiting:
+                message = f"The model said nothing for {timeout:g} seconds."
+                raise BackendError(message, status=504, code="upstream_timeout") from None
+            decoder.probe()
+            return []
+
     def _check_sign_in(self) -> None:
-        """Codex itself would ask OpenAI without one, again and again for half a minute."""
-        if self._sign_in and not Path(self._sign_in).exists():
-            raise BackendError(SIGN_IN, code="upstream_auth")
+        """Fail at once: Codex would try OpenAI without a sign-in for half a minute."""
+        if self._auth_file and not Path(self._auth_file).exists():
+            raise BackendError(NOT_SIGNED_IN, code="upstream_auth")
 
     def _warn(self, dropped: tuple[str, ...]) -> None:
         for field in dropped:
             if field not in self._warned and len(self._warned) < MAX_WARNINGS:
                 self._warned.add(field)
-                log.warning("field_dropped", model=self._name, field=field[:100], wire="codex")
+                log.warning("field_dropped", model=self._settings.name, field=field[:100], wire="codex")
 
 
-def _is_lasting(event: StreamEvent) -> bool:
-    """Whether a second try would repeat it: a note for the log it may, but not a patch."""
-    return not isinstance(event, Noticed) or event.event == PATCHED
+def _is_repeatable(event: StreamEvent) -> bool:
+    """Only log entries may be repeated by a retry, and of these not an accepted patch."""
+    return isinstance(event, Noticed) and event.event != PATCH_EVENT
 
 
-class _TooEarlyError(CodexError):
-    """A turn that began before it had been given the conversation."""
+class _StartedTooEarlyError(CodexError):
+    """The turn started before its conversation was injected."""
 
 
-async def _begin(lease: Lease, thread_id: str, plan: Plan, *, at_once: bool) -> str:
-    """Gives the thread its conversation, begins its turn, and returns the turn's id.
+async def _start_turn(lease: Lease, thread_id: str, plan: TurnPlan, *, waits_for_items: bool) -> str:
+    """Inject the conversation, start the turn, and return the turn's id.
 
-    `at_once`: without waiting in between, which saves a way there and back. Codex does what concerns one thread in the order in
-    which it is asked to. It answers in that order too, so that a turn whose answer comes first was begun without a conversation:
-    because giving that was refused, or had to be repeated, or because another version keeps another order.
+    Unless `waits_for_items`, both requests are sent at once, which saves a round trip. Codex handles the requests of one thread
+    in order and replies in that order, too. If the turn's reply comes first, the turn started without the conversation: the
+    injection was refused or retried, or this version does not keep the order.
     """
-    turn: JsonObject = {"threadId": thread_id, **plan.turn}
+    params: JsonObject = {"threadId": thread_id, **plan.turn}
     if not plan.items:
-        return _id(await lease.call("turn/start", turn), "turn")
-    giving = asyncio.create_task(lease.call("thread/inject_items", {"threadId": thread_id, "items": plan.items}))
+        return _id_of(await lease.call("turn/start", params), "turn")
+    injection = asyncio.create_task(lease.call("thread/inject_items", {"threadId": thread_id, "items": plan.items}))
     try:
-        await (asyncio.sleep(0) if at_once else giving)  # it is on its way before the turn is
-        turn_id = _id(await lease.call("turn/start", turn), "turn")
-        if giving.done() and giving.exception() is None:
+        await (injection if waits_for_items else asyncio.sleep(0))  # the injection is sent before the turn
+        turn_id = _id_of(await lease.call("turn/start", params), "turn")
+        if injection.done() and injection.exception() is None:
             return turn_id
         with suppress(CodexError):
             await lease.call("turn/interrupt", {"threadId": thread_id, "turnId": turn_id})
-        if giving.done():
-            giving.result()
-        raise _TooEarlyError("Codex began a turn before it had the conversation")
+        if injection.done():
+            injection.result()
+        raise _StartedTooEarlyError("Codex began a turn before it had the conversation")
     finally:
-        giving.cancel()
-        await asyncio.gather(giving, return_exceptions=True)
+        injection.cancel()
+        await asyncio.gather(injection, return_exceptions=True)
 
 
-class _AnswerStream:
-    """The answer under way, as far as there is one."""
-
-    decoder: CodexDecoder | None = None
-
-    def discard_output(self) -> None:
-        if self.decoder is not None:
-            self.decoder.discard_output()
-
-
-class _TurnReader:
-    """Read a turn's messages with a timeout, which depends on what is waited for."""
-
-    def __init__(self, decoder: CodexDecoder, channel: Channel, *, silence: float, probe_after: float) -> None:
-        self._decoder = decoder
-        self._channel = channel
-        self._silence = silence
-        self._probe_after = probe_after
-
-    async def next(self) -> list[StreamEvent]:
-        decoder = self._decoder
-        try:
-            async with asyncio.timeout((self._probe_after if decoder.waits else self._silence) or None):
-                events = decoder.feed(await self._channel.next())
-        except TimeoutError:
-            self._handle_silence()
-            return []
-        return events
-
-    def answer_requests(self) -> list[StreamEvent]:
-        """Called after the events were delivered."""
-        decoder = self._decoder
-        events = decoder.answer_patches()
-        for request, result in decoder.answers:
-            self._channel.answer(request, result)
-        decoder.answers.clear()
-        return events
-
-    def _handle_silence(self) -> None:
-        if self._decoder.waits:
-            self._decoder.probe()
-            return
-        raise BackendError(f"The model said nothing for {self._silence:g} seconds.", status=504, code="upstream_timeout")
-
-
-def _id(result: JsonObject, of: str) -> str:
-    held = result.get(of)
-    found = held.get("id") if isinstance(held, dict) else None
+def _id_of(result: JsonObject, kind: str) -> str:
+    found = object_of(result.get(kind)).get("id")
     if not isinstance(found, str):
-        raise CodexError(f"Codex began a {of} without an id")
+        raise CodexError(f"Codex began a {kind} without an id")
     return found
 
 
-def _explained(error: CodexError) -> ToolrelayError:
-    if error.code in _REFUSED:
-        return ClientError(f"Codex refused the request: {error.message}", code="unsupported_by_upstream")
-    if error.code is not None:
-        return BackendError(f"Codex refused the request: {error.message}", status=503 if error.code == -32001 else 502)
-    status, code = (502, "upstream_cut") if error.gone else (504, "upstream_timeout")
-    return BackendError(f"{error.message}.", status=status, code=code)
-
-
 def open_backend(settings: CodexSettings, environment: Environment) -> Backend:
-    place = location_for(settings, environment)
-    return CodexBackend(settings, Pool(place), sign_in=place.sign_in if place.is_account else "")
+    location = location_for(settings, environment)
+    return CodexBackend(settings, ProcessPool(location), auth_file=location.auth_file if location.is_account else "")
 
 
 BACKEND = BackendKind(settings=CodexSettings, open=open_backend, inspect=inspect)

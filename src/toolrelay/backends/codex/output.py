@@ -1,10 +1,10 @@
-"""Text and reasoning of one Codex turn, divided into messages and reasoning items."""
+"""The output of one Codex turn: messages and reasoning items as stream events, and token usage."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from toolrelay.backends.codex.json_access import object_of, text_of
+from toolrelay.backends.codex.rpc import number_of, object_of, text_of
 from toolrelay.core.events import (
     AnnotationAdded,
     MessageStarted,
@@ -13,71 +13,111 @@ from toolrelay.core.events import (
     ReasoningStarted,
     StreamEvent,
     TextDelta,
+    Usage,
+    estimated_usage,
 )
 from toolrelay.core.indexes import IndexLimit
-from toolrelay.core.json import JsonObject
+from toolrelay.core.json import Json, JsonObject
 
 
-class Speech:
-    """Write to `out`. `said`: text was emitted, which cannot be taken back."""
+class OutputItems:
+    """Append to `events`. `has_text`: text was emitted, so the turn can no longer be retried."""
 
     def __init__(self) -> None:
-        self.out: list[StreamEvent] = []
-        self.said = False
-        self._message: str | None = None
+        self.events: list[StreamEvent] = []
+        self.has_text = False
+        self._message_id: str | None = None
         self._phases: dict[str, str] = {}
-        self._thought: str | None = None
+        self._reasoning_id: str | None = None
         self._parts: dict[Literal["summary", "text"], dict[int, int]] = {}
         self._part_limit = IndexLimit("reasoning parts")
 
-    def announce(self, item: JsonObject) -> None:
-        """A message will come."""
+    def start_message(self, item: JsonObject) -> None:
         phase = text_of(item, "phase")
         if phase:
             self._phases[text_of(item, "id")] = phase
 
-    def say(self, item_id: str, text: str) -> None:
-        if item_id != self._message:
-            self._begin_message(item_id)
-        self.said = True
-        self.out.append(TextDelta(text))
+    def add_text(self, item_id: str, text: str) -> None:
+        if item_id != self._message_id:
+            phase = self._phases.get(item_id)
+            if phase is not None or self._message_id is not None:  # the first message starts implicitly, unless it has a phase
+                self.events.append(MessageStarted(phase=phase))
+            self._message_id = item_id
+        self.has_text = True
+        self.events.append(TextDelta(text))
 
-    def _begin_message(self, item_id: str) -> None:
-        """The first message needs no beginning, unless it has more to say of itself than its text."""
-        phase = self._phases.get(item_id)
-        if phase is not None or self._message is not None:
-            self.out.append(MessageStarted(phase=phase))
-        self._message = item_id
-
-    def annotate(self, item: JsonObject) -> None:
-        """Citations, which come only with the whole message."""
+    def add_annotations(self, item: JsonObject) -> None:
+        """Emit the citations, which arrive only with the complete message."""
         content = item.get("content")
-        if self._message != text_of(item, "id") or not isinstance(content, list):
+        if self._message_id != text_of(item, "id") or not isinstance(content, list):
             return
         for part in content:
             found = object_of(part).get("annotations")
-            self.out += [AnnotationAdded(each) for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+            self.events += [AnnotationAdded(each) for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
-    def think(self, item_id: str, text: str, place: JsonObject) -> None:
-        """`place` says of which part of the thought, or of its summary. Raises BackendError for too many parts."""
-        self.begin_thought(item_id)
-        kind: Literal["summary", "text"] = "summary" if "summaryIndex" in place else "text"
-        index = place.get("summaryIndex" if kind == "summary" else "contentIndex")
-        index = index if isinstance(index, int) else 0
+    def start_reasoning(self, item_id: str) -> None:
+        if self._reasoning_id != item_id:
+            self._reasoning_id = item_id
+            self._parts = {"summary": {}, "text": {}}
+            self.events.append(ReasoningStarted(id=item_id or None))
+
+    def add_reasoning(self, item_id: str, text: str, params: JsonObject) -> None:
+        """Emit a delta of the part that `params` names. Raise BackendError for too many parts."""
+        self.start_reasoning(item_id)
+        kind: Literal["summary", "text"] = "summary" if "summaryIndex" in params else "text"
+        index = number_of(params, "summaryIndex" if kind == "summary" else "contentIndex")
         parts = self._parts[kind]
         if index not in parts:
             self._part_limit.add(index)
             parts[index] = len(parts)
-        self.out.append(ReasoningDelta(text, kind, parts[index]))
+        self.events.append(ReasoningDelta(text, kind, parts[index]))
 
-    def begin_thought(self, item_id: str) -> None:
-        if self._thought != item_id:
-            self._thought = item_id
-            self._parts = {"summary": {}, "text": {}}
-            self.out.append(ReasoningStarted(id=item_id or None))
+    def finish_reasoning(self, item: JsonObject) -> None:
+        """Pass on the encrypted content even if not requested: only it carries the reasoning to the next request."""
+        self.start_reasoning(text_of(item, "id"))
+        self.events.append(ReasoningFinished(encrypted=text_of(item, "encrypted_content") or None))
+        self._reasoning_id = None
 
-    def end_thought(self, item: JsonObject) -> None:
-        """The sealed content is passed on unasked: nothing else carries the model's thoughts to the next request."""
-        self.begin_thought(text_of(item, "id"))
-        self.out.append(ReasoningFinished(encrypted=text_of(item, "encrypted_content") or None))
-        self._thought = None
+
+class TurnUsage:
+    """Reported usage of the completed responses, plus a marked estimate for one without a report.
+
+    `request_chars` is the size of each request to the model, `output_chars` that of the unfinished response.
+    """
+
+    def __init__(self, request_chars: int) -> None:
+        self.output_chars = 0
+        self._request_chars = request_chars
+        self._responses: Usage | None = None
+        self._thread: Usage | None = None
+
+    def add_response(self, usage: Json) -> None:
+        if isinstance(usage, dict):
+            decoded = _decode_usage(usage)
+            self._responses = decoded if self._responses is None else self._responses + decoded
+            self.output_chars = 0
+
+    def set_thread_total(self, usage: Json) -> None:
+        """Each thread has only one turn, so the thread's total is the turn's."""
+        total = object_of(usage).get("total")
+        if isinstance(total, dict):
+            self._thread = _decode_usage(total)
+
+    def total(self) -> Usage:
+        if self._responses is None and self._thread is not None:
+            return self._thread
+        if self._responses is not None and not self.output_chars:
+            return self._responses
+        estimate = estimated_usage(self._request_chars, self.output_chars)
+        return estimate if self._responses is None else self._responses + estimate
+
+
+def _decode_usage(usage: JsonObject) -> Usage:
+    return Usage(
+        input=number_of(usage, "inputTokens"),
+        output=number_of(usage, "outputTokens"),
+        total=number_of(usage, "totalTokens"),
+        cached=number_of(usage, "cachedInputTokens"),
+        cache_written=number_of(usage, "cacheWriteInputTokens") or None,
+        reasoning=number_of(usage, "reasoningOutputTokens"),
+    )

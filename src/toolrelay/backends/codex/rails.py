@@ -1,12 +1,26 @@
-"""Rails: which of Codex's own tools a model may use after all, and how far.
+"""Rails: the built-in tools of Codex that a model may use, and their limits.
 
-    apply_patch        Codex writes files, below `rails_dir` only. Its sandbox stays read-only, so that it has to ask before each
-                       patch; the gateway allows those whose every path, links resolved, lies in the directory and is not one
-                       that other programs obey. (Codex's own "workspace-write" would let it write to /tmp as well, unasked.)
-    web_search         the provider's search, which nothing on this machine runs
-    web_search_asked   the same, only when the assistant's last words called a tool of the client's for a web search
+    apply_patch        Codex writes files below `rails_dir` only. Its sandbox stays read-only, so that it has to ask before each
+                       patch; the gateway allows a patch if each of its paths, links resolved, is in the directory and is not
+                       executed by other programs. (Codex's own "workspace-write" would also allow /tmp, without asking.)
+    web_search         the provider's search; nothing runs on this machine
+    web_search_asked   the same, only if the last assistant turn called a client's tool for a web search
 
 Commands stay impossible: no shell tool is offered, and a call of one is refused.
+
+Patches of one turn:
+
+    event                                              reaction
+    ------------------------------------------------   ---------------------------------------------------------------------
+    a patch names a forbidden path                     the turn fails, before Codex requests approval
+    more than MAX_PATCH_RESPONSES responses patch      the turn fails, because Codex would never end its loop
+    a request for approval within a response           waits for the end of the response
+    the same, and the response calls a client's tool   declined: the call ends the turn, which would interrupt the patch
+    any other request for approval                     accepted if the rails allow the change
+
+Codex reads the files that a patch names before it requests approval, and tells the model whether its lines were found. A model
+could guess the content of any file that way. Codex starts reading when the gateway receives the patch, which nothing can prevent;
+but the turn fails at that moment, so what the model learned reaches nobody.
 """
 
 from __future__ import annotations
@@ -17,70 +31,73 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from toolrelay.backends.codex.json_access import object_of, text_of
+from toolrelay.backends.codex.rpc import ServerRequest, object_of, text_of
 from toolrelay.backends.codex.settings import CodexSettings
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, Item, Message, plain_text
-from toolrelay.errors import ConfigurationError
+from toolrelay.errors import ConfigurationError, ModelError
 
-# Items that are Codex at work of its own accord. That one begins means that the doors which should be closed are not.
-OWN_WORK = frozenset(
+PATCH_APPROVAL = "item/fileChange/requestApproval"
+MAX_PATCH_RESPONSES = 10  # responses of one turn that contain patches, allowed or not
+
+# Items that Codex emits when it runs a built-in tool. If one starts that is not allowed, the confinement has failed.
+BUILTIN_ITEMS = frozenset(
     {
         "commandExecution", "fileChange", "mcpToolCall", "collabAgentToolCall", "subAgentActivity", "webSearch", "imageView",
         "imageGeneration", "sleep",
     }
 )  # fmt: skip
 
-# What other programs obey: a hook in .git is run by whoever commits next. Codex's own sandbox keeps these read-only, too.
-_OBEYED = frozenset({".git", ".codex", ".agents"})
-_NAMES_A_FILE = ("*** Add File: ", "*** Delete File: ", "*** Update File: ", "*** Move to: ")
+# Other programs execute their content: git runs hooks in .git. Codex's own sandbox keeps these read-only, too.
+_PROTECTED_NAMES = frozenset({".git", ".codex", ".agents"})
+_PATCH_FILE = re.compile(r"\*\*\* (?:Add File|Delete File|Update File|Move to): ")
 
-_SEARCH = re.compile(r"(web|internet)[^a-z]?search", re.IGNORECASE)
+_SEARCH_TOOL = re.compile(r"(web|internet)[^a-z]?search", re.IGNORECASE)
 _PRINTED_SEARCH = re.compile(r"<name>\s*(web|internet)[^a-z]?search\s*</name>", re.IGNORECASE)
 
 
 class Rails(Struct, frozen=True, kw_only=True):
-    """`patch_dir` is where patches may write; empty: nowhere."""
+    """Patches may write below `patch_dir`, or nowhere if it is empty."""
 
     patch_dir: str = ""
-    searches: bool = False
-    searches_when_asked: bool = False
+    allows_search: bool = False
+    allows_requested_search: bool = False
 
-    def kinds(self, items: Sequence[Item]) -> frozenset[str]:
-        """The items of Codex's that are no breach in the turn which follows these."""
+    def allowed_items(self, history: Sequence[Item]) -> frozenset[str]:
+        """Return the built-in items that are allowed in the turn after this history."""
         kinds = {"fileChange"} if self.patch_dir else set()
-        if self.searches or (self.searches_when_asked and asks_for_search(items)):
+        if self.allows_search or (self.allows_requested_search and requests_search(history)):
             kinds.add("webSearch")
         return frozenset(kinds)
 
-    def thread(self, items: Sequence[Item]) -> JsonObject:
-        """Members of thread/start."""
-        members: JsonObject = {}
+    def thread_params(self, history: Sequence[Item]) -> JsonObject:
+        """Return the members of thread/start that enable the allowed tools."""
+        params: JsonObject = {}
         if self.patch_dir:
-            members |= {"cwd": self.patch_dir, "environments": None, "approvalPolicy": "on-request", "sandbox": "read-only"}
-        if "webSearch" in self.kinds(items):
-            members["config"] = {"web_search": "live"}
-        return members
+            params |= {"cwd": self.patch_dir, "environments": None, "approvalPolicy": "on-request", "sandbox": "read-only"}
+        if "webSearch" in self.allowed_items(history):
+            params["config"] = {"web_search": "live"}
+        return params
 
-    def stray(self, patch: str) -> str | None:
-        """The first path in the text of a patch that may not be written to. What is read as one here, Codex may take for text."""
+    def find_forbidden_path(self, patch: str) -> str | None:
+        """Return the first forbidden path in a patch. It may be one that Codex would read as text."""
         for line in map(str.strip, patch.split("\n")):
-            for start in _NAMES_A_FILE:
-                if line.startswith(start) and not self._holds(line.removeprefix(start)):
-                    return line.removeprefix(start)
+            found = _PATCH_FILE.match(line)
+            if found is not None and not self._allows_path(line[found.end() :]):
+                return line[found.end() :]
         return None
 
-    def admits(self, change: JsonObject) -> bool:
-        """Whether a fileChange item may be made; if so, there are the directories for it, which Codex cannot make."""
-        changes = change.get("changes")
+    def allows_change(self, item: JsonObject) -> bool:
+        """Check a fileChange item. If it is allowed, create its directories, which Codex cannot do."""
+        changes = item.get("changes")
         if not self.patch_dir or not isinstance(changes, list) or not changes:
             return False
-        paths = [path for each in changes for path in _paths(object_of(each))]
-        if not all(map(self._holds, paths)):
+        paths = [path for change in changes for path in _changed_paths(object_of(change))]
+        if not all(map(self._allows_path, paths)):
             return False
         files = [Path(self.patch_dir, path) for path in paths]
         try:
-            if any(file.exists() and file.stat().st_nlink > 1 for file in files):  # it has a name elsewhere as well, perhaps
+            if any(file.exists() and file.stat().st_nlink > 1 for file in files):  # a hard link may be outside of the directory
                 return False
             for file in files:
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -88,47 +105,86 @@ class Rails(Struct, frozen=True, kw_only=True):
             return False
         return True
 
-    def _holds(self, path: str) -> bool:
+    def _allows_path(self, path: str) -> bool:
         try:
             root = Path(self.patch_dir).resolve()
             found = Path(root, path).resolve()
-        except (OSError, RuntimeError, ValueError):  # no path, or one that leads in a circle
+        except (OSError, RuntimeError, ValueError):  # an invalid path, or a loop of links
             return False
-        return found.is_relative_to(root) and found != root and _OBEYED.isdisjoint(map(str.lower, found.relative_to(root).parts))
+        if found == root or not found.is_relative_to(root):
+            return False
+        return _PROTECTED_NAMES.isdisjoint(map(str.lower, found.relative_to(root).parts))
 
 
 NO_RAILS = Rails()
 
 
-def rails_of(settings: CodexSettings) -> Rails:
-    """Read the rails from the settings. Raises ConfigurationError if the directory for patches does not exist."""
-    rails = settings.rails
-    patches = "apply_patch" in rails
-    if patches and not (settings.rails_dir and Path(settings.rails_dir).expanduser().is_dir()):
+def rails_from(settings: CodexSettings) -> Rails:
+    """Raise ConfigurationError if the directory for patches does not exist."""
+    allows_patches = "apply_patch" in settings.rails
+    if allows_patches and not (settings.rails_dir and Path(settings.rails_dir).expanduser().is_dir()):
         raise ConfigurationError(f"models.{settings.name}.rails_dir: expected the directory that apply_patch may write to")
     return Rails(
-        patch_dir=str(Path(settings.rails_dir).expanduser().resolve()) if patches else "",
-        searches="web_search" in rails,
-        searches_when_asked="web_search_asked" in rails,
+        patch_dir=str(Path(settings.rails_dir).expanduser().resolve()) if allows_patches else "",
+        allows_search="web_search" in settings.rails,
+        allows_requested_search="web_search_asked" in settings.rails,
     )
 
 
-def asks_for_search(items: Sequence[Item]) -> bool:
-    """Whether the assistant's last words called for a web search. Clients that speak XML have the call in its text."""
-    called = False
-    for item in reversed(items):
+def requests_search(history: Sequence[Item]) -> bool:
+    """Check whether the last assistant turn called for a web search. Clients with XML tools have the call in the text."""
+    has_calls = False
+    for item in reversed(history):
         match item:
             case Call():
-                if _SEARCH.fullmatch(item.name):
+                if _SEARCH_TOOL.fullmatch(item.name):
                     return True
-                called = True
+                has_calls = True
             case Message(role="assistant"):
                 return _PRINTED_SEARCH.search(plain_text(item.content)) is not None
-            case Message() if called:
+            case Message() if has_calls:
                 return False
     return False
 
 
-def _paths(change: JsonObject) -> list[str]:
-    moved = text_of(object_of(change.get("kind")), "move_path")
-    return [text_of(change, "path"), *([moved] if moved else [])]
+def _changed_paths(change: JsonObject) -> list[str]:
+    moved_to = text_of(object_of(change.get("kind")), "move_path")
+    return [text_of(change, "path"), *([moved_to] if moved_to else [])]
+
+
+class PatchApprovals:
+    """`in_response`: the current response contains a patch and has not ended. `requests` wait for its end."""
+
+    def __init__(self, rails: Rails) -> None:
+        self.in_response = False
+        self.requests: list[ServerRequest] = []
+        self._rails = rails
+        self._changes: dict[str, JsonObject] = {}
+        self._responses = 0
+
+    def add_patch(self, patch: str) -> ModelError | None:
+        """Check a patch as the model wrote it. Return the error that ends the turn, if any."""
+        self.in_response = True
+        if self._responses >= MAX_PATCH_RESPONSES:
+            return ModelError("The model went on and on patching files, and was stopped.", code="too_many_rounds")
+        path = self._rails.find_forbidden_path(patch)
+        if path is None:
+            return None
+        message = f"The model tried to patch {path[:200]!r}, where it may not write, and was stopped."
+        return ModelError(message, code="patch_off_rails")
+
+    def add_change(self, item: JsonObject) -> None:
+        """Keep a fileChange item until its approval is requested."""
+        self._changes[text_of(item, "id")] = item
+
+    def decide(self, *, accept: bool) -> list[tuple[ServerRequest, bool]]:
+        """Return the waiting requests and whether each is allowed; none is unless `accept`."""
+        requests, self.requests = self.requests, []
+        changes = [self._changes.get(text_of(request.params, "itemId"), {}) for request in requests]
+        return [
+            (request, accept and self._rails.allows_change(change)) for request, change in zip(requests, changes, strict=True)
+        ]
+
+    def end_response(self) -> None:
+        self._responses += self.in_response
+        self.in_response = False

@@ -1,8 +1,8 @@
-"""The app-server's JSON-RPC without its process: values into lines, bytes into messages.
+"""JSON-RPC of the Codex app-server, without its process: encoded lines, decoded messages, and access to untrusted members.
 
-One JSON object a line, without a `jsonrpc` member. Both sides ask: our ids count from 1, the server's own from 0, so that an id
-says nothing by being falsy. What goes out is ASCII, because bytes that are not UTF-8 end the process; a lone surrogate, to which
-it never replies, goes out as U+FFFD.
+Each line is one JSON object without a `jsonrpc` member. Both sides send requests: our ids count from 1, the server's from 0, so
+an id must never be tested for truth. Lines are sent as ASCII, because bytes that are not UTF-8 end the process. A lone surrogate
+is sent as U+FFFD, because the process never replies to one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from msgspec import UNSET, Struct, UnsetType
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.wires.json import mended_value
 
-MOST_LINE_BYTES = 256 * 1024 * 1024
+MAX_LINE_BYTES = 256 * 1024 * 1024
 
-Id: TypeAlias = int | str
+RpcId: TypeAlias = int | str
 
 _encode = msgspec.json.Encoder().encode
-_NO_JSON = "not valid JSON"
 
 
 class Notification(Struct, frozen=True):
@@ -30,132 +29,121 @@ class Notification(Struct, frozen=True):
 
 
 class ServerRequest(Struct, frozen=True):
-    """What the server asks of us, and waits for."""
+    """A request of the server, which waits for our result."""
 
-    id: Id
+    id: RpcId
     method: str
     params: JsonObject
 
 
-class Result(Struct, frozen=True):
-    id: Id
-    result: JsonObject
-
-
-class Fault(Struct, frozen=True):
-    """A request of ours that was refused."""
-
-    id: Id
+class RpcError(Struct, frozen=True):
     code: int
-    message: str
+    message: str = ""
 
 
-class Malformed(Struct, frozen=True):
-    """A line that is no message. Of its content it says nothing: this goes to the log."""
+class RpcReply(Struct, frozen=True):
+    """The reply to a request of ours."""
+
+    id: RpcId
+    result: JsonObject = {}
+    error: RpcError | None = None
+
+
+class MalformedLine(Struct, frozen=True):
+    """A line that is not a message. It is logged, so it quotes nothing of the line."""
 
     reason: str
     size: int
 
 
-Message: TypeAlias = Notification | ServerRequest | Result | Fault | Malformed
+RpcMessage: TypeAlias = Notification | ServerRequest | RpcReply | MalformedLine
 
 
-def encode_request(id: Id, method: str, params: JsonObject) -> bytes:  # noqa: A002 -- the word of the protocol
-    return _line({"id": id, "method": method, "params": params})
-
-
-def encode_notification(method: str) -> bytes:
-    return _line({"method": method})
-
-
-def encode_result(id: Id, result: JsonObject) -> bytes:  # noqa: A002 -- as above
-    return _line({"id": id, "result": result})
-
-
-def encode_fault(id: Id, code: int, message: str) -> bytes:  # noqa: A002 -- as above
-    return _line({"id": id, "error": {"code": code, "message": message}})
-
-
-def _line(value: JsonObject) -> bytes:
+def encode_line(message: JsonObject) -> bytes:
     try:
-        data = _encode(value)
+        data = _encode(message)
     except (UnicodeEncodeError, OverflowError):  # a lone surrogate; a number of more than 64 bits
-        return json.dumps(mended_value(value), separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+        return json.dumps(mended_value(message), separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
     if not data.isascii():
         data = json.dumps(msgspec.json.decode(data), separators=(",", ":")).encode("ascii")
     return data + b"\n"
 
 
-class _Error(Struct):
-    code: int
-    message: str = ""
+class _RpcEnvelope(Struct):
+    """The members of every kind of line."""
 
-
-class _Envelope(Struct):
-    """Every kind of line at once. `id` is checked for presence, never for truth."""
-
-    id: Id | UnsetType | None = UNSET
+    id: RpcId | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
     params: dict[str, Any] | None = None
     result: Json | UnsetType = UNSET
-    error: _Error | UnsetType = UNSET
+    error: RpcError | UnsetType = UNSET
 
 
-_decode = msgspec.json.Decoder(_Envelope).decode
+_decode = msgspec.json.Decoder(_RpcEnvelope).decode
 
 
 class LineReader:
-    """Bytes as they come, into messages. A line costs the same in one piece or in thousands."""
+    """Split a byte stream into lines and decode them. The cost of a line does not depend on the number of its chunks."""
 
-    def __init__(self, most: int = MOST_LINE_BYTES) -> None:
-        self._most = most
-        self._pieces: list[bytes] = []
+    def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._chunks: list[bytes] = []
         self._size = 0
 
-    def feed(self, data: bytes) -> list[Message]:
-        *ended, rest = data.split(b"\n")
-        messages: list[Message] = []
-        for piece in ended:
-            self._keep(piece)
-            message = self._take()
-            if message is not None:
-                messages.append(message)
-        self._keep(rest)
+    def feed(self, data: bytes) -> list[RpcMessage]:
+        *ends, rest = data.split(b"\n")
+        messages = [message for end in ends if (message := self._end_line(end)) is not None]
+        self._buffer(rest)
         return messages
 
-    def _keep(self, piece: bytes) -> None:
-        self._size += len(piece)
-        if self._size > self._most:
-            self._pieces.clear()
-        elif piece:
-            self._pieces.append(piece)
+    def _buffer(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        if self._size > self._max_bytes:
+            self._chunks.clear()
+        elif chunk:
+            self._chunks.append(chunk)
 
-    def _take(self) -> Message | None:
-        size, line = self._size, b"".join(self._pieces)
+    def _end_line(self, chunk: bytes) -> RpcMessage | None:
+        self._buffer(chunk)
+        size, line = self._size, b"".join(self._chunks)
         self._size = 0
-        self._pieces.clear()
-        if size > self._most:
-            return Malformed(f"a line of more than {self._most} bytes", size)
+        self._chunks.clear()
+        if size > self._max_bytes:
+            return MalformedLine(f"a line of more than {self._max_bytes} bytes", size)
         return decode_line(line) if line.strip() else None
 
 
-def decode_line(line: bytes) -> Message:
+def decode_line(line: bytes) -> RpcMessage:
     try:
-        found = _decode(line)
+        envelope = _decode(line)
     except msgspec.ValidationError as error:
-        return Malformed(str(error), len(line))
+        return MalformedLine(str(error), len(line))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Malformed(_NO_JSON, len(line))
-    identity = found.id
-    if found.method is not UNSET:
-        params = found.params or {}
-        if identity is UNSET or identity is None:
-            return Notification(found.method, params)
-        return ServerRequest(identity, found.method, params)
-    if identity is UNSET or identity is None:
-        return Malformed("neither a method nor an id", len(line))
-    if found.error is not UNSET:
-        return Fault(identity, found.error.code, found.error.message)
-    if found.result is UNSET:
-        return Malformed("a reply with neither a result nor an error", len(line))
-    return Result(identity, found.result if isinstance(found.result, dict) else {})
+        return MalformedLine("not valid JSON", len(line))
+    rpc_id = envelope.id
+    if envelope.method is not UNSET:
+        params = envelope.params or {}
+        if rpc_id is UNSET or rpc_id is None:
+            return Notification(envelope.method, params)
+        return ServerRequest(rpc_id, envelope.method, params)
+    if rpc_id is UNSET or rpc_id is None:
+        return MalformedLine("neither a method nor an id", len(line))
+    if envelope.error is not UNSET:
+        return RpcReply(rpc_id, error=envelope.error)
+    if envelope.result is UNSET:
+        return MalformedLine("a reply with neither a result nor an error", len(line))
+    return RpcReply(rpc_id, object_of(envelope.result))
+
+
+def text_of(members: JsonObject, name: str) -> str:
+    value = members.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def number_of(members: JsonObject, name: str) -> int:
+    value = members.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def object_of(value: Json) -> JsonObject:
+    return value if isinstance(value, dict) else {}

@@ -1,14 +1,13 @@
-"""The one thing that is borrowed from a person's own Codex home: the sign-in, kept the same in both places.
+"""The user's sign-in to Codex, and the gateway's copy of it, kept in sync.
 
-Codex writes auth.json in place: a process that is killed while it does so leaves half a file. And a refreshed token makes the one
-before it useless, so that two copies which are refreshed apart sign a person out. So all processes of the gateway share one copy,
-which they may write as they like, and never see the person's own file: what they wrote goes there once it is whole, by renaming.
-The later refresh of the same account wins; in all else, signing out too, the person's file is right.
+Codex writes auth.json in place: a process that is killed meanwhile leaves half a file. A refreshed token invalidates the previous
+one, so two copies that are refreshed separately sign the user out. Therefore all processes of the gateway share one copy and
+never touch the user's file: a complete copy is moved there by renaming. The later refresh of the same account wins; otherwise,
+and for signing out, the user's file wins.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -26,7 +25,7 @@ class _Tokens(Struct):
 
 
 class _Auth(Struct):
-    """What is read of it. `last_refresh` is in UTC, so that its text sorts as its time."""
+    """The members of auth.json that are used. `last_refresh` is in UTC, so its text sorts by time."""
 
     tokens: _Tokens | None = None
     last_refresh: str | None = None
@@ -46,17 +45,17 @@ class _Auth(Struct):
 
 
 class SignIn:
-    """`theirs` is the person's auth.json, `ours` the gateway's copy, which any number of these may keep together."""
+    """`shared_file` is the gateway's copy of `user_file`. Several objects may sync the same two files."""
 
-    def __init__(self, theirs: str, folder: str) -> None:
-        self.ours = Path(folder, "auth.json")
-        self._theirs = Path(theirs).expanduser()
+    def __init__(self, user_file: str, folder: str) -> None:
+        self.shared_file = Path(folder, "auth.json")
+        self._user_file = Path(user_file).expanduser()
         self._seen: tuple[_Stamp, _Stamp] | None = None
         self._owner: str | None = None
 
     def sync(self) -> bool:
-        """Brings both to the same state. True: it is another's now, or nobody's, so that running processes know the wrong one."""
-        if (_stamp(self._theirs), _stamp(self.ours)) == self._seen:
+        """Bring both files to the same state. Return True if the owner changed, so that running processes are outdated."""
+        if (_stamp(self._user_file), _stamp(self.shared_file)) == self._seen:
             return False
         try:
             owner = self._sync()
@@ -65,34 +64,38 @@ class SignIn:
             return False
         if owner is None:
             return False
-        self._seen = (_stamp(self._theirs), _stamp(self.ours))
+        self._seen = (_stamp(self._user_file), _stamp(self.shared_file))
         changed = self._owner is not None and owner != self._owner
         self._owner = owner
         return changed
 
     def _sync(self) -> str | None:
-        """Whose it is; None while it cannot be told, because one of the two is just being written."""
-        theirs, ours = _read(self._theirs), _read(self.ours)
-        if theirs is None:
-            self.ours.unlink(missing_ok=True)
+        """Return the owner, or None while one of the files is being written."""
+        user_data, shared_data = _read(self._user_file), _read(self.shared_file)
+        if user_data is None:
+            self.shared_file.unlink(missing_ok=True)
             return ""
-        their_auth = _decoded(theirs)
-        if their_auth is None:
+        user_auth = _decode(user_data)
+        if user_auth is None:
             return None
-        our_auth = None if ours is None else _decoded(ours)
-        if ours is None or theirs == ours:
-            pass
-        elif our_auth is None and self._seen is not None and self._seen[1] != _stamp(self.ours):
-            # Half a file: the other half is on its way, unless its writer was killed, which the next look at it shows.
-            self._seen = (None, _stamp(self.ours))
-            return None
-        elif our_auth is not None and our_auth.account == their_auth.account != "" and our_auth.refreshed > their_auth.refreshed:
-            _replace(self._theirs.resolve(), ours)
-            log.info("codex_sign_in_refreshed")
-            return their_auth.owner
-        if theirs != ours:
-            _replace(self.ours, theirs)
-        return their_auth.owner
+        if shared_data == user_data:
+            return user_auth.owner
+        if shared_data is not None:
+            shared_auth = _decode(shared_data)
+            if shared_auth is None and self._seen is not None and self._seen[1] != _stamp(self.shared_file):
+                # Half a file: wait for the rest. If it is unchanged at the next sync, its writer was killed.
+                self._seen = (None, _stamp(self.shared_file))
+                return None
+            if shared_auth is not None and _is_refresh(shared_auth, user_auth):
+                _replace(self._user_file.resolve(), shared_data)
+                log.info("codex_sign_in_refreshed")
+                return user_auth.owner
+        _replace(self.shared_file, user_data)
+        return user_auth.owner
+
+
+def _is_refresh(new: _Auth, old: _Auth) -> bool:
+    return new.account == old.account != "" and new.refreshed > old.refreshed
 
 
 def _read(path: Path) -> bytes | None:
@@ -102,7 +105,7 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def _decoded(data: bytes) -> _Auth | None:
+def _decode(data: bytes) -> _Auth | None:
     try:
         return msgspec.json.decode(data, type=_Auth)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -111,14 +114,14 @@ def _decoded(data: bytes) -> _Auth | None:
 
 def _stamp(path: Path) -> _Stamp:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """At every moment the file is whole, the old one or the new one."""
+    """Write atomically: the file always has either its old or its new content."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=".auth-", dir=path.parent)  # mode 600
     try:
@@ -127,7 +130,5 @@ def _replace(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
+    finally:
+        Path(name).unlink(missing_ok=True)

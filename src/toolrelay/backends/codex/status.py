@@ -1,83 +1,57 @@
-"""How it stands with Codex, for `toolrelay check`: which binary it is, which models it knows, and who is signed in."""
+"""The health report of a Codex model for `toolrelay check`: binary, models and sign-in."""
 
 from __future__ import annotations
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from toolrelay.backends.base import HealthReport
-from toolrelay.backends.codex.binary import Binary, survey
-from toolrelay.backends.codex.home import CodexLocation, Home, location_for
-from toolrelay.backends.codex.json_access import object_of, text_of
-from toolrelay.backends.codex.pool import Pool
-from toolrelay.backends.codex.process import CodexError
-from toolrelay.backends.codex.settings import CodexSettings
+from toolrelay.backends.codex.binary import CodexBinary
+from toolrelay.backends.codex.errors import CodexError
+from toolrelay.backends.codex.home import probe_location
+from toolrelay.backends.codex.pool import ProcessPool
+from toolrelay.backends.codex.rpc import object_of, text_of
+from toolrelay.backends.codex.settings import CodexLocation, CodexSettings, location_for
 from toolrelay.core.json import JsonObject
-from toolrelay.errors import ConfigurationError
 from toolrelay.settings import Environment
 
-SIGN_IN = "not signed in; sign in with `codex login`, or name an api_key or a base_url"
-
-
-class Status(Struct, frozen=True, kw_only=True):
-    """`models` are those that the binary's own catalog offers; `account` says who pays; `problem`, why it would not work."""
-
-    binary: str
-    version: str = ""
-    models: tuple[str, ...] = ()
-    account: str = ""
-    problem: str = ""
+NOT_SIGNED_IN = "not signed in; sign in with `codex login`, or name an api_key or a base_url"
 
 
 async def inspect(settings: CodexSettings, environment: Environment) -> HealthReport:
-    found = await status(settings, environment)
-    summary = f"Codex {found.version}, {found.account}" if found.account else f"Codex {found.version}"
-    models = (f"Codex {found.version} knows {', '.join(found.models)}",) if found.models else ()
-    return HealthReport(summary=summary, problem=found.problem, notes=models)
+    """Start the binary as a turn would, but send no request to a model. Raise ConfigurationError for an unusable binary."""
+    location = location_for(settings, environment)
+    binary = await probe_location(location)
+    name = f"Codex {'.'.join(map(str, binary.version))}"
+    models = [text_of(entry, "slug") for entry in binary.catalog if entry.get("visibility") == "list"]
+    account, problem = await _check_account(location, binary, ", ".join(models))
+    return HealthReport(
+        summary=f"{name}, {account}" if account else name,
+        problem=problem,
+        notes=(f"{name} knows {', '.join(models)}",) if models else (),
+    )
 
 
-async def status(settings: CodexSettings, environment: Environment) -> Status:
-    """Starts the binary as a turn would, but asks no model anything. Raises ConfigurationError if there is no binary."""
-    place = location_for(settings, environment)
-    try:
-        binary = await _surveyed(place)
-    except ConfigurationError as error:
-        return Status(binary=place.binary, problem=error.message)
-    known = Status(binary=place.binary, version=".".join(map(str, binary.version)), models=_offered(binary))
-    if place.base_url:
-        return replace(known, account=f"the provider at {place.base_url}")
-    if place.api_key:
-        return replace(known, account="OpenAI, with the key of api_key")
-    pool = Pool(place, size=1)
+async def _check_account(location: CodexLocation, binary: CodexBinary, models: str) -> tuple[str, str]:
+    """Return who pays for the model, and why it would not work, if so."""
+    if location.base_url:
+        return f"the provider at {location.base_url}", ""
+    if location.api_key:
+        return "OpenAI, with the key of api_key", ""
+    pool = ProcessPool(location, size=1)
     try:
         async with pool.lease() as lease:
-            found = await lease.call("account/read", {"refreshToken": False})
+            reply = await lease.call("account/read", {"refreshToken": False})
     except CodexError as error:
-        return replace(known, problem=error.message)
+        return "", error.message
     finally:
         await pool.close()
-    account = _account(found)
-    if not account and found.get("requiresOpenaiAuth") is not False:
-        return replace(known, problem=SIGN_IN)
-    unknown = place.model not in {entry.get("slug") for entry in binary.catalog}
-    problem = f"the model {place.model!r} is not one that this Codex knows: {', '.join(known.models)}" if unknown else ""
-    return replace(known, account=account or "nobody in particular", problem=problem)
+    account = _describe_account(object_of(reply.get("account")))
+    if not account and reply.get("requiresOpenaiAuth") is not False:
+        return "", NOT_SIGNED_IN
+    is_known = location.model in {entry.get("slug") for entry in binary.catalog}
+    problem = "" if is_known else f"the model {location.model!r} is not one that this Codex knows: {models}"
+    return account or "nobody in particular", problem
 
 
-async def _surveyed(place: CodexLocation) -> Binary:
-    home = Home(place.folder)
-    try:
-        return await survey(place.binary, home.environ(place))
-    finally:
-        home.remove()
-
-
-def _offered(binary: Binary) -> tuple[str, ...]:
-    return tuple(text_of(entry, "slug") for entry in binary.catalog if entry.get("visibility") == "list")
-
-
-def _account(found: JsonObject) -> str:
-    account = object_of(found.get("account"))
+def _describe_account(account: JsonObject) -> str:
     match account.get("type"):
         case "chatgpt":
             return f"signed in with ChatGPT (plan: {text_of(account, 'planType') or 'unknown'})"

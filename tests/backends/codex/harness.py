@@ -1,4 +1,4 @@
-"""The Codex backend over the real binary and a scripted upstream, both kept for as many tests as like."""
+"""The Codex backend over the real binary and a scripted upstream, both shared by several tests."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from tests.backends.codex.stage import KEY, MODEL, place_at, surveyed
-from tests.backends.codex.upstream import Call, asked
+from tests.backends.codex.app_server import KEY, MODEL, location_in, probed_binary
+from tests.backends.codex.upstream import Call, body_of
 from tests.layered import Layered
 from tests.upstream import Script, Step, Upstream, _Log, _script
 from toolrelay.backends.base import Backend
 from toolrelay.backends.codex import CodexBackend
-from toolrelay.backends.codex.pool import Pool
+from toolrelay.backends.codex.pool import ProcessPool
 from toolrelay.backends.codex.settings import CodexSettings
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.assembly import Answer, Assembly
@@ -65,29 +65,27 @@ def request(*items: Item, **members: Any) -> Request:
     return Request(wire="openai_chat", model="mine", items=items or (USER,), **{"stream": True, **members})
 
 
-class Play:
-    """A loop of its own, a process, an upstream. `ask` plays the scripts to one request; `requests` is what the upstream got."""
+class CodexHarness:
+    """An event loop, a process and an upstream. `ask` sends one request while the upstream plays the scripts."""
 
     def __init__(self, folder: Path, **more: Any) -> None:
         self.upstream = Upstream()
         self.upstream.__enter__()
         self._runner = asyncio.Runner()
-        binary = surveyed()
         self.settings = replace(SETTINGS, base_url=f"{self.upstream.url}/v1")
-        self.pool = Pool(place_at(folder, self.upstream, **more), size=1)
-        self.pool._binary = binary
+        self.pool = ProcessPool(location_in(folder, self.upstream, **more), size=1, binary=probed_binary())
         self.native = self.backend()
 
-    def backend(self, *, probe_after: float = 5.0, **members: Any) -> CodexBackend:
-        """All share one pool."""
-        return CodexBackend(replace(self.settings, **members), self.pool, probe_after=probe_after)
+    def backend(self, *, probe_seconds: float = 5.0, **members: Any) -> CodexBackend:
+        """Return another backend on the same pool."""
+        return CodexBackend(replace(self.settings, **members), self.pool, probe_seconds=probe_seconds)
 
     def layered(self) -> Backend:
-        """The model behind the tool-calling layer, as the gateway has it."""
+        """Return the backend behind the tool-calling layer, as in the gateway."""
         return Layered(self.native, tool_calling_mode(self.settings, PROVIDERS["codex"].profile, lambda: b"secret"))
 
-    def printing(self, dialect: str = "hermes", **members: Any) -> Backend:
-        """The same model as one that is taken to print its calls."""
+    def with_dialect(self, dialect: str = "hermes", **members: Any) -> Backend:
+        """Return the same model with calls printed in a dialect."""
         settings = replace(self.settings, tool_calling=dialect, **members)
         return Layered(self.native, tool_calling_mode(settings, PROVIDERS["codex"].profile, lambda: b"secret"))
 
@@ -95,22 +93,22 @@ class Play:
         return self._runner.run(main)
 
     def script(self, *scripts: Script | Step) -> None:
-        """What the upstream answers from now on. What it was asked before is forgotten."""
+        """Set the upstream's next answers and clear its log of requests."""
         self.upstream._scripts = [_script(script) for script in scripts]
         self.upstream.requests = _Log()
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        return [asked(received) for received in self.upstream.requests]
+        return [body_of(received) for received in self.upstream.requests]
 
-    def ask(self, wanted: Request, *scripts: Script | Step, backend: Backend | None = None) -> list[StreamEvent]:
+    def ask(self, request_: Request, *scripts: Script | Step, backend: Backend | None = None) -> list[StreamEvent]:
         if scripts:
             self.script(*scripts)
-        return self.run(told(backend or self.native, wanted))
+        return self.run(collect(backend or self.native, request_))
 
     def kill(self) -> None:
-        for seat in self.pool._seats:
-            os.kill(seat.process.pid, signal.SIGKILL)
+        for pooled in self.pool.processes:
+            os.kill(pooled.process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         self.run(self.native.close())
@@ -118,9 +116,9 @@ class Play:
         self.upstream.__exit__()
 
 
-async def told(backend: Backend, wanted: Request) -> list[StreamEvent]:
+async def collect(backend: Backend, request_: Request) -> list[StreamEvent]:
     events: list[StreamEvent] = []
-    await backend.stream_into(wanted, events.extend)
+    await backend.stream_into(request_, events.extend)
     return events
 
 
@@ -137,7 +135,7 @@ def error_of(events: Sequence[StreamEvent]) -> ToolrelayError:
     return last.error
 
 
-def ending(events: Sequence[StreamEvent]) -> AnswerFinished:
+def finish_of(events: Sequence[StreamEvent]) -> AnswerFinished:
     last = events[-1]
     assert isinstance(last, AnswerFinished), events
     return last
@@ -147,8 +145,8 @@ def text(events: Sequence[StreamEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def seen_by_the_client(events: Sequence[StreamEvent]) -> list[StreamEvent]:
-    """Without what is for the log, and with deltas that follow each other as one: where they were cut is nobody's matter."""
+def client_events(events: Sequence[StreamEvent]) -> list[StreamEvent]:
+    """Drop log events and join adjacent deltas."""
     out: list[StreamEvent] = []
     for event in events:
         last = out[-1] if out else None

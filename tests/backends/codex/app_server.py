@@ -1,4 +1,4 @@
-"""The real Codex on a scripted upstream, what tests say to it, and the schema that it generates of its own protocol."""
+"""Helpers over the real app-server: pools, threads, turns, and the JSON schema that it generates of its own protocol."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import msgspec
 import pytest
 
 from tests.upstream import Upstream
-from toolrelay.backends.codex.binary import Binary, find_binary, survey
-from toolrelay.backends.codex.home import CodexLocation
-from toolrelay.backends.codex.pool import Lease, Pool
+from toolrelay.backends.codex.binary import CodexBinary, find_binary, probe_binary
+from toolrelay.backends.codex.pool import Lease, ProcessPool
 from toolrelay.backends.codex.process import Channel
 from toolrelay.backends.codex.rpc import Notification, ServerRequest
+from toolrelay.backends.codex.settings import CodexLocation
 from toolrelay.core.json import JsonObject
 from toolrelay.errors import ConfigurationError
 
@@ -30,7 +30,7 @@ MODEL = "scripted"
 
 
 def binary_path() -> str:
-    """The package's, or the one that TOOLRELAY_CODEX names. Without it a test is skipped, which in CI is a failure."""
+    """Return the packaged binary or TOOLRELAY_CODEX. Skip the test if there is none, which fails CI."""
     try:
         return find_binary(os.environ.get("TOOLRELAY_CODEX", ""), search_path="")
     except ConfigurationError as error:
@@ -38,23 +38,22 @@ def binary_path() -> str:
 
 
 @functools.cache
-def surveyed() -> Binary:
-    """Once a test process: the binary does not change under it."""
+def probed_binary() -> CodexBinary:
+    """Probe the binary once per test process."""
     with tempfile.TemporaryDirectory() as home:
-        return asyncio.run(survey(binary_path(), {"CODEX_HOME": home, "HOME": home}))
+        return probe_binary(binary_path(), {"CODEX_HOME": home, "HOME": home})
 
 
-def place_at(folder: Path, upstream: Upstream, *, model: str = MODEL, api_key: str = KEY, **more: Any) -> CodexLocation:
-    address = f"{upstream.url}/v1"
-    return CodexLocation(folder=str(folder), binary=binary_path(), model=model, base_url=address, api_key=api_key, **more)
+def location_in(folder: Path, upstream: Upstream, *, model: str = MODEL, api_key: str = KEY, **more: Any) -> CodexLocation:
+    base_url = f"{upstream.url}/v1"
+    return CodexLocation(folder=str(folder), binary=binary_path(), model=model, base_url=base_url, api_key=api_key, **more)
 
 
 @asynccontextmanager
-async def pool_at(folder: Path, upstream: Upstream, *, size: int = 1, **more: Any) -> AsyncIterator[Pool]:
-    """A pool with the real binary. Nothing may be left of it afterwards."""
-    limits = {name: more.pop(name) for name in ("most_turns", "most_threads", "most_resident") if name in more}
-    pool = Pool(place_at(folder, upstream, **more), size=size, **limits)
-    pool._binary = await asyncio.to_thread(surveyed)
+async def running_pool(folder: Path, upstream: Upstream, *, size: int = 1, **more: Any) -> AsyncIterator[ProcessPool]:
+    """Open a pool of the real binary, and check that it leaves no home behind."""
+    limits = {name: more.pop(name) for name in ("max_turns", "max_threads", "max_resident_bytes") if name in more}
+    pool = ProcessPool(location_in(folder, upstream, **more), size=size, binary=await asyncio.to_thread(probed_binary), **limits)
     try:
         yield pool
     finally:
@@ -66,20 +65,20 @@ def homes(folder: Path) -> list[Path]:
     return list(folder.glob("home-*"))
 
 
-def pids(pool: Pool) -> list[int]:
-    return [seat.process.pid for seat in pool._seats]
+def pids(pool: ProcessPool) -> list[int]:
+    return [pooled.process.pid for pooled in pool.processes]
 
 
-async def settled(pool: Pool) -> None:
-    """Whatever the pool does in the background is done."""
-    while tasks := pool._starts | pool._farewells:
+async def settle(pool: ProcessPool) -> None:
+    """Wait until the pool has no background tasks."""
+    while tasks := pool._starts | pool._exits:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def thread_params(lease: Lease, *, model: str = MODEL, **more: Any) -> JsonObject:
     return {
         "model": model,
-        "cwd": lease.work,
+        "cwd": str(lease.process.home.work_dir),
         "ephemeral": True,
         "environments": [],
         "approvalPolicy": "never",
@@ -93,50 +92,50 @@ def turn_params(thread_id: str, text: str = "Hello") -> JsonObject:
     return {"threadId": thread_id, "input": [{"type": "text", "text": text, "text_elements": []}]}
 
 
-def tool(name: str) -> JsonObject:
+def tool_declaration(name: str) -> JsonObject:
     return {"type": "function", "name": name, "description": "A tool.", "inputSchema": {"type": "object", "properties": {}}}
 
 
-async def thread(lease: Lease, **more: Any) -> Channel:
+async def start_thread(lease: Lease, **more: Any) -> Channel:
     found: Any = await lease.call("thread/start", thread_params(lease, **more))
-    return lease.listen(found["thread"]["id"])
+    return lease.open_channel(found["thread"]["id"])
 
 
-async def begun(lease: Lease, text: str = "Hello", **more: Any) -> Channel:
-    """A turn that runs, on a thread of its own."""
-    channel = await thread(lease, **more)
+async def start_turn(lease: Lease, text: str = "Hello", **more: Any) -> Channel:
+    """Start a turn on a new thread."""
+    channel = await start_thread(lease, **more)
     await lease.call("turn/start", turn_params(channel.thread_id, text))
     return channel
 
 
-async def when(condition: Callable[[], object]) -> None:
-    """Returns once that holds, which the loop brings about in the meantime."""
-    while not condition():  # noqa: ASYNC110 -- what it waits for belongs to the code under test, and has no event
+async def wait_until(condition: Callable[[], object]) -> None:
+    """Run the loop until the condition holds."""
+    while not condition():  # noqa: ASYNC110 -- the code under test has no event for it
         await asyncio.sleep(0)
 
 
-async def until(channel: Channel, method: str) -> Any:
-    """The message of that method, after whatever comes before it. What came with it is passed over."""
+async def wait_for_message(channel: Channel, method: str) -> Any:
+    """Return the next message of that method. Skip all others."""
     while True:
         for message in await channel.next():
             if message.method == method:
                 return message
 
 
-async def heard(channel: Channel) -> list[Notification | ServerRequest]:
-    """All messages up to the end of the turn."""
+async def read_turn(channel: Channel) -> list[Notification | ServerRequest]:
+    """Return all messages up to the end of the turn."""
     messages: list[Notification | ServerRequest] = []
     while not any(message.method == "turn/completed" for message in messages):
         messages += await channel.next()
     return messages
 
 
-async def answer(lease: Lease, text: str = "Hello", **more: Any) -> str:
-    """The text of a whole turn; or how it ended, if not well."""
-    return said(await heard(await begun(lease, text, **more)))
+async def run_turn(lease: Lease, text: str = "Hello", **more: Any) -> str:
+    """Return the text of a turn, or its status and error."""
+    return turn_text(await read_turn(await start_turn(lease, text, **more)))
 
 
-def said(messages: list[Notification | ServerRequest]) -> str:
+def turn_text(messages: list[Notification | ServerRequest]) -> str:
     last: Any = messages[-1].params
     if last["turn"]["status"] != "completed":
         return f"{last['turn']['status']}: {last['turn']['error']}"
@@ -144,8 +143,8 @@ def said(messages: list[Notification | ServerRequest]) -> str:
     return "".join(params["delta"] for params in deltas)
 
 
-class Schema:
-    """What this very binary says of its protocol."""
+class ProtocolSchema:
+    """The JSON schema that the binary generates of its protocol."""
 
     def __init__(self, folder: Path) -> None:
         self._files = {path.stem: path.read_bytes() for path in folder.glob("*.json")}
@@ -154,7 +153,7 @@ class Schema:
         self.notifications = self._kinds("ServerNotification")
 
     def check_request(self, method: str, params: JsonObject) -> None:
-        """Raises if the params are none of that method, or have members that it does not know."""
+        """Raise if the params are invalid or have unknown members."""
         self._check(self.requests[method], params, self._read("ClientRequest"))
 
     def check_answer(self, method: str, result: JsonObject) -> None:
@@ -181,7 +180,7 @@ class Schema:
 
 
 @functools.cache
-def schema() -> Schema:
+def protocol_schema() -> ProtocolSchema:
     with tempfile.TemporaryDirectory(prefix="toolrelay-schema-") as folder:
         subprocess.run(
             [binary_path(), "app-server", "generate-json-schema", "--out", folder, "--experimental"],
@@ -190,4 +189,4 @@ def schema() -> Schema:
             capture_output=True,
             timeout=60,
         )
-        return Schema(Path(folder))
+        return ProtocolSchema(Path(folder))
