@@ -31,7 +31,7 @@ class Layered:
 
     async def stream_into(self, request: Request, deliver: Deliver) -> None:
         collector = _Collector(self.rejected)
-        layer = ToolCallLayer(Turn(token="t", request=request, policy=Policy(keeps=False)), self._mode)
+        layer = ToolCallLayer(Turn(token="t", request=request, policy=Policy(records_answers=False)), self._mode)
         await drive(layer, self._backend, collector, collector)
         await deliver_batch(deliver, collector.events)
 

@@ -1,6 +1,6 @@
-"""Hypothesis strategies for what the wires carry: texts, JSON, answers as stream events, and Chat requests as clients write.
+"""Hypothesis strategies: texts, JSON, answers as stream events, and Chat requests.
 
-To make a strategy takes longer than to draw from it, so each is made once.
+Building a strategy takes longer than drawing from it, so each is built once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from toolrelay.core.events import (
 
 T = TypeVar("T")
 
-# What parsers and framings trip over; U+2028, U+0085 and the like end lines for `str.splitlines`.
+# Text that is hard for parsers; U+2028, U+0085 and similar end lines for `str.splitlines`.
 _TRICKY = [
     "😀",
     "👩‍👩‍👧",
@@ -50,12 +50,12 @@ _NAMES = st.from_regex(r"[a-zA-Z][a-zA-Z0-9_.-]{0,11}", fullmatch=True)
 
 @cache
 def texts(*, min_size: int = 1) -> SearchStrategy[str]:
-    """Text without lone surrogates, which UTF-8 cannot say."""
+    """Generate text without lone surrogates, which UTF-8 cannot represent."""
     return st.sampled_from(_TRICKY if min_size else ["", *_TRICKY]) | _PLAIN
 
 
 def json_values(*, leaves: int = 5) -> SearchStrategy[Any]:
-    """Any JSON that survives a round trip through text."""
+    """Generate any JSON value that survives encoding and decoding."""
     numbers = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False, width=32)
     scalars = st.none() | st.booleans() | numbers | texts(min_size=0)
     return st.recursive(
@@ -72,7 +72,7 @@ def json_objects() -> SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def pieces(draw: DrawFn, whole: str) -> list[str]:
-    """The text in pieces, none of them empty."""
+    """Split the text into pieces that are not empty."""
     cuts = draw(st.lists(st.integers(1, max(1, len(whole) - 1)), unique=True, max_size=4).map(sorted))
     bounds = [0, *(cut for cut in cuts if cut < len(whole)), len(whole)]
     return [whole[start:end] for start, end in pairwise(bounds) if start < end]
@@ -80,7 +80,7 @@ def pieces(draw: DrawFn, whole: str) -> list[str]:
 
 @st.composite
 def cut_bytes(draw: DrawFn, whole: bytes) -> list[bytes]:
-    """The bytes in pieces, cut anywhere: inside characters, line ends and frames, or at every single byte."""
+    """Split the bytes anywhere: inside characters, line ends and frames."""
     if draw(st.booleans()):
         size = draw(st.integers(1, 7))
         return [whole[start : start + size] for start in range(0, len(whole), size)]
@@ -91,16 +91,16 @@ def cut_bytes(draw: DrawFn, whole: bytes) -> list[bytes]:
 
 @st.composite
 def interleaved(draw: DrawFn, threads: Sequence[Sequence[T]]) -> list[T]:
-    """All events of all threads, each thread in its own order, and the threads begun in the order in which they are given."""
+    """Interleave the threads. Each keeps its order, and they start in the order given."""
     waiting = [list(thread) for thread in threads if thread]
-    begun: list[list[T]] = []
+    started: list[list[T]] = []
     out: list[T] = []
-    while waiting or begun:
-        choice = draw(st.integers(0, len(begun) if waiting else len(begun) - 1))
-        if choice == len(begun):
-            begun.append(waiting.pop(0))
-        out.append(begun[choice].pop(0))
-        begun = [thread for thread in begun if thread]
+    while waiting or started:
+        choice = draw(st.integers(0, len(started) if waiting else len(started) - 1))
+        if choice == len(started):
+            started.append(waiting.pop(0))
+        out.append(started[choice].pop(0))
+        started = [thread for thread in started if thread]
     return out
 
 
@@ -124,7 +124,7 @@ def usages() -> SearchStrategy[Usage]:
 
 @cache
 def arguments() -> SearchStrategy[str]:
-    """A function's arguments as models write them: a JSON object, spaced and escaped in any way."""
+    """Generate a JSON object with any spacing and escaping."""
     return st.builds(
         lambda value, ascii_only, separators: json.dumps(value, ensure_ascii=ascii_only, separators=separators),
         json_objects(),
@@ -148,8 +148,8 @@ def _call(draw: DrawFn, index: int, choice: int, *, ids: bool, custom: bool, cut
 
 
 @st.composite
-def _spoken(draw: DrawFn, choice: int, *, reasoning: bool, refusals: bool) -> list[StreamEvent]:
-    """Runs of thoughts, words and refusals, in any order."""
+def _content_events(draw: DrawFn, choice: int, *, reasoning: bool, refusals: bool) -> list[StreamEvent]:
+    """Generate reasoning, text and refusals in any order."""
     kinds = ["text", *(["reasoning"] if reasoning else []), *(["refusal"] if refusals else [])]
     events: list[StreamEvent] = []
     for kind in draw(st.lists(st.sampled_from(kinds), max_size=4)):
@@ -168,7 +168,7 @@ def _spoken(draw: DrawFn, choice: int, *, reasoning: bool, refusals: bool) -> li
 def _choice(
     draw: DrawFn, choice: int, *, calls: bool, ids: bool, custom: bool, reasoning: bool, refusals: bool, truncated: bool
 ) -> tuple[list[StreamEvent], Finish]:
-    events = draw(_spoken(choice, reasoning=reasoning, refusals=refusals))
+    events = draw(_content_events(choice, reasoning=reasoning, refusals=refusals))
     count = draw(st.integers(0, 3)) if calls else 0
     cut = truncated and count > 0 and draw(st.booleans())
     threads = [draw(_call(index, choice, ids=ids, custom=custom, cut=cut and index == count - 1)) for index in range(count)]
@@ -194,9 +194,9 @@ def answers(
     truncated: bool = False,
     usage: bool = True,
 ) -> list[StreamEvent]:
-    """A well-formed answer (see core.events) with at least one choice and at most that many.
+    """Generate a well-formed answer (see core.events) with up to `choices` choices.
 
-    `ids`: calls have ids, as behind a turn. `truncated`: the last call may lack its end.
+    `ids`: calls have ids, as a turn emits them. `truncated`: the last call may be unfinished.
     """
     tier = draw(st.sampled_from([None, "default", "flex"]))
     started = AnswerStarted(
@@ -205,21 +205,21 @@ def answers(
         service_tier=tier,
     )
     count = draw(st.integers(1, choices))
-    said: list[list[StreamEvent]] = []
+    choice_events: list[list[StreamEvent]] = []
     finishes: list[Finish] = []
     for number in range(count):
         events, finish = draw(
             _choice(number, calls=calls, ids=ids, custom=custom, reasoning=reasoning, refusals=refusals, truncated=truncated)
         )
-        said.append(events)
+        choice_events.append(events)
         finishes.append(finish)
-    body = draw(interleaved(said))
+    body = draw(interleaved(choice_events))
     others = [ChoiceFinished(number, finishes[number]) for number in range(1, count)]
     end = AnswerFinished(finish=finishes[0], usage=draw(st.none() | usages()) if usage else None, service_tier=tier)
     return [started, *body, *others, end]
 
 
-# --- Chat requests, each member as a careful client writes it: `tests/wires/chat/test_request.py` has the careless ones.
+# Valid Chat requests. `tests/wires/chat/test_request.py` has invalid ones.
 
 _IDS = st.integers(0, 10**9).map("call_{}".format)
 _EXTRA: SearchStrategy[dict[str, Any]] = st.sampled_from(
@@ -229,7 +229,7 @@ _EXTRA: SearchStrategy[dict[str, Any]] = st.sampled_from(
 
 @cache
 def _with_extra(members: SearchStrategy[dict[str, Any]]) -> SearchStrategy[dict[str, Any]]:
-    """Sometimes with a member that nobody here knows."""
+    """Add an unknown member to some."""
     return st.builds(lambda known, extra: {**known, **extra}, members, _EXTRA)
 
 
@@ -288,7 +288,7 @@ def _history_call(identifier: str) -> SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def _assistant_exchange(draw: DrawFn) -> list[dict[str, Any]]:
-    """An assistant's message, the results of its calls, and words of the user, so that the assistant's next one is another."""
+    """Generate an assistant message, the results of its calls, and a user message."""
     message: dict[str, Any] = {"role": "assistant", **draw(_EXTRA)}
     if draw(st.booleans()):
         message["reasoning_content"] = draw(texts(min_size=0))
@@ -382,7 +382,7 @@ def _settings() -> SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def chat_bodies(draw: DrawFn) -> dict[str, Any]:
-    """A Chat request that says nothing twice and nothing in vain, so that a gateway has no reason to change anything in it."""
+    """Generate a Chat request without redundancy, so that the gateway has no reason to change it."""
     exchanges = draw(st.lists(_plain_message().map(lambda message: [message]) | _assistant_exchange(), min_size=1, max_size=3))
     body: dict[str, Any] = {
         "model": draw(texts()),

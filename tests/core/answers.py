@@ -1,4 +1,4 @@
-"""Answers that a model might give, made up by Hypothesis, and the same answers cut differently."""
+"""Hypothesis strategies for answers of a model, and for other ways to chunk them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TEXTS = st.text(max_size=6)
 FINISHES: st.SearchStrategy[Finish] = st.sampled_from(["stop", "length", "calls", "content_filter"])
 FAILED = AnswerFailed(BackendError("It died."))
 
-_WORDS: st.SearchStrategy[StreamEvent] = st.one_of(
+_PARTS: st.SearchStrategy[StreamEvent] = st.one_of(
     st.builds(TextDelta, TEXTS, st.sampled_from([0, 0, 0, 1, 2])),
     st.builds(TextDelta, TEXTS, st.just(0), st.just([{"token": "x"}])),
     st.builds(RefusalDelta, TEXTS, st.sampled_from([0, 0, 1])),
@@ -47,22 +47,22 @@ _WORDS: st.SearchStrategy[StreamEvent] = st.one_of(
 
 @st.composite
 def _calls(draw: st.DrawFn, names: Sequence[str]) -> list[list[StreamEvent]]:
-    """Each call by itself: begun, grown, and not always finished."""
+    """Generate calls, some of them unfinished."""
     calls: list[list[StreamEvent]] = []
     counts = {0: 0, 1: 0}
     for choice in draw(st.lists(st.sampled_from([0, 0, 1]), max_size=4)):
         index = counts[choice]
         counts[choice] += 1
-        grown = [ArgumentsDelta(index, piece, choice) for piece in draw(st.lists(TEXTS, max_size=3))]
+        deltas = [ArgumentsDelta(index, piece, choice) for piece in draw(st.lists(TEXTS, max_size=3))]
         finished = [CallFinished(index, choice)] if draw(st.integers(0, 3)) else []
-        calls.append([CallStarted(index, draw(st.sampled_from(names)), choice=choice), *grown, *finished])
+        calls.append([CallStarted(index, draw(st.sampled_from(names)), choice=choice), *deltas, *finished])
     return calls
 
 
 @st.composite
 def answers(draw: st.DrawFn, names: Sequence[str] = ("f", "g", "nope"), *, ends: bool = True) -> list[StreamEvent]:
-    """An answer from its start to its end, in which words and calls are shuffled into each other."""
-    strands = [*draw(_calls(names)), draw(st.lists(_WORDS, max_size=8))]
+    """Generate an answer with interleaved parts and calls."""
+    strands = [*draw(_calls(names)), draw(st.lists(_PARTS, max_size=8))]
     order = draw(st.permutations([number for number, strand in enumerate(strands) for _ in strand]))
     rest = [iter(strand) for strand in strands]
     events: list[StreamEvent] = [AnswerStarted(model="m"), *(next(rest[number]) for number in order)]
@@ -77,14 +77,14 @@ def answers(draw: st.DrawFn, names: Sequence[str] = ("f", "g", "nope"), *, ends:
 
 @st.composite
 def batches(draw: st.DrawFn, events: Sequence[StreamEvent]) -> list[list[StreamEvent]]:
-    """The same events, as they might arrive: some together, some alone, now and then nothing."""
+    """Generate batches of the events, some of them empty."""
     cuts = sorted(draw(st.lists(st.integers(0, len(events)), max_size=len(events))))
     return [list(events[start:end]) for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True)]
 
 
 @st.composite
-def recut(draw: st.DrawFn, events: Sequence[StreamEvent]) -> list[StreamEvent]:
-    """The same answer in smaller pieces, some of them empty."""
+def rechunk(draw: st.DrawFn, events: Sequence[StreamEvent]) -> list[StreamEvent]:
+    """Generate the same answer in smaller deltas, some of them empty."""
     out: list[StreamEvent] = []
     for event in events:
         match event:

@@ -1,4 +1,4 @@
-"""Stream events folded into the answer that they spell."""
+"""Assembly of an answer from stream events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.answers import answers, recut
+from tests.core.answers import answers, rechunk
 from toolrelay.core.assembly import Answer, Assembly, CallEntry, MessageEntry
 from toolrelay.core.events import (
     AnnotationAdded,
@@ -33,41 +33,41 @@ from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Part, Reaso
 from toolrelay.errors import BackendError
 
 
-def folded(events: Iterable[StreamEvent]) -> Answer:
+def fold(events: Iterable[StreamEvent]) -> Answer:
     assembly = Assembly()
     for event in events:
         assembly.add(event)
     return assembly.answer()
 
 
-def said(*parts: Part) -> Message:
+def message(*parts: Part) -> Message:
     return Message(role="assistant", content=parts)
 
 
 @given(answers(), st.data())
-def test_it_never_matters_how_deltas_are_cut(events: list[StreamEvent], data: st.DataObject) -> None:  # bug 4
-    assert folded(data.draw(recut(events))) == folded(events)
+def test_chunking_of_deltas_does_not_change_the_answer(events: list[StreamEvent], data: st.DataObject) -> None:  # bug 4
+    assert fold(data.draw(rechunk(events))) == fold(events)
 
 
 @given(answers())
-def test_the_answer_can_be_read_at_any_time_and_growing_goes_on(events: list[StreamEvent]) -> None:
+def test_reading_the_answer_early_does_not_change_it(events: list[StreamEvent]) -> None:
     assembly = Assembly()
     for event in events:
         assembly.add(event)
         assembly.answer()
-    assert assembly.answer() == folded(events)
+    assert assembly.answer() == fold(events)
 
 
-def test_items_stand_in_the_order_in_which_they_began() -> None:
+def test_items_are_in_the_order_in_which_they_started() -> None:
     items: tuple[Item, ...] = (
         Reasoning(text=("hm",)),
-        said(Text(text="one")),
+        message(Text(text="one")),
         Call(id="a", name="f", arguments="{}"),
         OpaqueItem(wire="w", raw={"type": "x"}),
-        said(Text(text="two")),
+        message(Text(text="two")),
         Call(id="b", name="g", arguments="[]"),
     )
-    answer = folded(
+    answer = fold(
         [
             ReasoningDelta("hm"),
             TextDelta("one"),
@@ -82,12 +82,12 @@ def test_items_stand_in_the_order_in_which_they_began() -> None:
         ]
     )
     assert answer.items[:4] == items[:4]
-    assert answer.items[4:] == (said(Text(text="tw")), items[5])
+    assert answer.items[4:] == (message(Text(text="tw")), items[5])
     assert answer.calls == (items[2], items[5])
 
 
-def test_interleaved_calls_do_not_mix() -> None:  # bug 8
-    answer = folded(
+def test_interleaved_calls_are_kept_apart() -> None:  # bug 8
+    answer = fold(
         [
             CallStarted(0, "f", "a"),
             CallStarted(1, "g", "b", "custom", namespace="n", extra={"signature": "s"}),
@@ -105,12 +105,12 @@ def test_interleaved_calls_do_not_mix() -> None:  # bug 8
     )
 
 
-def test_a_call_that_was_not_finished_is_not_a_call() -> None:  # bug 5
-    answer = folded([CallStarted(0, "f"), ArgumentsDelta(0, '{"x'), AnswerFinished(finish="length")])
+def test_unfinished_call_is_not_in_the_answer() -> None:  # bug 5
+    answer = fold([CallStarted(0, "f"), ArgumentsDelta(0, '{"x'), AnswerFinished(finish="length")])
     assert (answer.items, answer.finish) == ((), "length")
 
 
-def test_deltas_of_an_unknown_call_belong_to_nothing() -> None:
+def test_deltas_of_an_unknown_call_are_ignored() -> None:
     assembly = Assembly()
     assert assembly.add(ArgumentsDelta(7, "{}")) is None
     assert assembly.add(CallFinished(7)) is None
@@ -128,30 +128,30 @@ def test_deltas_of_an_unknown_call_belong_to_nothing() -> None:
         [MessageStarted(), TextDelta(""), RefusalDelta("")],
     ],
 )
-def test_an_empty_message_is_none(events: list[StreamEvent]) -> None:
-    assert folded(events).items == ()
+def test_empty_message_is_not_in_the_answer(events: list[StreamEvent]) -> None:
+    assert fold(events).items == ()
 
 
-def test_an_empty_delta_does_not_end_what_was_growing() -> None:
-    answer = folded([ReasoningDelta("a"), TextDelta(""), RefusalDelta(""), ReasoningDelta("b"), TextDelta("c")])
-    assert answer.items == (Reasoning(text=("ab",)), said(Text(text="c")))
+def test_empty_delta_does_not_end_the_current_item() -> None:
+    answer = fold([ReasoningDelta("a"), TextDelta(""), RefusalDelta(""), ReasoningDelta("b"), TextDelta("c")])
+    assert answer.items == (Reasoning(text=("ab",)), message(Text(text="c")))
 
 
 def test_text_and_refusal_are_parts_of_one_message() -> None:
-    answer = folded([TextDelta("a"), RefusalDelta("b"), TextDelta("c"), TextDelta("d")])
-    assert answer.items == (said(Text(text="a"), Refusal(text="b"), Text(text="cd")),)
+    answer = fold([TextDelta("a"), RefusalDelta("b"), TextDelta("c"), TextDelta("d")])
+    assert answer.items == (message(Text(text="a"), Refusal(text="b"), Text(text="cd")),)
 
 
-def test_a_message_begins_where_the_provider_says_so() -> None:
-    answer = folded([MessageStarted(phase="commentary"), TextDelta("a"), MessageStarted(), TextDelta("b")])
+def test_message_started_opens_a_new_message() -> None:
+    answer = fold([MessageStarted(phase="commentary"), TextDelta("a"), MessageStarted(), TextDelta("b")])
     assert answer.items == (
         Message(role="assistant", content=(Text(text="a"),), phase="commentary"),
-        said(Text(text="b")),
+        message(Text(text="b")),
     )
 
 
 def test_logprobs_and_annotations_stay_with_their_text() -> None:
-    answer = folded(
+    answer = fold(
         [
             TextDelta("a", 0, [1]),
             TextDelta("b"),
@@ -163,17 +163,17 @@ def test_logprobs_and_annotations_stay_with_their_text() -> None:
         ]
     )
     assert answer.items == (
-        said(Text(text="abc", logprobs=(1, 2, 3), annotations=({"n": 1}, {"n": 2}))),
-        said(Text(text="", annotations=({"n": 3},))),
+        message(Text(text="abc", logprobs=(1, 2, 3), annotations=({"n": 1}, {"n": 2}))),
+        message(Text(text="", annotations=({"n": 3},))),
     )
 
 
 def test_logprobs_without_text_are_kept() -> None:
-    assert folded([TextDelta("", 0, [1])]).items == (said(Text(text="", logprobs=(1,))),)
+    assert fold([TextDelta("", 0, [1])]).items == (message(Text(text="", logprobs=(1,))),)
 
 
-def test_reasoning_has_parts_of_two_kinds() -> None:
-    answer = folded(
+def test_reasoning_text_and_summaries_are_separate_parts() -> None:
+    answer = fold(
         [
             ReasoningStarted(id="rs_1"),
             ReasoningDelta("a", "summary"),
@@ -190,18 +190,18 @@ def test_reasoning_has_parts_of_two_kinds() -> None:
     )
 
 
-def test_the_number_of_a_reasoning_part_sets_no_length() -> None:
+def test_large_reasoning_part_number_allocates_nothing() -> None:
     events = [ReasoningDelta(text, "summary", part) for text, part in (("a", 50_000_000), ("b", -1), ("a", 50_000_000), ("c", 0))]
-    assert folded(events).items == (Reasoning(summary=("aa", "b", "c")),)
+    assert fold(events).items == (Reasoning(summary=("aa", "b", "c")),)
 
 
-def test_sealed_reasoning_without_words_is_kept() -> None:  # bug 31
-    answer = folded([ReasoningFinished(encrypted="x"), ReasoningStarted(id="rs_2"), ReasoningFinished(encrypted="y")])
+def test_encrypted_reasoning_without_text_is_kept() -> None:  # bug 31
+    answer = fold([ReasoningFinished(encrypted="x"), ReasoningStarted(id="rs_2"), ReasoningFinished(encrypted="y")])
     assert answer.items == (Reasoning(encrypted="x"), Reasoning(id="rs_2", encrypted="y"))
 
 
-def test_other_choices_are_answers_of_their_own() -> None:
-    answer = folded(
+def test_other_choices_become_separate_answers() -> None:
+    answer = fold(
         [
             TextDelta("two", 2, [1]),
             TextDelta("zero"),
@@ -217,13 +217,13 @@ def test_other_choices_are_answers_of_their_own() -> None:
         ]
     )
     assert answer == Answer(
-        items=(said(Text(text="zero")),),
+        items=(message(Text(text="zero")),),
         usage=Usage(input=1),
         others=(
-            Answer(items=(said(Refusal(text="no")), Reasoning(summary=("hm",))), finish="length"),
+            Answer(items=(message(Refusal(text="no")), Reasoning(summary=("hm",))), finish="length"),
             Answer(
                 items=(
-                    said(Text(text="two", logprobs=(1,), annotations=({"n": 1},))),
+                    message(Text(text="two", logprobs=(1,), annotations=({"n": 1},))),
                     Call(id="a", name="f", arguments="12", kind="custom", namespace="n", extra={"x": 1}),
                 ),
                 finish="calls",
@@ -232,15 +232,15 @@ def test_other_choices_are_answers_of_their_own() -> None:
     )
 
 
-def test_what_frames_the_answer_is_kept() -> None:
+def test_start_end_and_error_are_kept() -> None:
     started, error = AnswerStarted(model="m", fingerprint="fp"), BackendError("It died.")
     end = AnswerFinished(finish="content_filter", usage=Usage(output=1), service_tier="flex")
-    assert folded([started, end, AnswerFailed(error)]) == Answer(
+    assert fold([started, end, AnswerFailed(error)]) == Answer(
         started=started, finish="content_filter", usage=Usage(output=1), service_tier="flex", error=error
     )
 
 
-def test_adding_returns_the_entry_that_the_event_belongs_to() -> None:
+def test_add_returns_the_entry_of_the_event() -> None:
     assembly = Assembly()
     first = assembly.add(TextDelta("a"))
     assert isinstance(first, MessageEntry)
@@ -257,6 +257,6 @@ def test_adding_returns_the_entry_that_the_event_belongs_to() -> None:
 
 
 @pytest.mark.parametrize("event", [TextDelta("x", 1), ArgumentsDelta(0, "x", 1), ReasoningDelta("x", "text", 0, 1)])
-def test_an_event_of_another_choice_changes_nothing_in_the_first(event: StreamEvent) -> None:
+def test_event_of_another_choice_does_not_change_the_first(event: StreamEvent) -> None:
     before: list[StreamEvent] = [TextDelta("a"), CallStarted(0, "f"), CallFinished(0), TextDelta("b")]
-    assert folded([*before, event, TextDelta("c")]).items == folded([*before, TextDelta("c")]).items
+    assert fold([*before, event, TextDelta("c")]).items == fold([*before, TextDelta("c")]).items

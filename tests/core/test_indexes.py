@@ -9,7 +9,7 @@ from toolrelay.errors import BackendError
 
 
 @pytest.mark.parametrize("index", [0, 10**30, None])
-def test_one_more_than_the_limit_is_an_upstream_error(index: int | None) -> None:
+def test_exceeding_the_limit_is_an_upstream_error(index: int | None) -> None:
     limit = IndexLimit("tool calls")
     for _ in range(MAX_INDEXES):
         limit.add(index)
@@ -18,7 +18,7 @@ def test_one_more_than_the_limit_is_an_upstream_error(index: int | None) -> None
     assert (raised.value.status, raised.value.code) == (502, "upstream_invalid")
 
 
-def test_a_negative_index_is_an_upstream_error() -> None:
+def test_negative_index_is_an_upstream_error() -> None:
     with pytest.raises(BackendError, match="negative index for its choices") as raised:
         IndexLimit("choices").add(-1)
     assert (raised.value.status, raised.value.code) == (502, "upstream_invalid")

@@ -1,4 +1,4 @@
-"""What a conversation is made of."""
+"""Content of messages."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ from toolrelay.core.messages import Content, Image, OpaquePart, Refusal, Text, p
         ),
     ],
 )
-def test_the_text_of_content_leaves_other_parts_out(content: Content, text: str) -> None:
+def test_plain_text_omits_other_parts(content: Content, text: str) -> None:
     assert plain_text(content) == text

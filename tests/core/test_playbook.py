@@ -1,23 +1,23 @@
-"""The harness itself: a story that goes another way must fail, and say where."""
+"""The test harness for turns."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.core.playbook import Playbook, asked, turn
+from tests.core.playbook import Playbook, make_request, make_turn
 from toolrelay.core.commands import CallModel, Command, Emit, Record
 from toolrelay.core.events import RefusalDelta, TextDelta
 from toolrelay.core.steps import TurnAccepted
 
 
-def test_a_story_that_goes_another_way_fails_with_the_difference() -> None:
+def test_unexpected_commands_fail_with_a_diff() -> None:
     with pytest.raises(AssertionError) as failure:
-        Playbook(turn()) >> [TextDelta("one"), TextDelta("two")] << [Emit([TextDelta("one"), RefusalDelta("two")])]
-    told = [line for line in str(failure.value).splitlines() if not line.startswith("?")]  # marks under a line that changed
-    assert told == [
+        Playbook(make_turn()) >> [TextDelta("one"), TextDelta("two")] << [Emit([TextDelta("one"), RefusalDelta("two")])]
+    lines = [line for line in str(failure.value).splitlines() if not line.startswith("?")]  # difflib marks changes with ?
+    assert lines == [
         ">> TextDelta(text='one')",
         ">> TextDelta(text='two')",
-        "<< the turn wants something else (- expected, + got):",
+        "<< unexpected commands (- expected, + actual):",
         "  Emit",
         "      TextDelta(text='one')",
         "-     RefusalDelta(text='two')",
@@ -25,16 +25,16 @@ def test_a_story_that_goes_another_way_fails_with_the_difference() -> None:
     ]
 
 
-def test_what_the_turn_wants_cannot_be_passed_over() -> None:
-    story = Playbook(turn()) >> [TextDelta("one")]
-    with pytest.raises(AssertionError, match="nobody looked at"):
-        story >> [TextDelta("two")]
+def test_unchecked_commands_fail_the_test() -> None:
+    playbook = Playbook(make_turn()) >> [TextDelta("one")]
+    with pytest.raises(AssertionError, match="unchecked commands"):
+        playbook >> [TextDelta("two")]
 
 
-def test_the_start_may_be_looked_at_or_not() -> None:
-    request = asked()
+def test_commands_of_the_start_may_be_left_unchecked() -> None:
+    request = make_request()
     start: list[Command] = [Record(TurnAccepted(model="m", wire="openai_chat")), CallModel(request)]
-    Playbook(turn(request)) << start >> [TextDelta("one")] << [Emit([TextDelta("one")])]
-    Playbook(turn(request)) >> [TextDelta("one")] << [Emit([TextDelta("one")])]
+    Playbook(make_turn(request)) << start >> [TextDelta("one")] << [Emit([TextDelta("one")])]
+    Playbook(make_turn(request)) >> [TextDelta("one")] << [Emit([TextDelta("one")])]
     with pytest.raises(AssertionError):
-        Playbook(turn(request)) << start[1:]
+        Playbook(make_turn(request)) << start[1:]

@@ -1,4 +1,4 @@
-"""Who runs a call."""
+"""Ownership of calls."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from toolrelay.core.request import Tool
 POLICY = Policy(tools={"g": GatewayTool(tool=Tool(name="g"))})
 
 
-def test_the_gateway_runs_what_it_declared() -> None:
+def test_gateway_owns_its_own_tools() -> None:
     assert POLICY.owner("g", frozenset()) == "gateway"
 
 
-def test_a_name_that_both_declare_is_the_clients() -> None:
+def test_client_owns_a_name_that_both_declare() -> None:
     assert POLICY.owner("g", frozenset({"g"})) == "client"
 
 
-def test_a_name_that_nobody_declared_is_the_clients() -> None:
+def test_client_owns_an_undeclared_name() -> None:
     assert POLICY.owner("nope", frozenset({"f"})) == "client"
     assert Policy().owner("g", frozenset()) == "client"
 
 
-def test_a_gateway_tool_needs_approval_unless_the_policy_says_otherwise() -> None:  # bug 48
+def test_gateway_tool_needs_approval_by_default() -> None:  # bug 48
     assert POLICY.tools["g"].needs_approval

@@ -1,4 +1,4 @@
-"""What becomes of a request before any model is asked."""
+"""Checks and limits before a model is called."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.core.playbook import asked
+from tests.core.playbook import make_request
 from toolrelay.core.messages import Call, Content, Image, Item, Message, OpaqueItem, Result, Text, plain_text
 from toolrelay.core.request import OpaqueTool, Request, Tool, ToolChoice
-from toolrelay.core.request_checks import check_tool_choice, orphan, with_results_cut, without_tools
+from toolrelay.core.request_checks import check_tool_choice, find_orphan_result, remove_tools, truncate_results
 from toolrelay.errors import ClientError
 
 HELLO = Message(role="user", content="hello")
 
 
-def made(identifier: str) -> Call:
+def call(identifier: str) -> Call:
     return Call(id=identifier, name="f", arguments="{}")
 
 
-def answered(identifier: str, output: Content = "") -> Result:
+def result(identifier: str, output: Content = "") -> Result:
     return Result(call_id=identifier, output=output)
 
 
 def with_output(output: Content) -> Request:
-    return replace(asked(), items=(HELLO, made("a"), answered("a", output)))
+    return replace(make_request(), items=(HELLO, call("a"), result("a", output)))
 
 
-def cut(output: Content, limit: int) -> Content:
-    result = with_results_cut(with_output(output), limit).items[-1]
-    assert isinstance(result, Result)
-    return result.output
+def truncate(output: Content, limit: int) -> Content:
+    item = truncate_results(with_output(output), limit).items[-1]
+    assert isinstance(item, Result)
+    return item.output
 
 
 @pytest.mark.parametrize(
     ("items", "place"),
     [
         ([], None),
-        ([HELLO, made("a"), made("b"), answered("b"), answered("a")], None),
-        ([made("a"), HELLO, answered("a"), HELLO], None),
-        ([made("a"), answered("b")], 1),
-        ([answered("a"), made("a")], 0),
-        ([made("a"), answered("a"), answered("c"), answered("d")], 2),
-        ([OpaqueItem(wire="w", raw={"call_id": "a"}), answered("a")], 1),
+        ([HELLO, call("a"), call("b"), result("b"), result("a")], None),
+        ([call("a"), HELLO, result("a"), HELLO], None),
+        ([call("a"), result("b")], 1),
+        ([result("a"), call("a")], 0),
+        ([call("a"), result("a"), result("c"), result("d")], 2),
+        ([OpaqueItem(wire="w", raw={"call_id": "a"}), result("a")], 1),
     ],
 )
-def test_a_result_needs_its_call_before_it(items: list[Item], place: int | None) -> None:  # bug 30
-    assert orphan(items) == place
+def test_result_without_a_call_before_it_is_found(items: list[Item], place: int | None) -> None:  # bug 30
+    assert find_orphan_result(items) == place
 
 
 FUNCTION = Tool(name="f")
@@ -68,8 +68,8 @@ HOSTED = OpaqueTool(wire="openai_responses", raw={"type": "web_search"})
         ToolChoice(raw={"type": "file_search"}),
     ],
 )
-def test_a_choice_that_can_be_met_is_fine(choice: ToolChoice | None) -> None:
-    check_tool_choice(replace(asked(), tools=(FUNCTION, CUSTOM, HOSTED), tool_choice=choice))
+def test_valid_tool_choice_is_accepted(choice: ToolChoice | None) -> None:
+    check_tool_choice(replace(make_request(), tools=(FUNCTION, CUSTOM, HOSTED), tool_choice=choice))
 
 
 @pytest.mark.parametrize(
@@ -81,24 +81,24 @@ def test_a_choice_that_can_be_met_is_fine(choice: ToolChoice | None) -> None:
         ToolChoice(names=(("function", "f"), ("function", "nope"))),
     ],
 )
-def test_a_choice_of_a_tool_that_was_not_declared_is_refused(choice: ToolChoice) -> None:  # bug 26
+def test_choice_of_an_undeclared_tool_is_refused(choice: ToolChoice) -> None:  # bug 26
     with pytest.raises(ClientError) as refused:
-        check_tool_choice(replace(asked(), tools=(FUNCTION, CUSTOM), tool_choice=choice))
+        check_tool_choice(replace(make_request(), tools=(FUNCTION, CUSTOM), tool_choice=choice))
     assert (refused.value.status, refused.value.param, refused.value.code) == (400, "tool_choice", "unknown_tool")
     assert repr(choice.names[-1][1]) in refused.value.message
 
 
-def test_a_call_cannot_be_required_without_tools() -> None:  # bug 26
-    request = asked(tool_choice=ToolChoice(mode="required"))
+def test_required_choice_without_tools_is_refused() -> None:  # bug 26
+    request = make_request(tool_choice=ToolChoice(mode="required"))
     with pytest.raises(ClientError) as refused:
         check_tool_choice(request)
     assert (refused.value.status, refused.value.param) == (400, "tool_choice")
     check_tool_choice(replace(request, tools=(HOSTED,)))
 
 
-def test_a_model_without_tools_is_offered_none() -> None:
-    request = asked("f", tool_choice=ToolChoice(mode="required"), parallel_tool_calls=False, user="u")
-    assert without_tools(request) == asked(user="u")
+def test_remove_tools_removes_all_tool_fields() -> None:
+    request = make_request("f", tool_choice=ToolChoice(mode="required"), parallel_tool_calls=False, user="u")
+    assert remove_tools(request) == make_request(user="u")
 
 
 SHORT: list[Content] = [
@@ -113,19 +113,19 @@ SHORT: list[Content] = [
 
 
 @pytest.mark.parametrize("output", SHORT)
-def test_results_within_the_limit_leave_the_request_as_it_is(output: Content) -> None:
+def test_results_within_the_limit_leave_the_request_unchanged(output: Content) -> None:
     request = with_output(output)
-    assert with_results_cut(request, 4) is request
+    assert truncate_results(request, 4) is request
 
 
-def test_a_result_over_the_limit_is_cut_and_says_so() -> None:
-    assert cut("abcdefgh", 4) == "abcd\n[cut here by the gateway: at most 4 of 8 bytes are shown]"
+def test_result_over_the_limit_is_truncated_with_a_note() -> None:
+    assert truncate("abcdefgh", 4) == "abcd\n[cut here by the gateway: at most 4 of 8 bytes are shown]"
 
 
-def test_only_the_results_over_the_limit_are_cut() -> None:
+def test_only_results_over_the_limit_are_truncated() -> None:
     long = "x" * 100
-    items: tuple[Item, ...] = (Message(role="user", content=long), made("a"), made("b"), answered("a", "y"), answered("b", long))
-    after = with_results_cut(replace(asked(), items=items), 4).items
+    items: tuple[Item, ...] = (Message(role="user", content=long), call("a"), call("b"), result("a", "y"), result("b", long))
+    after = truncate_results(replace(make_request(), items=items), 4).items
     assert after[:4] == items[:4]
     assert after[4] != items[4]
 
@@ -133,14 +133,14 @@ def test_only_the_results_over_the_limit_are_cut() -> None:
 @pytest.mark.parametrize(
     ("limit", "kept"), [(0, ""), (1, ""), (2, "\u00e9"), (3, "\u00e9"), (5, "\u00e9"), (6, "\u00e9\U0001f600")]
 )
-def test_no_character_is_cut_in_two(limit: int, kept: str) -> None:  # bug 24
-    shown = plain_text(cut("\u00e9\U0001f600x", limit))
+def test_characters_are_not_split(limit: int, kept: str) -> None:  # bug 24
+    shown = plain_text(truncate("\u00e9\U0001f600x", limit))
     assert shown == f"{kept}\n[cut here by the gateway: at most {limit} of 7 bytes are shown]"
 
 
-def test_the_limit_is_for_all_parts_together() -> None:  # bug 34
+def test_limit_applies_to_all_parts_together() -> None:  # bug 34
     image = Image(url="data:,")
-    output = cut((Text(text="abc"), image, Text(text="defg"), Text(text="hij"), image), 5)
+    output = truncate((Text(text="abc"), image, Text(text="defg"), Text(text="hij"), image), 5)
     assert output == (
         Text(text="abc"),
         image,
@@ -149,8 +149,8 @@ def test_the_limit_is_for_all_parts_together() -> None:  # bug 34
     )
 
 
-def test_the_mark_is_there_where_the_limit_falls_between_two_parts() -> None:
-    output = cut((Text(text="abc"), Text(text=""), Text(text="def"), Text(text="g")), 3)
+def test_note_is_added_if_the_limit_is_between_two_parts() -> None:
+    output = truncate((Text(text="abc"), Text(text=""), Text(text="def"), Text(text="g")), 3)
     assert output == (
         Text(text="abc"),
         Text(text=""),
@@ -159,9 +159,9 @@ def test_the_mark_is_there_where_the_limit_falls_between_two_parts() -> None:
 
 
 @given(st.lists(st.text(max_size=12), max_size=4), st.integers(0, 40))
-def test_what_is_left_is_the_beginning_and_within_the_limit(texts: list[str], limit: int) -> None:
+def test_truncated_text_is_a_prefix_within_the_limit(texts: list[str], limit: int) -> None:
     whole = "".join(texts)
-    left = plain_text(cut(tuple(Text(text=text) for text in texts), limit))
+    left = plain_text(truncate(tuple(Text(text=text) for text in texts), limit))
     if len(whole.encode()) <= limit:
         assert left == whole
     else:
@@ -172,6 +172,6 @@ def test_what_is_left_is_the_beginning_and_within_the_limit(texts: list[str], li
 
 
 @given(st.text(st.characters(), max_size=30), st.integers(0, 60))
-def test_a_lone_surrogate_breaks_nothing(text: str, limit: int) -> None:  # bug 24
+def test_lone_surrogates_are_counted_and_kept(text: str, limit: int) -> None:  # bug 24
     size = len(text.encode(errors="surrogatepass"))
-    assert (cut(text, limit) == text) is (size <= limit)
+    assert (truncate(text, limit) == text) is (size <= limit)

@@ -1,4 +1,4 @@
-"""Step events are durable: what the ledger holds can be read back, and is what was written."""
+"""Encoding and decoding of step events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from tests.core.playbook import shown
+from tests.core.playbook import format_value
 from toolrelay.core.events import Usage
 from toolrelay.core.messages import (
     Audio,
@@ -84,20 +84,20 @@ STEPS: list[StepEvent] = [
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: type(step).__name__)
-def test_a_step_is_read_back_as_it_was_written(step: StepEvent) -> None:
+def test_step_survives_encoding_and_decoding(step: StepEvent) -> None:
     assert msgspec.json.decode(msgspec.json.encode(step), type=StepEvent) == step
 
 
-def test_every_step_is_tried_here() -> None:
+def test_every_step_class_is_covered() -> None:
     assert {type(step) for step in STEPS} == set(get_args(StepEvent))
 
 
-def test_every_item_and_part_is_tried_here() -> None:
+def test_every_item_and_part_class_is_covered() -> None:
     assert {type(item) for item in ITEMS} == set(get_args(Item))
     assert {type(part) for part in PARTS} == {Text, Refusal, Image, Audio, File, OpaquePart}
 
 
-def test_a_request_can_be_kept_beside_its_steps() -> None:
+def test_request_survives_encoding_and_decoding() -> None:
     request = Request(
         wire="openai_responses",
         model="m",
@@ -116,4 +116,4 @@ def test_a_request_can_be_kept_beside_its_steps() -> None:
         extra={"x": [1, {"y": None}]},
     )
     again = msgspec.json.decode(msgspec.json.encode(request), type=Request)
-    assert again == request, shown(again)
+    assert again == request, format_value(again)

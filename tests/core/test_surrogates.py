@@ -21,12 +21,12 @@ TEXTS = st.text(st.characters(codec=None, exclude_categories=()) | st.sampled_fr
         ("\ufeff\ud83d\ude00", "\ufeff😀"),
     ],
 )
-def test_pairs_are_joined_and_single_surrogates_replaced(text: str, joined: str) -> None:
+def test_pairs_are_joined_and_lone_surrogates_replaced(text: str, joined: str) -> None:
     assert join_surrogates(text) == joined
 
 
 @given(st.lists(TEXTS))
-def test_text_in_pieces_is_joined_as_the_whole_is(pieces: list[str]) -> None:
+def test_chunked_text_is_joined_like_the_whole(pieces: list[str]) -> None:
     joined, held = "", ""
     for piece in pieces:
         text, held = join_surrogates_so_far(held + piece)
@@ -35,7 +35,7 @@ def test_text_in_pieces_is_joined_as_the_whole_is(pieces: list[str]) -> None:
 
 
 @given(TEXTS)
-def test_joined_text_can_be_encoded_and_is_otherwise_the_same(text: str) -> None:
+def test_joined_text_can_be_encoded_and_is_otherwise_unchanged(text: str) -> None:
     joined = join_surrogates(text)
     joined.encode()
     without = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")

@@ -1,4 +1,4 @@
-"""Turns with gateway tools: held back from the client, asked about, run as approved, one after the other."""
+"""Turns with gateway tools: approval, runs, results."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from msgspec.structs import replace
 from tests.core.playbook import (
     IDS,
     Playbook,
-    allowed,
-    answered,
-    asked,
-    asking,
-    called,
-    denied,
+    allow,
+    ask_commands,
+    call_item,
+    client_call,
+    deny,
     emitted,
-    made,
+    format_value,
+    make_request,
+    make_turn,
+    model_call,
     next_request,
     notices,
-    ran,
     recorded,
-    running,
-    seen,
-    shown,
-    turn,
+    result_item,
+    run_commands,
+    run_finished,
 )
 from tests.exchange import trusting_layer
 from toolrelay.core.commands import AskPerson, CallModel, Emit, End, Notice, Record, RunTool
@@ -59,39 +59,39 @@ CALLS = AnswerFinished(finish="calls")
 STOP = AnswerFinished(finish="stop")
 
 
-def test_the_model_is_offered_the_tools_of_both_and_always_streams() -> None:
-    request = asked("f")
-    offered = next_request(turn(request, approved="g", free="h").start())
+def test_gateway_tools_are_added_and_the_model_streams() -> None:
+    request = make_request("f")
+    offered = next_request(make_turn(request, approval="g", auto="h").start())
     assert offered == replace(request, tools=(Tool(name="f"), Tool(name="g"), Tool(name="h")), stream=True)
 
 
-def test_a_free_tool_runs_at_once_and_the_model_hears_of_it() -> None:
+def test_tool_without_approval_runs_at_once_and_its_result_goes_to_the_model() -> None:
     (
-        Playbook(turn(free="g"))
-        >> [AnswerStarted(), TextDelta("Let me see."), *called(0, "g", '{"x":1}')]
+        Playbook(make_turn(auto="g"))
+        >> [AnswerStarted(), TextDelta("Let me see."), *model_call(0, "g", '{"x":1}')]
         << [Emit([AnswerStarted(), TextDelta("Let me see.")])]
         >> [CALLS]
         << [
             Record(
                 AnswerReceived(
-                    items=(Message(role="assistant", content=(Text(text="Let me see."),)), made(0, "g", '{"x":1}')),
+                    items=(Message(role="assistant", content=(Text(text="Let me see."),)), call_item(0, "g", '{"x":1}')),
                     finish="calls",
                 )
             ),
-            Record(CallPlanned(call=made(0, "g", '{"x":1}'), owner="gateway")),
-            *running(0, "g", '{"x":1}'),
+            Record(CallPlanned(call=call_item(0, "g", '{"x":1}'), owner="gateway")),
+            *run_commands(0, "g", '{"x":1}'),
         ]
-        >> ran(0)
+        >> run_finished(0)
         << [
-            Record(ran(0)),
+            Record(run_finished(0)),
             CallModel(
                 Request(
                     wire="openai_chat",
                     model="m",
                     items=(
                         Message(role="assistant", content=(Text(text="Let me see."),)),
-                        made(0, "g", '{"x":1}'),
-                        answered(0),
+                        call_item(0, "g", '{"x":1}'),
+                        result_item(0),
                     ),
                     tools=(Tool(name="g"),),
                     stream=True,
@@ -109,168 +109,181 @@ def test_a_free_tool_runs_at_once_and_the_model_hears_of_it() -> None:
     )
 
 
-def test_the_client_sees_nothing_of_a_gateway_call() -> None:
-    assert turn(free="g").handle(called(0, "g")) == []
+def test_gateway_call_is_not_emitted() -> None:
+    assert make_turn(auto="g").handle(model_call(0, "g")) == []
 
 
-def test_a_tool_that_needs_approval_waits_for_the_verdict() -> None:  # bug 48
-    story = Playbook(turn(approved="g")) >> [*called(0, "g", '{"x":1}'), CALLS]
-    assert story.commands[-2:] == asking(0, "g", '{"x":1}')
-    assert not any(isinstance(command, RunTool) for command in story.commands)
-    story >> allowed(0) << [Record(allowed(0)), *running(0, "g", '{"x":1}')]
+def test_tool_with_approval_waits_for_the_verdict() -> None:  # bug 48
+    playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g", '{"x":1}'), CALLS]
+    assert playbook.commands[-2:] == ask_commands(0, "g", '{"x":1}')
+    assert not any(isinstance(command, RunTool) for command in playbook.commands)
+    playbook >> allow(0) << [Record(allow(0)), *run_commands(0, "g", '{"x":1}')]
 
 
-def test_what_runs_is_what_was_approved() -> None:  # bug 50
-    edited = allowed(0, '{"x":2}')
-    story = Playbook(turn(approved="g")) >> [*called(0, "g", '{"x":1}'), CALLS] << ...
-    story >> edited << [Record(edited), *running(0, "g", '{"x":2}')]
+def test_edited_arguments_are_run() -> None:  # bug 50
+    edited = allow(0, '{"x":2}')
+    playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g", '{"x":1}'), CALLS] << ...
+    playbook >> edited << [Record(edited), *run_commands(0, "g", '{"x":2}')]
 
 
-def test_a_person_may_empty_the_arguments() -> None:  # bug 50
-    story = Playbook(turn(approved="g")) >> [*called(0, "g", '{"x":1}'), CALLS] << ...
-    story >> allowed(0, "") << [Record(allowed(0, "")), *running(0, "g", "")]
+def test_arguments_may_be_edited_to_nothing() -> None:  # bug 50
+    playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g", '{"x":1}'), CALLS] << ...
+    playbook >> allow(0, "") << [Record(allow(0, "")), *run_commands(0, "g", "")]
 
 
-def test_a_denied_call_does_not_run_and_the_model_is_told() -> None:
-    story = Playbook(turn(approved="g")) >> [*called(0, "g"), CALLS] << ...
-    story >> denied(0, "too broad")
-    assert recorded(story.commands) == [denied(0, "too broad")]
-    assert not any(isinstance(command, RunTool) for command in story.commands)
-    told = next_request(story.commands).items[-1]
-    assert told == answered(0, "The user denied this call. It was not run. Reason: too broad")
+def test_denied_call_is_not_run_and_the_denial_is_its_result() -> None:
+    playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g"), CALLS] << ...
+    playbook >> deny(0, "too broad")
+    assert recorded(playbook.commands) == [deny(0, "too broad")]
+    assert not any(isinstance(command, RunTool) for command in playbook.commands)
+    denial = next_request(playbook.commands).items[-1]
+    assert denial == result_item(0, "The user denied this call. It was not run. Reason: too broad")
 
 
-def test_a_denial_without_a_reason_gives_none() -> None:
-    story = Playbook(turn(approved="g")) >> [*called(0, "g"), CALLS] << ...
-    story >> denied(0)
-    assert next_request(story.commands).items[-1] == answered(0, "The user denied this call. It was not run.")
+def test_denial_without_a_reason_names_none() -> None:
+    playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g"), CALLS] << ...
+    playbook >> deny(0)
+    assert next_request(playbook.commands).items[-1] == result_item(0, "The user denied this call. It was not run.")
 
 
-def test_several_calls_are_asked_about_and_run_one_after_the_other() -> None:
-    story = Playbook(turn(approved="g h", free="i")) >> [*called(0, "g"), *called(1, "i"), *called(2, "h"), CALLS]
-    assert story.commands[-2:] == asking(0, "g")
+def test_gateway_calls_are_run_one_after_the_other() -> None:
+    playbook = Playbook(make_turn(approval="g h", auto="i")) >> [
+        *model_call(0, "g"),
+        *model_call(1, "i"),
+        *model_call(2, "h"),
+        CALLS,
+    ]
+    assert playbook.commands[-2:] == ask_commands(0, "g")
     (
-        story
-        >> allowed(0)
-        << [Record(allowed(0)), *running(0, "g")]
-        >> ran(0, "one")
-        << [Record(ran(0, "one")), *running(1, "i")]
-        >> ran(1, "two")
-        << [Record(ran(1, "two")), *asking(2, "h")]
-        >> denied(2)
+        playbook
+        >> allow(0)
+        << [Record(allow(0)), *run_commands(0, "g")]
+        >> run_finished(0, "one")
+        << [Record(run_finished(0, "one")), *run_commands(1, "i")]
+        >> run_finished(1, "two")
+        << [Record(run_finished(1, "two")), *ask_commands(2, "h")]
+        >> deny(2)
     )
-    items = next_request(story.commands).items
-    assert items[:5] == (made(0, "g"), made(1, "i"), made(2, "h"), answered(0, "one"), answered(1, "two"))
+    items = next_request(playbook.commands).items
+    assert items[:5] == (call_item(0, "g"), call_item(1, "i"), call_item(2, "h"), result_item(0, "one"), result_item(1, "two"))
 
 
-def test_a_verdict_on_another_call_is_ignored() -> None:  # bug 29
-    story = Playbook(turn(approved="g")) >> [*called(0, "g"), *called(1, "g"), CALLS]
-    assert story.commands[-2:] == asking(0, "g")
+def test_verdict_on_another_call_is_ignored() -> None:  # bug 29
+    playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g"), *model_call(1, "g"), CALLS]
+    assert playbook.commands[-2:] == ask_commands(0, "g")
     (
-        story
-        >> allowed(1)
+        playbook
+        >> allow(1)
         << []
         >> VerdictGiven(call_id="call_of_another_turn", verdict="allow")
         << []
-        >> allowed(0)
-        << [Record(allowed(0)), *running(0, "g")]
+        >> allow(0)
+        << [Record(allow(0)), *run_commands(0, "g")]
     )
 
 
-@pytest.mark.parametrize("second", [allowed(0), allowed(0, '{"x":2}'), denied(0)], ids=shown)
-def test_a_second_verdict_is_ignored(second: VerdictGiven) -> None:  # bug 45
-    story = Playbook(turn(approved="g")) >> [*called(0, "g"), *called(1, "g"), CALLS] << ...
+@pytest.mark.parametrize("second", [allow(0), allow(0, '{"x":2}'), deny(0)], ids=format_value)
+def test_second_verdict_is_ignored(second: VerdictGiven) -> None:  # bug 45
+    playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g"), *model_call(1, "g"), CALLS] << ...
     (
-        story
-        >> allowed(0)
-        << [Record(allowed(0)), *running(0, "g")]
+        playbook
+        >> allow(0)
+        << [Record(allow(0)), *run_commands(0, "g")]
         >> second
         << []
-        >> ran(0)
-        << [Record(ran(0)), *asking(1, "g")]
+        >> run_finished(0)
+        << [Record(run_finished(0)), *ask_commands(1, "g")]
         >> second
         << []
     )
 
 
-def test_a_verdict_that_nobody_asked_for_is_ignored() -> None:  # bug 45
-    story = Playbook(turn(free="g")) >> [*called(0, "g"), CALLS]
-    assert story.commands[-2:] == running(0, "g")
-    story >> allowed(0) << [] >> denied(0) << []
+def test_verdict_without_a_question_is_ignored() -> None:  # bug 45
+    playbook = Playbook(make_turn(auto="g")) >> [*model_call(0, "g"), CALLS]
+    assert playbook.commands[-2:] == run_commands(0, "g")
+    playbook >> allow(0) << [] >> deny(0) << []
 
 
-def test_the_result_of_a_tool_that_does_not_run_is_ignored() -> None:  # bug 48
-    story = Playbook(turn(approved="g")) >> [*called(0, "g"), *called(1, "g"), CALLS]
-    assert story.commands[-2:] == asking(0, "g")
-    story >> ran(0) << [] >> ran(1) << [] >> allowed(0) << [Record(allowed(0)), *running(0, "g")]
-    story >> ran(1) << [] >> ran(0) << [Record(ran(0)), *asking(1, "g")] >> ran(0) << []
+def test_result_of_a_tool_that_is_not_running_is_ignored() -> None:  # bug 48
+    playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g"), *model_call(1, "g"), CALLS]
+    assert playbook.commands[-2:] == ask_commands(0, "g")
+    playbook >> run_finished(0) << [] >> run_finished(1) << [] >> allow(0) << [Record(allow(0)), *run_commands(0, "g")]
+    (
+        playbook
+        >> run_finished(1)
+        << []
+        >> run_finished(0)
+        << [Record(run_finished(0)), *ask_commands(1, "g")]
+        >> run_finished(0)
+        << []
+    )
 
 
-@pytest.mark.parametrize("steps", [[], [allowed(0)]], ids=["a person thinks", "a tool runs"])
-def test_what_a_backend_says_after_its_end_is_ignored_while_the_turn_goes_on(steps: list[VerdictGiven]) -> None:  # bug 45
-    story = Playbook(turn(asked("f"), approved="g")) >> [*called(0, "g"), CALLS, TextDelta("late")]
-    assert emitted(story.commands) == []
+@pytest.mark.parametrize("steps", [[], [allow(0)]], ids=["a person thinks", "a tool runs"])
+def test_model_events_are_ignored_outside_of_an_answer(steps: list[VerdictGiven]) -> None:  # bug 45
+    playbook = Playbook(make_turn(make_request("f"), approval="g")) >> [*model_call(0, "g"), CALLS, TextDelta("late")]
+    assert emitted(playbook.commands) == []
     for step in steps:
-        story >> step << ...
-    story >> [TextDelta("late"), *called(0, "f"), *called(1, "g"), CALLS] << []
+        playbook >> step << ...
+    playbook >> [TextDelta("late"), *model_call(0, "f"), *model_call(1, "g"), CALLS] << []
 
 
-@pytest.mark.parametrize("steps", [[], [allowed(0)]], ids=["a person thinks", "a tool runs"])
-def test_the_turn_can_fail_while_it_waits_for_something_else_than_the_model(steps: list[VerdictGiven]) -> None:
+@pytest.mark.parametrize("steps", [[], [allow(0)]], ids=["a person thinks", "a tool runs"])
+def test_turn_can_fail_while_it_waits_for_a_person_or_a_tool(steps: list[VerdictGiven]) -> None:
     failed = AnswerFailed(InternalError("Out of time.", code="timeout"))
-    story = Playbook(turn(approved="g")) >> [*called(0, "g"), CALLS]
+    playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g"), CALLS]
     for step in steps:
-        story << ... >> step
-    story << ...
+        playbook << ... >> step
+    playbook << ...
     (
-        story
+        playbook
         >> [TextDelta("late"), failed]
         << [Record(TurnFailed(code="timeout", message="Out of time.")), Emit([failed]), End()]
-        >> allowed(0)
+        >> allow(0)
         << []
-        >> ran(0)
+        >> run_finished(0)
         << []
     )
 
 
-def test_a_name_that_both_declare_is_the_clients_and_a_notice_says_so() -> None:
-    request = asked("g")
+def test_name_declared_by_both_is_the_clients_with_a_notice() -> None:
+    request = make_request("g")
     (
-        Playbook(turn(request, approved="g"))
+        Playbook(make_turn(request, approval="g"))
         << [
             Record(TurnAccepted(model="m", wire="openai_chat")),
             Notice(event="tool_block", rule="declared_by_both", tool="g"),
             CallModel(request),
         ]
-        >> called(0, "g")
-        << [Emit(seen(0, "g", number=0))]
+        >> model_call(0, "g")
+        << [Emit(client_call(0, "g", number=0))]
     )
 
 
-def test_a_call_within_a_namespace_of_the_clients_is_never_the_gateways() -> None:
+def test_call_in_a_namespace_is_never_the_gateways() -> None:
     started = CallStarted(0, "g", namespace="crm")
-    Playbook(turn(free="g")) >> [started] << [Emit([replace(started, id=IDS[0])])]
+    Playbook(make_turn(auto="g")) >> [started] << [Emit([replace(started, id=IDS[0])])]
 
 
-def test_of_a_mixed_answer_the_gateway_runs_its_own_and_then_hands_over_the_rest() -> None:
-    story = Playbook(turn(asked("f"), free="g"))
-    story >> [*called(0, "g"), *called(1, "f"), *called(2, "g"), *called(3, "f")]
-    story << [Emit([*seen(0, "f", number=1), *seen(1, "f", number=3)])]
-    story >> [AnswerFinished(finish="stop", service_tier="flex", usage=Usage(input=1, output=2))]
-    assert [step.owner for step in recorded(story.commands) if isinstance(step, CallPlanned)] == [
+def test_mixed_answer_runs_gateway_calls_then_hands_over_client_calls() -> None:
+    playbook = Playbook(make_turn(make_request("f"), auto="g"))
+    playbook >> [*model_call(0, "g"), *model_call(1, "f"), *model_call(2, "g"), *model_call(3, "f")]
+    playbook << [Emit([*client_call(0, "f", number=1), *client_call(1, "f", number=3)])]
+    playbook >> [AnswerFinished(finish="stop", service_tier="flex", usage=Usage(input=1, output=2))]
+    assert [step.owner for step in recorded(playbook.commands) if isinstance(step, CallPlanned)] == [
         "gateway",
         "client",
         "gateway",
         "client",
     ]
-    assert story.commands[-2:] == running(0, "g")
+    assert playbook.commands[-2:] == run_commands(0, "g")
     (
-        story
-        >> ran(0)
-        << [Record(ran(0)), *running(2, "g")]
-        >> ran(2)
+        playbook
+        >> run_finished(0)
+        << [Record(run_finished(0)), *run_commands(2, "g")]
+        >> run_finished(2)
         << [
-            Record(ran(2)),
+            Record(run_finished(2)),
             Record(CallsHandedOver(call_ids=(IDS[1], IDS[3]))),
             Record(TurnFinished(finish="calls", usage=Usage(input=1, output=2))),
             Emit([AnswerFinished(finish="calls", service_tier="flex", usage=Usage(input=1, output=2))]),
@@ -279,47 +292,47 @@ def test_of_a_mixed_answer_the_gateway_runs_its_own_and_then_hands_over_the_rest
     )
 
 
-def test_a_legacy_client_may_get_its_call_beside_one_of_the_gateways() -> None:
-    calls = [*called(0, "g"), *called(1, "f"), *called(2, "g"), *called(3, "f")]
-    story = Playbook(turn(asked("f", legacy_functions=True), free="g")) >> calls
-    story << [Notice(event="tool_block", rule="legacy_functions", tool="f"), Emit(seen(0, "f", number=1))]
+def test_legacy_client_gets_one_call_besides_gateway_calls() -> None:
+    calls = [*model_call(0, "g"), *model_call(1, "f"), *model_call(2, "g"), *model_call(3, "f")]
+    playbook = Playbook(make_turn(make_request("f", legacy_functions=True), auto="g")) >> calls
+    playbook << [Notice(event="tool_block", rule="legacy_functions", tool="f"), Emit(client_call(0, "f", number=1))]
 
 
-def test_gateway_tools_that_the_client_did_not_allow_do_not_run() -> None:  # bug 26
-    limited = turn(asked("f", tool_choice=ToolChoice(names=(("function", "f"),))), free="g")
-    story = Playbook(trusting_layer(limited)) >> [*called(0, "g"), CALLS]
-    assert notices(story.commands) == [("not_in_allowed_tools", "g")]
+def test_gateway_tool_outside_allowed_tools_is_not_run() -> None:  # bug 26
+    limited = make_turn(make_request("f", tool_choice=ToolChoice(names=(("function", "f"),))), auto="g")
+    playbook = Playbook(trusting_layer(limited)) >> [*model_call(0, "g"), CALLS]
+    assert notices(playbook.commands) == [("not_in_allowed_tools", "g")]
     assert limited.finish == "stop"
 
 
-def test_a_gateway_call_in_another_choice_is_dropped_with_a_notice() -> None:
-    story = Playbook(turn(free="g")) >> [*called(0, "g", choice=1), STOP]
-    assert notices(story.commands) == [("gateway_tool_in_another_choice", "g")]
-    assert emitted(story.commands) == [STOP]
+def test_gateway_call_in_another_choice_is_dropped_with_a_notice() -> None:
+    playbook = Playbook(make_turn(auto="g")) >> [*model_call(0, "g", choice=1), STOP]
+    assert notices(playbook.commands) == [("gateway_tool_in_another_choice", "g")]
+    assert emitted(playbook.commands) == [STOP]
 
 
-def test_the_result_of_a_custom_tool_is_one() -> None:  # bug 33
+def test_custom_gateway_tool_gets_a_custom_result() -> None:  # bug 33
     tool = Tool(name="g", kind="custom")
-    own = Turn(token="t", request=asked(), policy=Policy(tools={"g": GatewayTool(tool=tool, needs_approval=False)}))
-    story = Playbook(own) >> [CallStarted(0, "g", kind="custom"), *called(0, "g")[1:], CALLS]
-    (run,) = [command for command in story.commands if isinstance(command, RunTool)]
-    story >> RunFinished(call_id=run.call.id, output="")
-    assert next_request(story.commands).items[-1] == Result(call_id=run.call.id, output="", kind="custom")
+    own = Turn(token="t", request=make_request(), policy=Policy(tools={"g": GatewayTool(tool=tool, needs_approval=False)}))
+    playbook = Playbook(own) >> [CallStarted(0, "g", kind="custom"), *model_call(0, "g")[1:], CALLS]
+    (run,) = [command for command in playbook.commands if isinstance(command, RunTool)]
+    playbook >> RunFinished(call_id=run.call.id, output="")
+    assert next_request(playbook.commands).items[-1] == Result(call_id=run.call.id, output="", kind="custom")
 
 
-def test_whatever_is_done_is_recorded_before() -> None:
-    story = Playbook(turn(asked("f"), approved="g", free="h"))
-    commands = list(story.commands)
-    for comes in (
-        [*called(0, "h"), *called(1, "g"), CALLS],
-        ran(0),
-        allowed(1, '{"x":2}'),
-        ran(1),
-        [*called(0, "g"), *called(1, "f"), CALLS],
-        denied(2),
+def test_every_action_is_recorded_before_it_is_executed() -> None:
+    playbook = Playbook(make_turn(make_request("f"), approval="g", auto="h"))
+    commands = list(playbook.commands)
+    for received in (
+        [*model_call(0, "h"), *model_call(1, "g"), CALLS],
+        run_finished(0),
+        allow(1, '{"x":2}'),
+        run_finished(1),
+        [*model_call(0, "g"), *model_call(1, "f"), CALLS],
+        deny(2),
     ):
-        story >> comes
-        commands += story.commands
+        playbook >> received
+        commands += playbook.commands
     for before, command in pairwise(commands):
         match command:
             case RunTool(call):

@@ -1,4 +1,4 @@
-"""What holds of every turn, whatever the model says and however it arrives."""
+"""Properties of every turn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.answers import answers, batches
-from tests.core.playbook import asked, emitted, notices, recorded, turn
+from tests.core.playbook import emitted, make_request, make_turn, notices, recorded
 from toolrelay.core.assembly import Assembly
 from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, End, Notice, RunTool
 from toolrelay.core.events import (
@@ -26,7 +26,7 @@ from toolrelay.core.steps import AnswerReceived, RunFinished, VerdictGiven
 from toolrelay.core.turn import Turn
 
 REQUESTS: st.SearchStrategy[Request] = st.builds(
-    lambda choice, parallel, *, legacy: asked(
+    lambda choice, parallel, *, legacy: make_request(
         "f", "g", tool_choice=choice, parallel_tool_calls=parallel, legacy_functions=legacy
     ),
     st.sampled_from(
@@ -43,14 +43,16 @@ REQUESTS: st.SearchStrategy[Request] = st.builds(
 )
 
 
-def answer(own: Turn, arriving: Iterable[Sequence[StreamEvent]]) -> list[Command]:
-    return [*own.start(), *(command for batch in arriving for command in own.handle(batch))]
+def run_answer(turn: Turn, arriving: Iterable[Sequence[StreamEvent]]) -> list[Command]:
+    return [*turn.start(), *(command for batch in arriving for command in turn.handle(batch))]
 
 
 @given(REQUESTS, answers(("f", "g", "h", "i", "nope")), st.data())
-def test_it_never_matters_how_events_arrive(wanted: Request, events: list[StreamEvent], data: st.DataObject) -> None:  # bug 3
-    one, other = (turn(wanted, approved="h", free="i") for _ in range(2))
-    together, apart = answer(one, [events]), answer(other, data.draw(batches(events)))
+def test_batching_of_events_does_not_change_the_turn(
+    request: Request, events: list[StreamEvent], data: st.DataObject
+) -> None:  # bug 3
+    one, other = (make_turn(request, approval="h", auto="i") for _ in range(2))
+    together, apart = run_answer(one, [events]), run_answer(other, data.draw(batches(events)))
     assert emitted(together) == emitted(apart)
     assert notices(together) == notices(apart)
     assert [c for c in together if not isinstance(c, Emit | Notice)] == [c for c in apart if not isinstance(c, Emit | Notice)]
@@ -58,8 +60,8 @@ def test_it_never_matters_how_events_arrive(wanted: Request, events: list[Stream
 
 
 @given(REQUESTS, answers())
-def test_what_the_client_folds_is_what_the_ledger_holds(wanted: Request, events: list[StreamEvent]) -> None:  # bug 4
-    commands = answer(turn(wanted), [events])
+def test_client_and_ledger_have_the_same_items(request: Request, events: list[StreamEvent]) -> None:  # bug 4
+    commands = run_answer(make_turn(request), [events])
     folded = Assembly()
     for event in emitted(commands):
         folded.add(event)
@@ -68,9 +70,9 @@ def test_what_the_client_folds_is_what_the_ledger_holds(wanted: Request, events:
 
 
 @given(REQUESTS, answers(("f", "g", "h", "i", "nope"), ends=False))
-def test_the_clients_calls_are_numbered_from_zero(wanted: Request, events: list[StreamEvent]) -> None:  # bug 7
+def test_client_calls_are_numbered_from_zero(request: Request, events: list[StreamEvent]) -> None:  # bug 7
     begun: dict[int, int] = {}
-    for event in emitted(answer(turn(wanted, approved="h", free="i"), [events])):
+    for event in emitted(run_answer(make_turn(request, approval="h", auto="i"), [events])):
         if isinstance(event, CallStarted):
             assert event.index == begun.get(event.choice, 0)
             begun[event.choice] = event.index + 1
@@ -79,10 +81,10 @@ def test_the_clients_calls_are_numbered_from_zero(wanted: Request, events: list[
 
 
 @given(REQUESTS, st.lists(answers(("f", "g", "h", "i", "nope")), min_size=1, max_size=5), st.data())
-def test_every_turn_comes_to_one_end(wanted: Request, said: list[list[StreamEvent]], data: st.DataObject) -> None:
-    """With a model that says one thing after the other, and people who answer as they please."""
-    own = turn(wanted, approved="h", free="i", rounds=3)
-    waiting, done, asked_for = own.start(), list[Command](), iter(said)
+def test_every_turn_ends_once(request: Request, answers_: list[list[StreamEvent]], data: st.DataObject) -> None:
+    """Any answers of a model, and any verdicts."""
+    turn = make_turn(request, approval="h", auto="i", max_rounds=3)
+    waiting, done, pending_answers = turn.start(), list[Command](), iter(answers_)
     while waiting:
         command = waiting.pop(0)
         done.append(command)
@@ -91,11 +93,11 @@ def test_every_turn_comes_to_one_end(wanted: Request, said: list[list[StreamEven
                 assert {item.id for item in sent.items if isinstance(item, Call)} == {
                     item.call_id for item in sent.items if isinstance(item, Result)
                 }
-                waiting += own.handle(next(asked_for, [AnswerFinished(finish="stop")]))
+                waiting += turn.handle(next(pending_answers, [AnswerFinished(finish="stop")]))
             case AskPerson(call):
-                waiting += own.handle_step(data.draw(verdicts(call)))
+                waiting += turn.handle_step(data.draw(verdicts(call)))
             case RunTool(call):
-                waiting += own.handle_step(RunFinished(call_id=call.id, output="done"))
+                waiting += turn.handle_step(RunFinished(call_id=call.id, output="done"))
     assert [command for command in done if isinstance(command, End)] == [done[-1]]
     events = emitted(done)
     assert [event for event in events if isinstance(event, AnswerFinished | AnswerFailed)] == events[-1:]

@@ -1,4 +1,4 @@
-"""Turns of several answers: what the model is asked after a gateway run, what is carried on, and when it ends."""
+"""Turns with several answers: requests after a gateway run, usage, the round limit."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from msgspec.structs import replace
 
 from tests.core.playbook import (
     Playbook,
-    answered,
-    asked,
-    called,
+    call_item,
+    client_call,
     emitted,
-    made,
+    format_value,
+    make_request,
+    make_turn,
+    model_call,
     next_request,
     notices,
-    ran,
     recorded,
-    running,
-    seen,
-    shown,
-    turn,
+    result_item,
+    run_commands,
+    run_finished,
 )
 from tests.exchange import trusting_layer
 from toolrelay.core.commands import Command, Emit, End, Record
@@ -40,40 +40,48 @@ CALLS = AnswerFinished(finish="calls")
 STOP = AnswerFinished(finish="stop")
 
 
-def test_a_client_that_has_seen_a_call_begin_that_never_ended_is_not_sent_another_answer() -> None:  # bug 5
-    story = Playbook(turn(asked("f"), free="g"))
-    story >> [*called(0, "g"), CallStarted(1, "f"), ArgumentsDelta(1, '{"x'), AnswerFinished(finish="length")]
-    assert recorded(story.commands)[0] == AnswerReceived(items=(made(0, "g"),), finish="length", cut=True)
+def test_visible_unfinished_call_ends_the_turn() -> None:  # bug 5
+    playbook = Playbook(make_turn(make_request("f"), auto="g"))
+    playbook >> [*model_call(0, "g"), CallStarted(1, "f"), ArgumentsDelta(1, '{"x'), AnswerFinished(finish="length")]
+    assert recorded(playbook.commands)[0] == AnswerReceived(items=(call_item(0, "g"),), finish="length", cut=True)
     ended: list[Command] = [Record(TurnFinished(finish="length")), Emit([AnswerFinished(finish="length")]), End()]
-    story >> ran(0) << [Record(ran(0)), *ended]
+    playbook >> run_finished(0) << [Record(run_finished(0)), *ended]
 
 
-def test_a_gateway_call_that_was_cut_is_not_run() -> None:  # bug 5
-    story = Playbook(turn(free="g")) >> [CallStarted(0, "g"), ArgumentsDelta(0, '{"x'), AnswerFinished(finish="length")]
-    assert recorded(story.commands) == [AnswerReceived(items=(), finish="length"), TurnFinished(finish="length")]
+def test_truncated_gateway_call_is_not_run() -> None:  # bug 5
+    playbook = Playbook(make_turn(auto="g")) >> [
+        CallStarted(0, "g"),
+        ArgumentsDelta(0, '{"x'),
+        AnswerFinished(finish="length"),
+    ]
+    assert recorded(playbook.commands) == [AnswerReceived(items=(), finish="length"), TurnFinished(finish="length")]
 
 
-def test_an_answer_cut_behind_a_whole_gateway_call_is_followed_by_another() -> None:
-    story = Playbook(turn(free="g")) >> [*called(0, "g"), CallStarted(1, "g"), AnswerFinished(finish="length")]
-    assert story.commands[-2:] == running(0, "g")
-    story >> ran(0)
-    assert next_request(story.commands).items == (made(0, "g"), answered(0))
+def test_truncated_answer_with_a_complete_gateway_call_goes_on() -> None:
+    playbook = Playbook(make_turn(auto="g")) >> [
+        *model_call(0, "g"),
+        CallStarted(1, "g"),
+        AnswerFinished(finish="length"),
+    ]
+    assert playbook.commands[-2:] == run_commands(0, "g")
+    playbook >> run_finished(0)
+    assert next_request(playbook.commands).items == (call_item(0, "g"), result_item(0))
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_at_the_round_limit_the_model_is_asked_once_more_for_words_only(rounds: int) -> None:  # bug 47
-    limited = turn(asked("f"), free="g", rounds=rounds)
-    story = Playbook(trusting_layer(limited))
+def test_round_limit_asks_once_more_with_tool_choice_none(rounds: int) -> None:  # bug 47
+    limited = make_turn(make_request("f"), auto="g", max_rounds=rounds)
+    playbook = Playbook(trusting_layer(limited))
     for number in range(rounds):
-        story >> [*called(0, "g"), CALLS]
-        assert story.commands[-2:] == running(number, "g")
-        story >> ran(number)
-        last = next_request(story.commands)
+        playbook >> [*model_call(0, "g"), CALLS]
+        assert playbook.commands[-2:] == run_commands(number, "g")
+        playbook >> run_finished(number)
+        last = next_request(playbook.commands)
         assert last.tools == (Tool(name="f"), Tool(name="g"))
         assert last.tool_choice == (ToolChoice(mode="none") if number == rounds - 1 else None)
-    story >> [*called(0, "g"), *called(1, "f"), TextDelta("enough"), CALLS]
-    assert notices(story.commands) == [("tool_choice_none", "g"), ("tool_choice_none", "f")]
-    assert emitted(story.commands) == [TextDelta("enough"), AnswerFinished(finish="stop")]
+    playbook >> [*model_call(0, "g"), *model_call(1, "f"), TextDelta("enough"), CALLS]
+    assert notices(playbook.commands) == [("tool_choice_none", "g"), ("tool_choice_none", "f")]
+    assert emitted(playbook.commands) == [TextDelta("enough"), AnswerFinished(finish="stop")]
     assert limited.finish == "stop"
 
 
@@ -91,54 +99,57 @@ NAMES: tuple[tuple[CallKind, str], ...] = (("function", "f"), ("function", "g"))
         (ToolChoice(mode="required", names=NAMES), ToolChoice(names=NAMES)),
         (ToolChoice(raw={"type": "web_search"}), ToolChoice()),
     ],
-    ids=shown,
+    ids=format_value,
 )
-def test_a_choice_that_forces_a_call_relaxes_after_a_gateway_run(before: ToolChoice | None, after: ToolChoice | None) -> None:
-    story = Playbook(turn(asked("f", tool_choice=before), free="g"))
-    assert next_request(story.commands).tool_choice == before
-    story >> [*called(0, "g"), CALLS]
-    assert story.commands[-2:] == running(0, "g")
-    story >> ran(0)
-    assert next_request(story.commands).tool_choice == after
+def test_forced_choice_is_relaxed_after_a_gateway_run(before: ToolChoice | None, after: ToolChoice | None) -> None:
+    playbook = Playbook(make_turn(make_request("f", tool_choice=before), auto="g"))
+    assert next_request(playbook.commands).tool_choice == before
+    playbook >> [*model_call(0, "g"), CALLS]
+    assert playbook.commands[-2:] == run_commands(0, "g")
+    playbook >> run_finished(0)
+    assert next_request(playbook.commands).tool_choice == after
 
 
-def test_usage_is_the_sum_over_all_answers() -> None:
-    story = Playbook(turn(free="g"))
-    story >> [*called(0, "g"), AnswerFinished(finish="calls", usage=Usage(input=10, output=3, cached=4))]
-    story << ... >> ran(0) << ...
-    story >> [AnswerFinished(finish="stop", usage=Usage(input=20, output=5, total=25, reasoning=2))]
+def test_usage_is_summed_over_all_answers() -> None:
+    playbook = Playbook(make_turn(auto="g"))
+    playbook >> [*model_call(0, "g"), AnswerFinished(finish="calls", usage=Usage(input=10, output=3, cached=4))]
+    playbook << ... >> run_finished(0) << ...
+    playbook >> [AnswerFinished(finish="stop", usage=Usage(input=20, output=5, total=25, reasoning=2))]
     total = Usage(input=30, output=8, total=38, cached=4, reasoning=2)
-    assert emitted(story.commands) == [AnswerFinished(finish="stop", usage=total)]
-    assert story.turn.usage == total
-    assert recorded(story.commands)[-1] == TurnFinished(finish="stop", usage=total)
+    assert emitted(playbook.commands) == [AnswerFinished(finish="stop", usage=total)]
+    assert playbook.turn.usage == total
+    assert recorded(playbook.commands)[-1] == TurnFinished(finish="stop", usage=total)
 
 
-def test_usage_that_the_last_answer_does_not_tell_is_that_of_the_others() -> None:
-    story = Playbook(turn(free="g")) >> [*called(0, "g"), AnswerFinished(finish="calls", usage=Usage(input=10, output=3))]
-    story << ... >> ran(0) << ...
-    story >> [STOP]
-    assert emitted(story.commands) == [AnswerFinished(finish="stop", usage=Usage(input=10, output=3))]
+def test_missing_usage_of_the_last_answer_leaves_the_sum() -> None:
+    playbook = Playbook(make_turn(auto="g")) >> [
+        *model_call(0, "g"),
+        AnswerFinished(finish="calls", usage=Usage(input=10, output=3)),
+    ]
+    playbook << ... >> run_finished(0) << ...
+    playbook >> [STOP]
+    assert emitted(playbook.commands) == [AnswerFinished(finish="stop", usage=Usage(input=10, output=3))]
 
 
-def test_ids_go_on_from_answer_to_answer() -> None:  # bug 29
-    story = Playbook(turn(asked("f"), free="g")) >> [*called(0, "g"), CALLS]
-    story << ... >> ran(0) << ...
-    story >> called(0, "f") << [Emit(seen(0, "f", number=1))]
+def test_call_ids_continue_in_the_next_answer() -> None:  # bug 29
+    playbook = Playbook(make_turn(make_request("f"), auto="g")) >> [*model_call(0, "g"), CALLS]
+    playbook << ... >> run_finished(0) << ...
+    playbook >> model_call(0, "f") << [Emit(client_call(0, "f", number=1))]
 
 
-def test_without_parallel_calls_each_answer_may_make_one() -> None:  # bug 27
-    story = Playbook(trusting_layer(turn(asked(parallel_tool_calls=False), free="g")))
-    story >> [*called(0, "g"), *called(1, "g"), CALLS]
-    assert notices(story.commands) == [("parallel_tool_calls_false", None)]
-    story >> ran(0) << ...
-    story >> [*called(0, "g"), CALLS]
-    assert story.commands[-2:] == running(1, "g")
+def test_without_parallel_calls_each_answer_may_have_one() -> None:  # bug 27
+    playbook = Playbook(trusting_layer(make_turn(make_request(parallel_tool_calls=False), auto="g")))
+    playbook >> [*model_call(0, "g"), *model_call(1, "g"), CALLS]
+    assert notices(playbook.commands) == [("parallel_tool_calls_false", None)]
+    playbook >> run_finished(0) << ...
+    playbook >> [*model_call(0, "g"), CALLS]
+    assert playbook.commands[-2:] == run_commands(1, "g")
 
 
-def test_thoughts_go_back_to_the_model_in_their_place() -> None:  # bug 31
-    events: list[StreamEvent] = [ReasoningDelta("hm"), *called(0, "g"), CALLS]
+def test_reasoning_is_sent_back_in_its_place() -> None:  # bug 31
+    events: list[StreamEvent] = [ReasoningDelta("hm"), *model_call(0, "g"), CALLS]
     items: tuple[Item, ...] = (Message(role="user", content="hi"),)
-    story = Playbook(turn(replace(asked(), items=items), free="g")) >> events
-    assert emitted(story.commands) == [ReasoningDelta("hm")]
-    story >> ran(0)
-    assert next_request(story.commands).items == (*items, Reasoning(text=("hm",)), made(0, "g"), answered(0))
+    playbook = Playbook(make_turn(replace(make_request(), items=items), auto="g")) >> events
+    assert emitted(playbook.commands) == [ReasoningDelta("hm")]
+    playbook >> run_finished(0)
+    assert next_request(playbook.commands).items == (*items, Reasoning(text=("hm",)), call_item(0, "g"), result_item(0))

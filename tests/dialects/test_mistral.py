@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.scanning import DIALECTS, ParsedCall, Text, call, scan
-from toolrelay.core.identity import nine
+from toolrelay.core.identity import shorten_id
 from toolrelay.dialects.base import ToolResult
 
 ADD = ParsedCall("add", '{"a": 3.5, "b": 4}')
@@ -40,7 +40,7 @@ def test_every_form_is_parsed(name: str, text: str, expected: list[object]) -> N
 def test_calls_and_results_are_rendered_as_in_each_version() -> None:
     made = call("add", '{"a": 1}', identifier="call_abcdefghijklmnopqrstuvwx")
     result = ToolResult(call=made, text="2")
-    short = nine(made.id)
+    short = shorten_id(made.id)
     assert (
         DIALECTS["mistral"].render_calls([made]) == f'[TOOL_CALLS][{{"name": "add", "arguments": {{"a": 1}}, "id": "{short}"}}]'
     )

@@ -1,4 +1,4 @@
-"""JSON put right only where it was wrong, and only where one thing can have been meant."""
+"""Repair of invalid JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrelay.toolcalls.repair import LONGEST, repaired
+from toolrelay.toolcalls.repair import MAX_LENGTH, repair_object
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=20),
@@ -20,13 +20,13 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
-def test_json_that_is_valid_is_never_touched(value: dict[str, Any]) -> None:  # bug 19
+def test_valid_json_is_unchanged(value: dict[str, Any]) -> None:  # bug 19
     text = json.dumps(value)
-    assert repaired(text) == text
+    assert repair_object(text) == text
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "expected"),
     [
         ('{"a": 1,}', {"a": 1}),
         ("{'a': 'b'}", {"a": "b"}),
@@ -41,28 +41,28 @@ def test_json_that_is_valid_is_never_touched(value: dict[str, Any]) -> None:  # 
         ('{"a": 1}}', {"a": 1}),
     ],
     ids=[
-        "a comma too many",
+        "superfluous comma",
         "single quotes",
-        "Python's words",
-        "a bare key",
-        "encoded twice",
-        "both quotes",
-        "a backslash that begins no escape",
-        "a comma short before a key",
-        "a brace short",
-        "brackets short",
-        "a brace too many",
+        "Python constants",
+        "unquoted key",
+        "double encoding",
+        "mixed quotes",
+        "literal backslash",
+        "missing comma before a key",
+        "missing brace",
+        "missing brackets",
+        "superfluous brace",
     ],
 )
-def test_what_can_only_mean_one_thing_is_repaired(text: str, meant: dict[str, Any]) -> None:
-    mended = repaired(text)
-    assert mended is not None
-    assert json.loads(mended) == meant
+def test_unambiguous_error_is_repaired(text: str, expected: dict[str, Any]) -> None:
+    repaired = repair_object(text)
+    assert repaired is not None
+    assert json.loads(repaired) == expected
 
 
 @pytest.mark.parametrize("text", ["", "nothing", "[1, 2]", "42", '"text"', "\x00\xff", "[" * 5000])
-def test_what_is_no_object_stays_wrong(text: str) -> None:
-    assert repaired(text) is None
+def test_other_values_are_not_repaired(text: str) -> None:
+    assert repair_object(text) is None
 
 
 @pytest.mark.parametrize(
@@ -89,15 +89,17 @@ def test_what_is_no_object_stays_wrong(text: str) -> None:
         '{"a": 1, "a": 2,}',
     ],
 )
-def test_where_more_than_one_thing_can_have_been_meant_nothing_is_repaired(text: str) -> None:
-    assert repaired(text) is None
+def test_ambiguous_error_is_not_repaired(text: str) -> None:
+    assert repair_object(text) is None
 
 
-def test_a_text_that_would_take_long_is_not_repaired_and_a_number_may_be_of_any_size() -> None:
+def test_long_text_is_not_repaired_and_large_numbers_are_valid() -> None:
     long = '{"a": [' + ", ".join(f'"v{number:06}"' for number in range(1000)) + ",]}"
-    assert repaired(long) is not None
-    assert repaired('{"a": "' + "x" * LONGEST + '",}') is None
-    assert repaired('{"a": 1e999, "b": 123456789012345678901234567890}') == '{"a": 1e999, "b": 123456789012345678901234567890}'
+    assert repair_object(long) is not None
+    assert repair_object('{"a": "' + "x" * MAX_LENGTH + '",}') is None
+    assert (
+        repair_object('{"a": 1e999, "b": 123456789012345678901234567890}') == '{"a": 1e999, "b": 123456789012345678901234567890}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,17 +111,17 @@ def test_a_text_that_would_take_long_is_not_repaired_and_a_number_may_be_of_any_
         '{"todos": [{"text": "a", "done": false}], "n": 1',
     ],
 )
-def test_a_brace_that_can_be_missing_in_one_place_only_is_put_there(text: str) -> None:
-    assert repaired(text) == text + "}"
+def test_missing_brace_is_added_at_the_end(text: str) -> None:
+    assert repair_object(text) == text + "}"
 
 
 @pytest.mark.parametrize("text", ['{"a": "' + 'x\\"' * 10_000, "{" * 30_000, '{"a": [' + "1, " * 9_000])
-def test_what_would_take_the_library_long_is_not_handed_to_it(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_input_is_not_passed_to_the_library(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_repair, "repair_json", None)
-    assert repaired(text) is None
+    assert repair_object(text) is None
 
 
-def test_long_strings_are_kept_from_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_strings_are_not_passed_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     library = json_repair.repair_json
 
@@ -128,6 +130,6 @@ def test_long_strings_are_kept_from_the_library(monkeypatch: pytest.MonkeyPatch)
         return library(text, **given)
 
     monkeypatch.setattr(json_repair, "repair_json", repair)
-    mended = repaired('{"a": "' + "\\u00e9" * 10_000 + '",}')
-    assert json.loads(mended or "") == {"a": "é" * 10_000}
+    repaired = repair_object('{"a": "' + "\\u00e9" * 10_000 + '",}')
+    assert json.loads(repaired or "") == {"a": "é" * 10_000}
     assert [len(text) < 100 for text in seen] == [True]

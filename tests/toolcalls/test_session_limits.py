@@ -1,4 +1,4 @@
-"""Models that do not think, do not stop, or do not call although they must: each ends in what a client can use."""
+"""Sessions with missing reasoning, endless output, and required calls that do not come."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.toolcalls.test_session import ASKED, STOP, WEATHER, calls, fold, heard, printed, retry, rules, talk
+from tests.toolcalls.test_session import REQUEST, STOP, WEATHER, calls, feed_text, fold, make_session, render_call, retry, rules
 from toolrelay.core.events import AnswerFailed, ReasoningDelta, StreamEvent, TextDelta
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Request, Tool, ToolChoice
@@ -15,11 +15,13 @@ from toolrelay.dialects.base import discover
 from toolrelay.parsing.triggers import ScanOptions
 from toolrelay.toolcalls.limits import MAX_BLANKS, MAX_CALLS
 from toolrelay.toolcalls.options import ToolCallOptions
-from toolrelay.toolcalls.session import State, ToolCallSession
+from toolrelay.toolcalls.prompt_plan import PromptPlan
+from toolrelay.toolcalls.session import ToolCallSession
+from toolrelay.toolcalls.states import State
 
-MUST = replace(ASKED, tool_choice=ToolChoice(mode="required"))
-THINKING = ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
-NOON = printed("get_time", "{}")
+MUST = replace(REQUEST, tool_choice=ToolChoice(mode="required"))
+REASONING = ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
+NOON = render_call("get_time", "{}")
 NAMELESS = '<tool_call>\n{"arguments": {}}\n</tool_call>'
 LIMIT = replace(STOP, finish="length")
 
@@ -28,168 +30,168 @@ def text(events: list[StreamEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def thoughts(events: list[StreamEvent]) -> str:
+def reasoning(events: list[StreamEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, ReasoningDelta))
 
 
-# Thinking models that did not think
+# Missing reasoning
 
 
-@pytest.mark.parametrize("request_", [ASKED, replace(ASKED, stream=False), MUST], ids=["streamed", "folded", "required"])
-def test_a_thinking_model_that_did_not_think_still_calls(request_: Request) -> None:
-    events = heard(talk(request_, scan=THINKING), "Let me see. " + NOON)
+@pytest.mark.parametrize("request_", [REQUEST, replace(REQUEST, stream=False), MUST], ids=["streamed", "folded", "required"])
+def test_call_without_expected_reasoning_is_found(request_: Request) -> None:
+    events = feed_text(make_session(request_, scan=REASONING), "Let me see. " + NOON)
     assert calls(events) == [("get_time", {})]
     assert fold(events).finish == "calls"
     assert text(events) == "Let me see. "
 
 
-def test_what_follows_the_calls_of_a_thinking_model_that_did_not_think_is_cut() -> None:
-    conversation = talk(scan=THINKING)
-    events = heard(conversation, NOON + "It is noon.")
-    assert conversation.state is State.ENDED
+def test_text_after_a_call_without_expected_reasoning_is_cut() -> None:
+    session = make_session(scan=REASONING)
+    events = feed_text(session, NOON + "It is noon.")
+    assert session.state is State.ENDED
     assert calls(events) == [("get_time", {})]
     assert text(events) == ""
     assert fold(events).usage == STOP.usage
 
 
-def test_a_bad_call_of_a_thinking_model_that_did_not_think_is_asked_for_again() -> None:
-    conversation = talk(scan=THINKING)
-    assert rules(heard(conversation, printed("nope", "{}"))) == ["unknown_tool"]
-    assert conversation.state in (State.REJECTED, State.RETRY)
-    retry(conversation)
-    events = heard(conversation, "Sorry.</think>" + NOON)
-    assert (thoughts(events), calls(events)) == ("Sorry.", [("get_time", {})])
+def test_bad_call_without_expected_reasoning_is_retried() -> None:
+    session = make_session(scan=REASONING)
+    assert rules(feed_text(session, render_call("nope", "{}"))) == ["unknown_tool"]
+    assert session.state in (State.REJECTED, State.RETRY)
+    retry(session)
+    events = feed_text(session, "Sorry.</think>" + NOON)
+    assert (reasoning(events), calls(events)) == ("Sorry.", [("get_time", {})])
 
 
-def test_a_thinking_model_that_must_call_and_did_neither_is_asked_again() -> None:
-    conversation = talk(MUST, scan=THINKING)
-    events = heard(conversation, "It is sunny.")
-    assert (text(events), rules(events), (conversation.state in (State.REJECTED, State.RETRY))) == ("", ["no_call"], True)
+def test_missing_call_without_expected_reasoning_is_retried() -> None:
+    session = make_session(MUST, scan=REASONING)
+    events = feed_text(session, "It is sunny.")
+    assert (text(events), rules(events), (session.state in (State.REJECTED, State.RETRY))) == ("", ["no_call"], True)
 
 
-def test_a_schema_that_did_not_hold_a_thinking_model_does_not_hide_its_call() -> None:
-    assert calls(heard(talk(MUST, scan=THINKING, constrains=True), NOON)) == [("get_time", {})]
+def test_call_despite_schema_and_expected_reasoning_is_found() -> None:
+    assert calls(feed_text(make_session(MUST, scan=REASONING, constrains_output=True), NOON)) == [("get_time", {})]
 
 
-def test_without_tools_thoughts_that_had_no_end_are_the_answer_whatever_they_mention() -> None:
-    events = heard(talk(replace(ASKED, tools=()), scan=THINKING), "Write <think> first.")
+def test_without_tools_unclosed_expected_reasoning_becomes_text() -> None:
+    events = feed_text(make_session(replace(REQUEST, tools=()), scan=REASONING), "Write <think> first.")
     assert text(events) == "Write <think> first."
 
 
-@pytest.mark.parametrize("said", ["Hm.</think>", "<think>Hm.", "<think>Hm.</think>"])
-def test_thoughts_whose_beginning_or_end_was_printed_are_thoughts(said: str) -> None:
-    events = heard(talk(scan=THINKING), said)
-    assert (thoughts(events), text(events)) == ("Hm.", "")
+@pytest.mark.parametrize("output", ["Hm.</think>", "<think>Hm.", "<think>Hm.</think>"])
+def test_reasoning_with_one_printed_marker_is_reasoning(output: str) -> None:
+    events = feed_text(make_session(scan=REASONING), output)
+    assert (reasoning(events), text(events)) == ("Hm.", "")
 
 
-# Models that do not stop
+# Endless output
 
 
 @pytest.mark.parametrize("size", [1, 7, 5000])
 def test_endless_blanks_after_a_call_are_cut(size: int) -> None:
-    conversation = talk()
-    said = NOON + " \n" * 3000
+    session = make_session()
+    output = NOON + " \n" * 3000
     events: list[StreamEvent] = []
-    for place in range(0, len(said), size):
-        events += conversation.feed([TextDelta(said[place : place + size])])
-    assert conversation.state is State.CUT
-    events += conversation.finish_with_estimate()
+    for place in range(0, len(output), size):
+        events += session.feed([TextDelta(output[place : place + size])])
+    assert session.state is State.CUT
+    events += session.finish_with_estimate()
     assert rules(events) == ["blanks_after_calls"]
     assert calls(events) == [("get_time", {})]
 
 
-def test_a_few_blanks_between_calls_are_not_cut_nor_any_where_nothing_is_to_be() -> None:
+def test_blanks_within_the_limit_or_without_cutoff_are_not_cut() -> None:
     blanks = "\n" * MAX_BLANKS
-    assert len(calls(heard(talk(), f"{NOON}{blanks}{NOON}{blanks}{NOON}"))) == 3
-    assert len(text(heard(talk(cutoff="off"), NOON + 2 * blanks))) == 2 * MAX_BLANKS
+    assert len(calls(feed_text(make_session(), f"{NOON}{blanks}{NOON}{blanks}{NOON}"))) == 3
+    assert len(text(feed_text(make_session(cutoff="off"), NOON + 2 * blanks))) == 2 * MAX_BLANKS
 
 
 @pytest.mark.parametrize("cutoff", ["burst", "off"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_same_call_without_end_is_cut(cutoff: str, *, stream: bool) -> None:
-    conversation = talk(replace(ASKED, stream=stream), cutoff=cutoff)
+def test_endless_calls_are_cut(cutoff: str, *, stream: bool) -> None:
+    session = make_session(replace(REQUEST, stream=stream), cutoff=cutoff)
     events: list[StreamEvent] = []
     for _ in range(2 * MAX_CALLS):
-        events += conversation.feed([TextDelta(NOON + "\n")])
-    assert conversation.state is State.CUT
-    events += conversation.finish_with_estimate()
+        events += session.feed([TextDelta(NOON + "\n")])
+    assert session.state is State.CUT
+    events += session.finish_with_estimate()
     assert rules(events) == ["too_many_calls"]
     assert len(calls(events)) == MAX_CALLS
     assert fold(events).finish == "calls"
 
 
-def test_as_many_calls_as_may_be_are_not_cut() -> None:
-    conversation = talk()
-    assert len(calls(heard(conversation, NOON * MAX_CALLS))) == MAX_CALLS
-    assert conversation.state is not State.CUT
+def test_maximum_number_of_calls_is_not_cut() -> None:
+    session = make_session()
+    assert len(calls(feed_text(session, NOON * MAX_CALLS))) == MAX_CALLS
+    assert session.state is not State.CUT
 
 
-@pytest.mark.parametrize("bad", [printed("nope", "{}"), NAMELESS], ids=["unknown", "nameless"])
-def test_bad_calls_without_end_are_cut_and_no_calls(bad: str) -> None:
-    conversation = talk(on_bad_call="text")
+@pytest.mark.parametrize("bad", [render_call("nope", "{}"), NAMELESS], ids=["unknown", "nameless"])
+def test_endless_bad_calls_are_cut(bad: str) -> None:
+    session = make_session(on_bad_call="text")
     events: list[StreamEvent] = []
     for _ in range(2 * MAX_CALLS):
-        events += conversation.feed([TextDelta(bad)])
-    events += conversation.feed([STOP])
+        events += session.feed([TextDelta(bad)])
+    events += session.feed([STOP])
     assert rules(events)[-1] == "too_many_calls"
     assert (calls(events), fold(events).finish) == ([], "stop")
 
 
-def test_bad_calls_without_end_do_not_meet_a_choice_that_must_be_met() -> None:
-    conversation = talk(MUST)
-    heard(conversation, printed("nope", "{}"))
-    retry(conversation)
+def test_endless_bad_calls_do_not_satisfy_a_required_call() -> None:
+    session = make_session(MUST)
+    feed_text(session, render_call("nope", "{}"))
+    retry(session)
     events: list[StreamEvent] = []
     for _ in range(2 * MAX_CALLS):
-        events += conversation.feed([TextDelta(printed("nope", "{}"))])
+        events += session.feed([TextDelta(render_call("nope", "{}"))])
     assert isinstance(events[-1], AnswerFailed)
     assert events[-1].error.code == "tool_choice_unmet"
     assert text(events) == ""
 
 
-@pytest.mark.parametrize("name", sorted(set(discover()) - {"llama3_json", "xlam", "pythonic"}))  # those read whole answers only
-def test_in_every_dialect_blanks_after_a_call_end(name: str) -> None:
-    conversation = ToolCallSession(replace(ASKED, tools=(Tool(name="get_time"),)), ToolCallOptions(dialect=discover()[name]))
-    whole = conversation._plan.base_dialect.render_calls([Call(id="a", name="get_time", arguments="{}")])
-    events = heard(conversation, whole + "\n" * 4 * MAX_BLANKS)
+@pytest.mark.parametrize("name", sorted(set(discover()) - {"llama3_json", "xlam", "pythonic"}))  # these scan whole answers only
+def test_endless_blanks_are_cut_in_every_dialect(name: str) -> None:
+    request, options = replace(REQUEST, tools=(Tool(name="get_time"),)), ToolCallOptions(dialect=discover()[name])
+    whole = PromptPlan(request, options).base_dialect.render_calls([Call(id="a", name="get_time", arguments="{}")])
+    events = feed_text(ToolCallSession(request, options), whole + "\n" * 4 * MAX_BLANKS)
     assert rules(events) == ["blanks_after_calls"]
 
 
-# Text that is withheld until a call comes
+# Withheld text
 
 
 @pytest.mark.parametrize("tool", [WEATHER, replace(WEATHER, strict=True)], ids=["plain", "strict"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_text_before_a_call_that_had_to_be_made_and_that_the_limit_cut_is_kept(tool: Any, *, stream: bool) -> None:
-    half = printed("get_weather", '{"city":"Paris"}')[:-25]
-    events = heard(talk(replace(MUST, tools=(tool,), stream=stream)), "Let me see. " + half, LIMIT)
+def test_text_before_a_truncated_required_call_is_kept(tool: Any, *, stream: bool) -> None:
+    half = render_call("get_weather", '{"city":"Paris"}')[:-25]
+    events = feed_text(make_session(replace(MUST, tools=(tool,), stream=stream)), "Let me see. " + half, LIMIT)
     assert (text(events), calls(events), fold(events).finish) == ("Let me see. ", [], "length")
 
 
-@pytest.mark.parametrize("bad", [printed("nope", "{}"), NAMELESS], ids=["unknown", "nameless"])
-def test_while_a_call_must_be_made_no_bad_one_leaks_ahead_of_the_error(bad: str) -> None:
-    conversation = talk(MUST)
-    assert text(heard(conversation, "A " + bad)) == ""
-    retry(conversation)
-    events = heard(conversation, "A " + bad)
+@pytest.mark.parametrize("bad", [render_call("nope", "{}"), NAMELESS], ids=["unknown", "nameless"])
+def test_bad_call_is_not_emitted_if_a_required_call_is_missing(bad: str) -> None:
+    session = make_session(MUST)
+    assert text(feed_text(session, "A " + bad)) == ""
+    retry(session)
+    events = feed_text(session, "A " + bad)
     assert isinstance(events[-1], AnswerFailed)
     assert events[-1].error.code == "tool_choice_unmet"
     assert text(events) == ""
 
 
-def test_a_bad_call_ahead_of_the_one_that_had_to_be_made_comes_out_as_text_in_its_place() -> None:
-    bad = printed("nope", "{}")
-    conversation = talk(MUST, on_bad_call="text")
-    events = heard(conversation, f"A {bad} B {NOON}")
+def test_bad_call_before_the_required_one_becomes_text() -> None:
+    bad = render_call("nope", "{}")
+    session = make_session(MUST, on_bad_call="text")
+    events = feed_text(session, f"A {bad} B {NOON}")
     assert text(events) == f"A {bad} B "
     assert calls(events) == [("get_time", {})]
 
 
-def test_a_bad_call_that_is_whole_is_not_lost_when_the_limit_comes_right_after_it() -> None:
-    events = heard(talk(), "Hi. " + NAMELESS, end=LIMIT)
+def test_complete_bad_call_before_truncation_becomes_text() -> None:
+    events = feed_text(make_session(), "Hi. " + NAMELESS, end=LIMIT)
     assert (text(events), rules(events), fold(events).finish) == ("Hi. " + NAMELESS, ["no_name"], "length")
 
 
-def test_of_a_bad_call_that_the_limit_cut_no_mark_leaks_and_the_log_says_so() -> None:
-    events = heard(talk(), "Hi. " + NAMELESS[:-5], end=LIMIT)
+def test_truncated_bad_call_is_dropped_with_a_notice() -> None:
+    events = feed_text(make_session(), "Hi. " + NAMELESS[:-5], end=LIMIT)
     assert (text(events), rules(events), fold(events).finish) == ("Hi. ", ["no_name"], "length")

@@ -25,7 +25,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     available: bool = True
 
 
-_LOCAL_SERVER = Profile(max_tokens_field="max_tokens", constrains=True)
+_LOCAL_SERVER = Profile(max_tokens_field="max_tokens", constrains_output=True)
 # llama.cpp may answer `tool_choice: required` with text; Ollama ignores tool_choice.
 _IGNORES_TOOL_CHOICE = replace(_LOCAL_SERVER, enforces_tool_choice=False)
 
@@ -34,7 +34,9 @@ PROVIDERS = {
         backend="http",
         base_url="https://api.openai.com/v1",
         wire="chat",
-        profile=Profile(developer_role=True, max_tokens_field="max_completion_tokens", constrains=True, tool_names="plain"),
+        profile=Profile(
+            developer_role=True, max_tokens_field="max_completion_tokens", constrains_output=True, tool_names="plain"
+        ),
     ),
     "anthropic": Preset(backend="http", base_url="https://api.anthropic.com/v1", wire="anthropic", available=False),
     "gemini": Preset(backend="http", base_url="https://generativelanguage.googleapis.com/v1beta", wire="gemini", available=False),
@@ -52,11 +54,11 @@ PROVIDERS = {
         backend="codex",
         profile=Profile(
             developer_role=True,
-            constrains=True,
+            constrains_output=True,
             enforces_tool_choice=False,
             tool_names="plain",
             whole_calls=True,
-            stop_sequences=False,
+            takes_stop_sequences=False,
         ),
     ),
     "local": Preset(backend="local", available=False),

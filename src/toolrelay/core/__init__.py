@@ -1,1 +1,1 @@
-"""The pure heart: values and state machines without I/O, clock or randomness."""
+"""Pure values and state machines: no I/O, clock or randomness."""

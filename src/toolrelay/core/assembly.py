@@ -1,7 +1,7 @@
-"""Folds stream events into the answer that they spell.
+"""Assembly of an answer from its stream events.
 
-An Assembly keeps its entries in the order in which they began, so that an encoder which writes as it goes (Responses) and one
-that waits for the end (Chat without streaming, the ledger) read the same record.
+An Assembly keeps its entries in the order in which they started, so that an encoder that streams (Responses) and one that waits
+for the end (Chat without streaming, the ledger) read the same record.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolrelay.core.events import (
     AnnotationAdded,
@@ -37,7 +38,7 @@ from toolrelay.errors import ToolrelayError
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """A whole answer. `others` are the further choices of a client that asked for n > 1."""
+    """A complete answer. `others` are the further choices if the client asked for n > 1."""
 
     items: tuple[Item, ...] = ()
     finish: Finish = "stop"
@@ -53,7 +54,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class PartEntry:
-    """Text or a refusal, growing."""
+    """Text or a refusal, in progress."""
 
     __slots__ = ("annotations", "logprobs", "pieces", "refusal")
 
@@ -81,7 +82,7 @@ class MessageEntry:
         self.parts: list[PartEntry] = []
 
     def part(self, *, refusal: bool) -> PartEntry:
-        """The part that grows now; a new one where the kind changes."""
+        """Return the current part, or a new one if the kind changes."""
         if not self.parts or self.parts[-1].refusal is not refusal:
             self.parts.append(PartEntry(refusal=refusal))
         return self.parts[-1]
@@ -91,7 +92,7 @@ class MessageEntry:
 
 
 class ReasoningEntry:
-    """Reasoning, growing. Its parts stand in the order in which they began, whatever their numbers."""
+    """Reasoning, in progress. Its parts are in the order in which they started, whatever their numbers."""
 
     __slots__ = ("encrypted", "finished", "id", "summary", "text")
 
@@ -156,9 +157,9 @@ Entry: TypeAlias = MessageEntry | ReasoningEntry | CallEntry | OpaqueEntry
 
 
 class Assembly:
-    """One choice's record. Events of other choices are kept in `others`, each an Assembly of its own.
+    """The record of the first choice. Each other choice has an Assembly in `others`.
 
-    `_tail` is where plain text goes while it only grows, which is nearly always.
+    `_tail` is a shortcut to the pieces of the current text part.
     """
 
     __slots__ = ("_calls", "_current", "_tail", "entries", "error", "finish", "others", "service_tier", "started", "usage")
@@ -176,15 +177,15 @@ class Assembly:
         self._tail: list[str] | None = None
 
     def add(self, event: StreamEvent) -> Entry | None:
-        """Takes the event in; returns the entry it belongs to."""
+        """Add the event and return the entry that it belongs to."""
         if type(event) is TextDelta:
             tail = self._tail
             if tail is not None and not event.choice and not event.logprobs:
                 tail.append(event.text)
                 return self._current
         elif type(event) is ArgumentsDelta and not event.choice:
-            return self._grow_call(event)
-        # A test that fails costs far more than one that holds (0.2 µs against 0.05): the frequent come first.
+            return self._add_arguments(event)
+        # An `isinstance` that fails costs 0.2 µs, one that succeeds 0.05: frequent events come first.
         if isinstance(event, AnswerStarted):
             self.started = event
             return None
@@ -193,8 +194,8 @@ class Assembly:
             self.usage = event.usage
             self.service_tier = event.service_tier
             return None
-        if isinstance(event, _OF_A_CHOICE) and event.choice:
-            return self._other(event.choice).add(_first_choice(event))
+        if isinstance(event, _CHOICE_EVENTS) and event.choice:
+            return self._other(event.choice).add(replace(event, choice=0))
         match event:
             case TextDelta() | RefusalDelta() | AnnotationAdded() | MessageStarted():
                 return self._add_to_message(event)
@@ -204,7 +205,7 @@ class Assembly:
                 self._calls[event.index] = call = CallEntry(event)
                 return self._open(call)
             case ArgumentsDelta():
-                return self._grow_call(event)
+                return self._add_arguments(event)
             case CallFinished():
                 finished = self._calls.get(event.index)
                 if finished is not None:
@@ -225,7 +226,7 @@ class Assembly:
     def _add_to_message(self, event: TextDelta | RefusalDelta | AnnotationAdded | MessageStarted) -> Entry | None:
         if type(event) is MessageStarted:
             return self._open(MessageEntry(event.phase))
-        if isinstance(event, TextDelta | RefusalDelta) and not _says_something(event):
+        if isinstance(event, TextDelta | RefusalDelta) and not _has_content(event):
             return None
         entry = self._current
         if type(entry) is not MessageEntry:
@@ -257,7 +258,7 @@ class Assembly:
             entry.finished = True
         return entry
 
-    def _grow_call(self, event: ArgumentsDelta) -> CallEntry | None:
+    def _add_arguments(self, event: ArgumentsDelta) -> CallEntry | None:
         entry = self._calls.get(event.index)
         if entry is not None:
             entry.pieces.append(event.text)
@@ -276,9 +277,9 @@ class Assembly:
         return other
 
     def answer(self) -> Answer:
-        """The answer so far. A call that was not finished is not part of it; nor is an empty message."""
+        """Return the answer so far, without unfinished calls and empty messages."""
         return Answer(
-            items=tuple([entry.item() for entry in self.entries if _is_whole(entry)]),
+            items=tuple([entry.item() for entry in self.entries if _is_complete(entry)]),
             finish=self.finish,
             usage=self.usage,
             started=self.started,
@@ -288,35 +289,15 @@ class Assembly:
         )
 
 
-def _is_whole(entry: Entry) -> bool:
+def _is_complete(entry: Entry) -> bool:
     if isinstance(entry, MessageEntry):
         return bool(entry.parts)
     return entry.finished if isinstance(entry, CallEntry) else True
 
 
-def _says_something(event: TextDelta | RefusalDelta) -> bool:
-    """Some providers send deltas without text. They must not begin a message, or it would matter how an answer was cut."""
+def _has_content(event: TextDelta | RefusalDelta) -> bool:
+    """Empty deltas, which some providers send, must not start a message: the result must not depend on chunking."""
     return bool(event.text or (isinstance(event, TextDelta) and event.logprobs))
 
 
-_OfAChoice: TypeAlias = TextDelta | RefusalDelta | AnnotationAdded | ReasoningDelta | CallStarted | ArgumentsDelta | CallFinished
-_OF_A_CHOICE = (TextDelta, ReasoningDelta, ArgumentsDelta, CallStarted, CallFinished, RefusalDelta, AnnotationAdded)
-
-
-def _first_choice(event: _OfAChoice) -> StreamEvent:
-    """The same event as its own choice sees it."""
-    match event:
-        case TextDelta():
-            return TextDelta(event.text, 0, event.logprobs)
-        case RefusalDelta():
-            return RefusalDelta(event.text)
-        case AnnotationAdded():
-            return AnnotationAdded(event.annotation)
-        case ReasoningDelta():
-            return ReasoningDelta(event.text, event.kind, event.part)
-        case CallStarted():
-            return CallStarted(event.index, event.name, event.id, event.kind, 0, event.namespace, event.extra)
-        case ArgumentsDelta():
-            return ArgumentsDelta(event.index, event.text)
-        case CallFinished():
-            return CallFinished(event.index)
+_CHOICE_EVENTS = (TextDelta, ReasoningDelta, ArgumentsDelta, CallStarted, CallFinished, RefusalDelta, AnnotationAdded)

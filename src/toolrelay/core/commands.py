@@ -1,4 +1,4 @@
-"""What a turn wants done. The driver does it and hands back what came of it."""
+"""The commands of a turn, which the driver executes."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ from toolrelay.core.steps import StepEvent
 
 
 class CallModel(Struct, frozen=True):
-    """Ask the model; its stream events come back."""
+    """Call the model and feed its stream events to the turn."""
 
     request: Request
 
 
 class AskAgain(Struct, frozen=True):
-    """Ask the model once more within the same answer: what it said was rejected."""
+    """Call the model again within the same answer, because its output was rejected."""
 
     request: Request
 
 
 class DrainModel(Struct, frozen=True):
-    """The rest of the answer is wanted for its usage only: read on for a moment, then stop the model."""
+    """Only usage is still wanted: read on for a moment, then stop the model."""
 
 
 class RunTool(Struct, frozen=True):
-    """Run a gateway tool; RunFinished comes back."""
+    """Run a gateway tool and feed RunFinished to the turn."""
 
     call: Call
 
 
 class AskPerson(Struct, frozen=True):
-    """Ask whether the call may run; VerdictGiven comes back."""
+    """Ask whether the call may run and feed VerdictGiven to the turn."""
 
     call: Call
 
 
 class Emit(Struct, frozen=True):
-    """For the client."""
+    """Send events to the client."""
 
     events: list[StreamEvent]
 
 
 class Record(Struct, frozen=True):
-    """For the ledger, before the commands after it are done."""
+    """Write a step to the ledger before the next commands are executed."""
 
     step: StepEvent
 
 
 class Notice(Struct, frozen=True, kw_only=True):
-    """For the log: something was dropped, cut or passed on although it is odd. Nothing is swallowed in silence.
+    """Log that something was dropped, cut, or passed on although it is invalid.
 
-    `split_emitted` is for the blocks of XML clients: whether the block is one of several messages.
+    `split_emitted` is set for the blocks of XML clients: whether the block is one of several messages.
     """
 
     event: str
@@ -66,7 +66,7 @@ class Notice(Struct, frozen=True, kw_only=True):
 
 
 class End(Struct, frozen=True):
-    """The turn is over."""
+    """End the turn."""
 
 
 Command: TypeAlias = CallModel | AskAgain | DrainModel | RunTool | AskPerson | Emit | Record | Notice | End

@@ -1,17 +1,16 @@
-"""Stream events: what a model says, as it says it. Many and cheap, never stored one by one.
+"""Stream events: a model's output as it arrives. They are many, cheap, and never stored one by one.
 
 An answer is
 
     AnswerStarted (part | call)* (AnswerFinished | AnswerFailed)
 
-where a part is any run of TextDelta, RefusalDelta or ReasoningDelta, and a call is CallStarted ArgumentsDelta* CallFinished.
-Calls of one answer may interleave: `index` tells them apart within the answer and is dense from 0. `choice` is other than 0
-only where a client asked for n > 1. A call without its CallFinished is not a call.
+where a part is a sequence of TextDelta, RefusalDelta or ReasoningDelta, and a call is CallStarted ArgumentsDelta* CallFinished.
+Calls of one answer may interleave: `index` identifies a call within the answer and counts from 0 without gaps. `choice` is 0
+unless a client asked for n > 1. A call without CallFinished is not a call.
 
-Backends leave `CallStarted.id` empty: the turn makes it.
+Backends leave `CallStarted.id` empty: the turn sets it.
 
-Deltas hold nothing that could refer back to them, so the garbage collector need not know of them (gc=False): that makes them a
-third cheaper.
+Deltas cannot be part of a reference cycle. Without tracking by the garbage collector (gc=False) they cost a third less.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ class Usage(Struct, frozen=True, kw_only=True):
     estimated: bool = False
 
     def __add__(self, other: Usage) -> Usage:
-        told = self.total is not None or other.total is not None
+        has_total = self.total is not None or other.total is not None
         return Usage(
             input=self.input + other.input,
             output=self.output + other.output,
-            total=self._whole() + other._whole() if told else None,
+            total=self._known_total() + other._known_total() if has_total else None,
             cached=_sum(self.cached, other.cached),
             cache_written=_sum(self.cache_written, other.cache_written),
             reasoning=_sum(self.reasoning, other.reasoning),
@@ -58,18 +57,17 @@ class Usage(Struct, frozen=True, kw_only=True):
             estimated=self.estimated or other.estimated,
         )
 
-    def _whole(self) -> int:
+    def _known_total(self) -> int:
         return self.input + self.output if self.total is None else self.total
 
 
 _CHARACTERS_PER_TOKEN = 4
 
 
-def estimated_usage(input_characters: int, output_characters: int) -> Usage:
-    """For an answer whose usage nobody reported."""
-    return Usage(
-        input=input_characters // _CHARACTERS_PER_TOKEN, output=output_characters // _CHARACTERS_PER_TOKEN, estimated=True
-    )
+def estimate_usage(input_characters: int, output_characters: int) -> Usage:
+    """Return the usage of an answer for which none was reported."""
+    tokens = input_characters // _CHARACTERS_PER_TOKEN, output_characters // _CHARACTERS_PER_TOKEN
+    return Usage(input=tokens[0], output=tokens[1], estimated=True)
 
 
 def _sum(a: int | None, b: int | None) -> int | None:
@@ -77,7 +75,7 @@ def _sum(a: int | None, b: int | None) -> int | None:
 
 
 class AnswerStarted(Struct, frozen=True, kw_only=True):
-    """`model` is the provider's own name for what answers."""
+    """`model` is the provider's name for the model."""
 
     model: str | None = None
     fingerprint: str | None = None
@@ -85,7 +83,7 @@ class AnswerStarted(Struct, frozen=True, kw_only=True):
 
 
 class MessageStarted(Struct, frozen=True, kw_only=True):
-    """A new message begins, where a provider divides its text into several. Without it the first delta begins one."""
+    """The start of a message, from providers that split text into several. Otherwise the first delta starts one."""
 
     phase: str | None = None
 
@@ -102,20 +100,20 @@ class RefusalDelta(Struct, frozen=True, gc=False):
 
 
 class AnnotationAdded(Struct, frozen=True):
-    """A citation or the like that belongs to the text so far, in OpenAI's shape."""
+    """A citation or similar that belongs to the text so far, in OpenAI's format."""
 
     annotation: JsonObject
     choice: int = 0
 
 
 class ReasoningStarted(Struct, frozen=True, kw_only=True):
-    """`id` is the provider's: it may be bound to the sealed content, so the gateway keeps it."""
+    """`id` is the provider's. The gateway keeps it, because encrypted content may depend on it."""
 
     id: str | None = None
 
 
 class ReasoningDelta(Struct, frozen=True, gc=False):
-    """`part` tells the summaries, or the pieces of text, of one run of reasoning apart; it is dense from 0."""
+    """`part` identifies the summary, or the piece of text, within one reasoning item. It counts from 0 without gaps."""
 
     text: str
     kind: Literal["text", "summary"] = "text"
@@ -149,14 +147,14 @@ class CallFinished(Struct, frozen=True):
 
 
 class ItemReceived(Struct, frozen=True, kw_only=True):
-    """A whole item that only its own wire understands."""
+    """A whole item that only its own wire can represent."""
 
     wire: str
     raw: JsonObject
 
 
 class Noticed(Struct, frozen=True, kw_only=True):
-    """For the log, never for the client: what was odd about the answer, and what became of it."""
+    """An entry for the log, never for the client: something in the answer was invalid, changed or cut."""
 
     event: str
     rule: str
@@ -166,7 +164,7 @@ class Noticed(Struct, frozen=True, kw_only=True):
 
 
 class ChoiceFinished(Struct, frozen=True):
-    """A choice other than the first came to its end. The first one's end is the answer's."""
+    """The end of a choice other than the first, which ends with the answer."""
 
     choice: int
     finish: Finish
@@ -179,7 +177,7 @@ class AnswerFinished(Struct, frozen=True, kw_only=True):
 
 
 class AnswerFailed(Struct, frozen=True):
-    """The end of an answer that has none. `error` says who is at fault."""
+    """The end of an answer that cannot be completed. The class of `error` tells whose fault it is."""
 
     error: ToolrelayError
 

@@ -1,7 +1,7 @@
-"""Ids: made from what is handed in, so that the same input gives the same bytes.
+"""Ids, as pure functions: the same input gives the same id.
 
-A turn's token is random and comes from outside. Every other id is a function of it, or, for calls that a client's history does
-not name, of their content and place.
+A turn's token comes from random bytes that are passed in. All other ids are derived from it or, for calls of a client's history
+that have no id, from their content and position.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TOKEN_LENGTH = 20
 
 
-def _digits(number: int, length: int) -> str:
+def _encode_base62(number: int, length: int) -> str:
     out = ""
     for _ in range(length):
         number, digit = divmod(number, len(_DIGITS))
@@ -20,29 +20,32 @@ def _digits(number: int, length: int) -> str:
     return out
 
 
-def token(entropy: bytes) -> str:
-    """A turn's token from ten or more random bytes."""
+def _hash_base62(text: str, length: int) -> str:
+    return _encode_base62(int.from_bytes(sha256(text.encode(errors="surrogatepass")).digest(), "big"), length)
+
+
+def make_token(entropy: bytes) -> str:
+    """Return a turn's token from ten or more random bytes."""
     return entropy.hex()[:TOKEN_LENGTH]
 
 
-def call_id(turn_token: str, number: int) -> str:
-    """The id of a turn's call: `call_` and 24 characters."""
-    return f"call_{turn_token}{_digits(number, 4)}"
+def make_call_id(turn_token: str, number: int) -> str:
+    """Return the id of a turn's call: `call_` and 24 characters."""
+    return make_item_id("call", turn_token, number)
 
 
-def item_id(prefix: str, turn_token: str, number: int) -> str:
-    """The id of an item at that place of a turn's output."""
-    return f"{prefix}_{turn_token}{_digits(number, 4)}"
+def make_item_id(prefix: str, turn_token: str, number: int) -> str:
+    """Return the id of the item at this position of a turn's output."""
+    return f"{prefix}_{turn_token}{_encode_base62(number, 4)}"
 
 
-def derived_call_id(place: int, name: str, arguments: str) -> str:
-    """The id of a call in a history that names none: the same history gives the same id."""
-    seed = f"{place}\0{name}\0{arguments}".encode(errors="surrogatepass")
-    return "call_" + _digits(int.from_bytes(sha256(seed).digest(), "big"), 24)
+def derive_call_id(position: int, name: str, arguments: str) -> str:
+    """Return an id for a call of the history that has none."""
+    return "call_" + _hash_base62(f"{position}\0{name}\0{arguments}", 24)
 
 
-def nine(identifier: str) -> str:
-    """An id as Mistral wants it. Ids that already fit stay."""
+def shorten_id(identifier: str) -> str:
+    """Return an id of nine letters and digits, as Mistral requires. An id that already is one stays."""
     if len(identifier) == 9 and identifier.isascii() and identifier.isalnum():
         return identifier
-    return _digits(int.from_bytes(sha256(identifier.encode(errors="surrogatepass")).digest(), "big"), 9)
+    return _hash_base62(identifier, 9)

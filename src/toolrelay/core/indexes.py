@@ -1,7 +1,7 @@
 """The limit on the indexes that an upstream may use in one answer.
 
 An upstream numbers the choices, calls, items and parts of its answer as it likes. An index is therefore only ever a key: it sets
-no length and no loop count. Whoever opens a new choice, call, item or part for an upstream counts it here.
+no length and no loop count. Decoders count each new choice, call, item and part here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MAX_INDEXES = 1024  # of one kind in one answer; the longest real answers have a
 
 
 class IndexLimit:
-    """Counts what an answer has of one kind, such as "tool calls"."""
+    """Counts the elements of one kind in an answer, such as "tool calls"."""
 
     __slots__ = ("_count", "_kind")
 
@@ -21,7 +21,7 @@ class IndexLimit:
         self._count = 0
 
     def add(self, index: int | None) -> None:
-        """Count one more, with its index if it has one. Raise BackendError if that is negative, or if there are too many."""
+        """Count one element, with its index if it has one. Raise BackendError for a negative index or too many elements."""
         if index is not None and index < 0:
             raise BackendError(f"The model's server sent a negative index for its {self._kind}.", code="upstream_invalid")
         self._count += 1

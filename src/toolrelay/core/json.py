@@ -1,4 +1,4 @@
-"""What JSON can say, as a type."""
+"""Types for JSON values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 else:
-    Json = Any  # msgspec, which reads steps back out of the ledger, does not follow a type into itself
+    Json = Any  # msgspec, which decodes steps of the ledger, does not support recursive type aliases
 
 JsonObject: TypeAlias = dict[str, Json]

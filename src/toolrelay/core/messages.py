@@ -1,8 +1,8 @@
-"""What a conversation is made of: items, in the order in which they were said.
+"""The items of a conversation, in order.
 
-An item is what Responses calls one. A Chat message with calls is an assistant's Message followed by its Calls; a Chat message
-of role "tool" is a Result. `extra` holds members that only the client's own wire knows: they are written again where the
-backend speaks the same wire, and nowhere else.
+Items are those of Responses. A Chat message with calls is an assistant's Message followed by its Calls; a Chat message of role
+"tool" is a Result. `extra` holds members that only the client's wire defines: they are encoded again if the backend uses the
+same wire, otherwise dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CallKind: TypeAlias = Literal["function", "custom"]
 
 
 class _Value(Struct, frozen=True, kw_only=True, tag=True):
-    """Tagged, so that the ledger can tell items and parts apart when it reads them back."""
+    """Tagged, so that the ledger can decode items and parts."""
 
     extra: JsonObject | None = None
 
@@ -52,7 +52,7 @@ class File(_Value, frozen=True):
 
 
 class OpaquePart(_Value, frozen=True):
-    """A part that only its own wire understands."""
+    """A part that only its own wire can represent."""
 
     wire: str
     raw: JsonObject
@@ -71,7 +71,7 @@ class Message(_Value, frozen=True):
 
 
 class Call(_Value, frozen=True):
-    """One tool call. `arguments` is the model's own text: JSON for a function, free for a custom tool."""
+    """A tool call. `arguments` is the model's text: JSON for a function, free text for a custom tool."""
 
     id: str
     name: str
@@ -82,7 +82,7 @@ class Call(_Value, frozen=True):
 
 
 class Result(_Value, frozen=True):
-    """The answer to the call with that id."""
+    """The result of the call with this id."""
 
     call_id: str
     output: Content
@@ -92,7 +92,7 @@ class Result(_Value, frozen=True):
 
 
 class Reasoning(_Value, frozen=True):
-    """Thoughts of the model: as text, as summaries, or sealed by the provider."""
+    """Reasoning of the model: text, summaries, or content that the provider encrypted."""
 
     text: tuple[str, ...] = ()
     summary: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class Reasoning(_Value, frozen=True):
 
 
 class OpaqueItem(_Value, frozen=True):
-    """An item that only its own wire understands, such as a provider's own web search."""
+    """An item that only its own wire can represent, such as a provider's web search."""
 
     wire: str
     raw: JsonObject
@@ -111,7 +111,7 @@ Item: TypeAlias = Message | Call | Result | Reasoning | OpaqueItem
 
 
 def plain_text(content: Content) -> str:
-    """The text of it, other parts left out."""
+    """Return the text of the content without its other parts."""
     if isinstance(content, str):
         return content
     return "".join(part.text for part in content if isinstance(part, Text | Refusal))

@@ -1,4 +1,4 @@
-"""Who runs a call, and under which rules: data that the turn reads."""
+"""The gateway's own tools in a turn, and the rules for running them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class GatewayTool(Struct, frozen=True, kw_only=True):
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """`tools` are the gateway's own for this turn, by name. `keeps`: somebody wants the model's answers recorded whole."""
+    """`tools` are the gateway's, by name. With `records_answers` each answer of the model is recorded as a step."""
 
     tools: Mapping[str, GatewayTool] = {}
     max_tool_rounds: int = 10
-    keeps: bool = True
+    records_answers: bool = True
 
     def owner(self, name: str, declared: frozenset[str]) -> Owner:
-        """A name that both declare is the client's."""
+        """Return who runs a call of the tool; `declared` are the client's names, which take precedence."""
         return "gateway" if name in self.tools and name not in declared else "client"

@@ -1,4 +1,4 @@
-"""What a model's server can do and insists on, and how families of models print: data, not code."""
+"""Capabilities and restrictions of a model's server."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from msgspec import Struct
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """The defaults describe a server that follows OpenAI's API without frills.
+    """The defaults describe a server that implements OpenAI's API without extensions.
 
-    developer_role     it knows the role "developer"; else such messages go as "system"
-    max_tokens_field   how it spells the limit on Chat; None: as the client did
-    stream_usage       it may be asked for usage at the end of a Chat stream
-    call_ids           "nine": it accepts only ids of nine letters and digits (Mistral)
-    constrains         it holds a model's output to a JSON schema given as response_format
-    tools              it takes tools, and its models call them; else they can only print
-    enforces_tool_choice       it sees to tool_choice; else a choice that must be met is met by printing
-    tool_names         "plain": it takes only names of letters, digits, _ and -, up to 64
-    whole_calls        its native calls arrive whole, and its models run on after them
-    stop_sequences     it knows stop sequences
+    developer_role         accepts the role "developer"; otherwise such messages are sent as "system"
+    max_tokens_field       its name for the token limit on Chat; None: the name that the client used
+    stream_usage           can report usage at the end of a Chat stream
+    call_ids               "nine": accepts only ids of nine letters and digits (Mistral)
+    constrains_output      can constrain output to a JSON schema given as response_format
+    takes_tools            accepts tools, and its models call them; otherwise calls are asked for as text
+    enforces_tool_choice   enforces tool_choice; otherwise a required call is asked for as text
+    tool_names             "plain": accepts only names of letters, digits, _ and -, at most 64 characters
+    whole_calls            sends each native call whole, and does not stop after it
+    takes_stop_sequences   accepts stop sequences; otherwise they are emulated
     """
 
     developer_role: bool = False
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = None
     stream_usage: bool = True
     call_ids: Literal["any", "nine"] = "any"
-    constrains: bool = False
-    tools: bool = True
+    constrains_output: bool = False
+    takes_tools: bool = True
     enforces_tool_choice: bool = True
     tool_names: Literal["any", "plain"] = "any"
     whole_calls: bool = False
-    stop_sequences: bool = True
+    takes_stop_sequences: bool = True

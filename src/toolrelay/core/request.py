@@ -1,4 +1,4 @@
-"""What a client asks for, in words that every wire can be translated from and into."""
+"""A client's request, independent of the wire."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tool(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class OpaqueTool(Struct, frozen=True, kw_only=True, tag=True):
-    """A provider's own tool, such as web_search: only its wire can say it."""
+    """A provider's own tool, such as web_search, that only its wire can represent."""
 
     wire: str
     raw: JsonObject
@@ -33,9 +33,9 @@ AnyTool: TypeAlias = Tool | OpaqueTool
 
 
 class ToolChoice(Struct, frozen=True, kw_only=True):
-    """`named` asks for the one tool in `names`; otherwise `names`, where given, are the only ones allowed (allowed_tools).
+    """`named` requires the one tool in `names`; in other modes `names`, if any, are the allowed tools (allowed_tools).
 
-    `raw` is a choice only the client's wire can say, such as a hosted tool's.
+    `raw` is a choice that only the client's wire can represent, such as a hosted tool.
     """
 
     mode: Literal["auto", "none", "required", "named"] = "auto"
@@ -59,9 +59,9 @@ class ReasoningOptions(Struct, frozen=True, kw_only=True):
 
 
 class Sampling(Struct, frozen=True, kw_only=True):
-    """How the answer is drawn. None means: not said, the provider's default.
+    """Sampling parameters. None: not given, so the provider's default applies.
 
-    `max_tokens_field` is the client's own spelling of `max_output_tokens` on Chat, which has two.
+    `max_tokens_field` is the client's name for `max_output_tokens` on Chat, which has two.
     """
 
     temperature: float | None = None
@@ -80,9 +80,9 @@ class Sampling(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """`wire` is the one the client spoke; `extra` holds its request fields that this gateway does not know.
+    """`wire` is the client's; `extra` holds request fields that this gateway does not know.
 
-    `key` is the name of the key that the client came with: the gateway's word, not the client's.
+    `key` is the configured name of the client's API key. It comes from the gateway, not from the request.
     """
 
     wire: str
@@ -111,5 +111,5 @@ class Request(Struct, frozen=True, kw_only=True):
     extra: dict[str, Json] | None = None
 
     def functions(self) -> tuple[Tool, ...]:
-        """The tools that can be called by name, in the client's order."""
+        """Return the tools that can be called by name, in the client's order."""
         return tuple([tool for tool in self.tools if isinstance(tool, Tool)])

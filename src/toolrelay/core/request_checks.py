@@ -1,4 +1,4 @@
-"""What becomes of a request before any model is asked, whatever the wire: what must hold, and what is cut."""
+"""Checks and limits that apply to every request before a model is called."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from toolrelay.core.request import Request
 from toolrelay.errors import invalid
 
 
-def orphan(items: Sequence[Item]) -> int | None:
-    """The place of the first result whose call was not made before it."""
-    made: set[str] = set()
-    for place, item in enumerate(items):
+def find_orphan_result(items: Sequence[Item]) -> int | None:
+    """Return the index of the first result that has no call before it."""
+    call_ids: set[str] = set()
+    for index, item in enumerate(items):
         if isinstance(item, Call):
-            made.add(item.id)
-        elif isinstance(item, Result) and item.call_id not in made:
-            return place
+            call_ids.add(item.id)
+        elif isinstance(item, Result) and item.call_id not in call_ids:
+            return index
     return None
 
 
 def check_tool_choice(request: Request) -> None:
-    """A choice that cannot be met is the client's mistake: 400, never ignored."""
+    """Raise ClientError (400) for a choice that cannot be met."""
     choice = request.tool_choice
     if choice is None:
         return
@@ -36,63 +36,62 @@ def check_tool_choice(request: Request) -> None:
         raise invalid("tool_choice is 'required', but the request declares no tools.", "tool_choice")
 
 
-def without_tools(request: Request) -> Request:
-    """For a model that is not to be offered any."""
+def remove_tools(request: Request) -> Request:
     return replace(request, tools=(), tool_choice=None, parallel_tool_calls=None)
 
 
-def with_results_cut(request: Request, limit: int) -> Request:
-    """Tool results with more bytes of text than the limit are cut, with a mark that says so."""
+def truncate_results(request: Request, limit: int) -> Request:
+    """Truncate tool results with more bytes of text than the limit, and say so in the result."""
     for item in request.items:
-        if type(item) is Result and _size_over(item.output, limit):
+        if type(item) is Result and _text_size(item.output, limit) > limit:
             break
     else:
         return request
     items = tuple(
-        replace(item, output=_cut_content(item.output, limit)) if isinstance(item, Result) else item for item in request.items
+        replace(item, output=_truncate_content(item.output, limit)) if isinstance(item, Result) else item
+        for item in request.items
     )
     return replace(request, items=items)
 
 
-def _size_over(content: Content, limit: int) -> int:
-    """The size in bytes of its text, if over the limit; else 0."""
+def _text_size(content: Content, limit: int) -> int:
+    """Return the bytes of the text, or 0 if they are certainly within the limit."""
     texts = [content] if isinstance(content, str) else [part.text for part in content if isinstance(part, Text)]
-    if sum(map(len, texts)) * 4 <= limit:  # no character takes more than four
+    if sum(map(len, texts)) * 4 <= limit:  # a character takes at most four bytes
         return 0
-    size = sum(len(_encoded(text)) for text in texts)
-    return size if size > limit else 0
+    return sum(len(_encode(text)) for text in texts)
 
 
-def _cut_content(content: Content, limit: int) -> Content:
-    """Of several parts the first ones keep their text, as far as it goes. What is not text stays."""
-    size = _size_over(content, limit)
-    if not size:
+def _truncate_content(content: Content, limit: int) -> Content:
+    """Keep the first `limit` bytes of the text of all parts together, and all parts that are not text."""
+    size = _text_size(content, limit)
+    if size <= limit:
         return content
-    mark = f"\n[cut here by the gateway: at most {limit} of {size} bytes are shown]"
+    note = f"\n[cut here by the gateway: at most {limit} of {size} bytes are shown]"
     if isinstance(content, str):
-        return _first_bytes(content, limit) + mark
+        return _truncate(content, limit) + note
     kept: list[Part] = []
     left = limit
     for part in content:
         if not isinstance(part, Text):
             kept.append(part)
         elif left >= 0:
-            taken = _first_bytes(part.text, left)
-            cut = taken != part.text
-            kept.append(replace(part, text=taken + mark) if cut else part)
-            left = -1 if cut else left - len(_encoded(taken))
+            text = _truncate(part.text, left)
+            is_cut = text != part.text
+            kept.append(replace(part, text=text + note) if is_cut else part)
+            left = -1 if is_cut else left - len(_encode(text))
     return tuple(kept)
 
 
-def _first_bytes(text: str, limit: int) -> str:
-    """As many whole characters as fit."""
-    whole = _encoded(text)
-    if len(whole) <= limit:
+def _truncate(text: str, limit: int) -> str:
+    """Return the first whole characters that fit into `limit` bytes."""
+    encoded = _encode(text)
+    if len(encoded) <= limit:
         return text
-    while whole[limit] & 0xC0 == 0x80:  # the middle of a character
+    while encoded[limit] & 0xC0 == 0x80:  # inside a character
         limit -= 1
-    return whole[:limit].decode(errors="surrogatepass")
+    return encoded[:limit].decode(errors="surrogatepass")
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode(errors="surrogatepass")

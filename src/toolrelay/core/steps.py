@@ -1,4 +1,4 @@
-"""Step events: what happened to a turn. Few, durable, in the ledger in order; a turn's state is a fold over them."""
+"""Step events: the durable history of a turn, written to the ledger in order. A turn's state is a fold over them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class _Step(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class TurnAccepted(_Step, frozen=True):
-    """A request came in and will be worked on."""
+    """A request was accepted."""
 
     model: str
     wire: str
 
 
 class AnswerReceived(_Step, frozen=True):
-    """The model's answer, assembled. `cut`: a call that the client had already seen begin never ended; the turn ends here."""
+    """The assembled answer. `cut`: a call whose start the client has seen never finished, so the turn ends here."""
 
     items: tuple[Item, ...]
     finish: Finish
@@ -34,7 +34,7 @@ class AnswerReceived(_Step, frozen=True):
 
 
 class AnswerRejected(_Step, frozen=True):
-    """The model's answer could not be used, by this rule; the model is asked again within the same answer."""
+    """The model's output was rejected by this rule. The model is asked again within the same answer."""
 
     rule: str
 
@@ -51,7 +51,7 @@ class QuestionAsked(_Step, frozen=True):
 
 
 class VerdictGiven(_Step, frozen=True):
-    """`arguments`, where given, are what runs instead of the model's."""
+    """`arguments`, if any, replace the model's."""
 
     call_id: str
     verdict: Literal["allow", "deny"]
@@ -60,7 +60,7 @@ class VerdictGiven(_Step, frozen=True):
 
 
 class RunStarted(_Step, frozen=True):
-    """Written before the tool runs. `arguments` are the ones that run."""
+    """Written before the tool runs, with the arguments that it gets."""
 
     call_id: str
     arguments: str
@@ -73,7 +73,7 @@ class RunFinished(_Step, frozen=True):
 
 
 class CallsHandedOver(_Step, frozen=True):
-    """The turn's answer ends with calls that are the client's to run."""
+    """The turn ends with calls for the client to run."""
 
     call_ids: tuple[str, ...]
 

@@ -1,38 +1,36 @@
-"""One request's way to its end: events in, commands out.
+"""The state machine of one request: stream events and step events in, commands out.
 
-    handle(stream events)     what the model says
-    handle_step(step event)   a verdict, or what came of a tool run
+    handle(stream events)     the model's output
+    handle_step(step event)   a verdict, or the result of a tool run
 
-The states, by what the turn waits for:
+    state    input                          action and next state
+    ------   ----------------------------   --------------------------------------------------------------------
+    MODEL    deltas                         emit them, except those of gateway calls; MODEL
+    MODEL    a rejected answer              ask the model again; what was emitted stays; MODEL
+    MODEL    AnswerFinished, no calls       finish "stop"; ENDED
+    MODEL    AnswerFinished, client calls   hand the calls over, finish "calls"; ENDED
+    MODEL    AnswerFinished, gateway calls  take the first: PERSON if it needs approval, else run it: TOOL
+    PERSON   VerdictGiven, allow            run the call as approved; TOOL
+    PERSON   VerdictGiven, deny             make the denial its result; then as after RunFinished
+    TOOL     RunFinished                    the next gateway call: PERSON or TOOL; after the last one: ENDED if the answer
+                                            has client calls, else ask the model again: MODEL
+    any      AnswerFailed                   fail; ENDED
 
-    waits for    comes                          then
-    ---------    ----------------------------   ------------------------------------------------------------
-    the model    deltas                         they are emitted as they come; of gateway calls nothing is
-    the model    a rejected answer              the model is asked again; what was emitted stays
-    the model    AnswerFinished, no calls       end: stop
-    the model    AnswerFinished, client calls   end: calls, handed over
-    the model    AnswerFinished, gateway calls  each in order: ask (if the policy says so), run
-    a person     VerdictGiven                   run as approved, or tell the model that it was denied
-    a tool       RunFinished                    the next call; after the last: hand over the client's calls of the same answer,
-                                                or else ask the model again
-    anything     AnswerFailed                   end: failed
+All other input is ignored: a second verdict, the result of a tool that does not run, events after the end of an answer.
 
-Whatever else comes is ignored: a second verdict, the result of a tool that does not run, events after the answer's end.
+A truncated answer keeps its finish (length or content_filter) even if it has complete calls. If the client has seen the start of
+a call that never finished, the model is not asked again: the client would take the fragment for a call.
 
-An answer that was cut keeps its finish, length or content_filter, whatever calls are whole in it. If the client has seen the
-beginning of a call that was never finished, the model is not asked again: the client would take the stump for a call.
-
-After a gateway run a tool_choice of required or named relaxes to auto, else the turn would loop. At the round limit the model is
-asked once more with tool_choice none; a call made even then is dropped.
+After a gateway run a tool_choice of required or named becomes auto; otherwise the turn would loop. At the round limit the model
+is asked once more with tool_choice none; a call made even then is dropped.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Literal
+from enum import Enum, auto
 
-import msgspec
 from msgspec.structs import replace
 
 from toolrelay.core.assembly import Assembly, CallEntry
@@ -50,7 +48,7 @@ from toolrelay.core.events import (
     StreamEvent,
     Usage,
 )
-from toolrelay.core.identity import call_id
+from toolrelay.core.identity import make_call_id
 from toolrelay.core.messages import Call, Content, Item, Result
 from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request, ToolChoice
@@ -68,7 +66,17 @@ from toolrelay.core.steps import (
     TurnFinished,
     VerdictGiven,
 )
+from toolrelay.core.validation import is_json_object
 from toolrelay.errors import InternalError
+
+
+class TurnState(Enum):
+    """What the turn waits for."""
+
+    MODEL = auto()
+    PERSON = auto()
+    TOOL = auto()
+    ENDED = auto()
 
 
 class Turn:
@@ -79,26 +87,26 @@ class Turn:
         self.usage: Usage | None = None
         self.finish: Finish | None = None
         self.error: AnswerFailed | None = None
+        self._state = TurnState.MODEL
         self._declared = frozenset([tool.name for tool in request.functions()])
-        self._own = tuple([own.tool for name, own in self.policy.tools.items() if name not in self._declared])
-        self._keeps = self.policy.keeps or bool(self._own)
+        self._gateway_tools = tuple([own.tool for name, own in self.policy.tools.items() if name not in self._declared])
+        self._records_answers = self.policy.records_answers or bool(self._gateway_tools)
         self._history: list[Item] = list(request.items)
-        self._choice = request.tool_choice
+        self._tool_choice = request.tool_choice
         self._rounds = 0
-        self._made = 0  # call ids
-        self._shown: dict[int, int] = {}  # calls that the client has seen begin, by choice
+        self._call_count = 0
+        self._client_call_counts: dict[int, int] = {}  # by choice
         self._started = False
-        self._waits_for: Literal["the model", "a person", "a tool", "nothing"] = "the model"
-        self._waiting: deque[Call] = deque()
-        self._handed: list[Call] = []
-        self._call: Call | None = None  # the gateway call whose verdict or result is or was last awaited
-        self._last: AnswerFinished | None = None  # the turn's own end, where the answer at hand is its last
+        self._queue: deque[Call] = deque()  # gateway calls that have not been run
+        self._client_calls: list[Call] = []
+        self._current: Call | None = None  # the latest gateway call that was asked about or run
+        self._final: AnswerFinished | None = None  # set if the turn ends with the current answer
         self._begin_answer()
 
     def _begin_answer(self) -> None:
         self._assembly = Assembly()
-        # Of each call that was not dropped, by choice and index: its index for the client, who sees nothing of a gateway call.
-        self._visible: dict[tuple[int, int], int | None] = {}
+        # (choice, index) of each call that was not dropped: its index for the client, or None for a gateway call.
+        self._client_indexes: dict[tuple[int, int], int | None] = {}
 
     def start(self) -> list[Command]:
         accepted = TurnAccepted(model=self.request.model, wire=self.request.wire)
@@ -106,108 +114,107 @@ class Turn:
         return [Record(accepted), *shared, CallModel(self._model_request())]
 
     def _model_request(self) -> Request:
-        """As the client sent it, unless the gateway has tools of its own: such turns always stream from the model."""
-        if not self._own:
+        """Return the client's request; with gateway tools added it always streams."""
+        if not self._gateway_tools:
             return self.request
-        tools = self.request.tools + self._own
-        return replace(self.request, items=tuple(self._history), tools=tools, tool_choice=self._choice, stream=True)
+        tools = self.request.tools + self._gateway_tools
+        return replace(self.request, items=tuple(self._history), tools=tools, tool_choice=self._tool_choice, stream=True)
 
     def _owner(self, call: Call | CallStarted) -> Owner:
-        """A namespace is something that only a client declares."""
+        """Only clients declare namespaces."""
         return "client" if call.namespace is not None else self.policy.owner(call.name, self._declared)
 
-    # What the model says
+    # Model output
 
     def handle(self, events: Sequence[StreamEvent]) -> list[Command]:
-        if self._waits_for != "the model":
+        if self._state is not TurnState.MODEL:
             return self._handle_late(events)
-        if not self._keeps and _LOOKED_AT.isdisjoint(map(type, events)):
+        records = self._records_answers
+        if not records and _HANDLED.isdisjoint(map(type, events)):
             return [Emit(list(events))]
         add = self._assembly.add
-        keeps = self._keeps
-        seen: list[StreamEvent] = []
+        out: list[StreamEvent] = []
         commands: list[Command] = []
         for event in events:
-            if type(event) not in _LOOKED_AT:
-                if keeps:
+            if type(event) not in _HANDLED:
+                if records:
                     add(event)
-                seen.append(event)
+                out.append(event)
             elif type(event) is ArgumentsDelta or type(event) is CallFinished:
-                self._grow_call(event, seen)
+                self._continue_call(event, out)
             elif type(event) is AnswerStarted:
                 add(event)
                 if not self._started:
                     self._started = True
-                    seen.append(event)
+                    out.append(event)
             elif type(event) is AnswerFinished:
                 add(event)
-                _flush(seen, commands)
+                _flush(out, commands)
                 return commands + self._finish_answer(event)
             elif type(event) is CallStarted:
-                self._start_call(event, seen, commands)
+                self._start_call(event, out, commands)
             elif type(event) is ChoiceFinished:
-                seen.append(self._finish_choice(event))
+                out.append(self._finish_choice(event))
             elif type(event) is Noticed:
-                _flush(seen, commands)
-                seen = []
+                _flush(out, commands)
+                out = []
                 commands.append(Notice(event=event.event, rule=event.rule, tool=event.tool, dialect=event.dialect))
             elif type(event) is AnswerFailed:
-                _flush(seen, commands)
+                _flush(out, commands)
                 return commands + self._fail(event)
-        if seen:
-            commands.append(Emit(seen))
+        _flush(out, commands)
         return commands
 
     def ask_again(self, rule: str, request: Request) -> list[Command]:
-        """The layer below rejected the answer by this rule and wants this request sent instead."""
+        """Replace the current answer: the layer below rejected it by this rule."""
         return [Record(AnswerRejected(rule=rule)), AskAgain(request)]
 
     def handle_model_stop(self) -> list[Command]:
-        """The model's stream has ended without an end of the answer."""
+        """Fail: the model's stream ended before the answer did."""
         return self.handle([AnswerFailed(InternalError("The backend ended its answer without an end."))])
 
     def _handle_late(self, events: Sequence[StreamEvent]) -> list[Command]:
-        """The answer is over; only a failure of the turn as a whole still matters."""
-        failed = [event for event in events if isinstance(event, AnswerFailed)]
-        return self._fail(failed[0]) if failed and self._waits_for != "nothing" else []
+        """Ignore events after the end of an answer, except a failure of the whole turn."""
+        failed = next((event for event in events if isinstance(event, AnswerFailed)), None)
+        return [] if failed is None or self._state is TurnState.ENDED else self._fail(failed)
 
-    def _start_call(self, event: CallStarted, seen: list[StreamEvent], commands: list[Command]) -> None:
+    def _start_call(self, event: CallStarted, out: list[StreamEvent], commands: list[Command]) -> None:
         owner = self._owner(event)
-        rule = self._breach(event, owner)
+        rule = self._find_broken_rule(event, owner)
         if rule is not None:
             commands.append(Notice(event="tool_block", rule=rule, tool=event.name))
-            self._visible.pop((event.choice, event.index), None)
+            self._client_indexes.pop((event.choice, event.index), None)
             return
-        started = replace(event, id=call_id(self.token, self._made))
-        self._made += 1
+        started = replace(event, id=make_call_id(self.token, self._call_count))
+        self._call_count += 1
         self._assembly.add(started)
-        visible = None
+        index = None
         if owner == "client":
-            visible = self._shown.get(event.choice, 0)
-            self._shown[event.choice] = visible + 1
-            seen.append(started if visible == event.index else replace(started, index=visible))
-        self._visible[event.choice, event.index] = visible
+            index = self._client_call_counts.get(event.choice, 0)
+            self._client_call_counts[event.choice] = index + 1
+            out.append(started if index == event.index else replace(started, index=index))
+        self._client_indexes[event.choice, event.index] = index
 
-    def _breach(self, event: CallStarted, owner: Owner) -> str | None:
-        """Return the rule for which this call is dropped, if any. The request's own rules are kept by the layer below."""
+    def _find_broken_rule(self, event: CallStarted, owner: Owner) -> str | None:
+        """Return the rule by which this call is dropped, or None. The layer below enforces the request's own rules."""
         if owner == "gateway" and event.choice:
-            return "gateway_tool_in_another_choice"  # a turn has one history, the first choice's
-        if self.request.legacy_functions and owner == "client" and self._shown.get(event.choice):
+            return "gateway_tool_in_another_choice"  # a turn has one history, that of the first choice
+        if self.request.legacy_functions and owner == "client" and self._client_call_counts.get(event.choice):
             return "legacy_functions"  # a legacy function_call message holds one call
         return None
 
-    def _grow_call(self, event: ArgumentsDelta | CallFinished, seen: list[StreamEvent]) -> None:
+    def _continue_call(self, event: ArgumentsDelta | CallFinished, out: list[StreamEvent]) -> None:
         key = event.choice, event.index
-        if key not in self._visible:
+        if key not in self._client_indexes:
             return
         self._assembly.add(event)
-        visible = self._visible[key]
-        if visible is not None:
-            seen.append(event if visible == event.index else replace(event, index=visible))
+        index = self._client_indexes[key]
+        if index is not None:
+            out.append(event if index == event.index else replace(event, index=index))
 
     def _finish_choice(self, event: ChoiceFinished) -> ChoiceFinished:
         self._assembly.add(event)
-        corrected = replace(event, finish=_corrected(event.finish, self._assembly.others[event.choice].answer().calls))
+        corrected = replace(event, finish=_correct_finish(event.finish, self._assembly.others[event.choice].answer().calls))
         self._assembly.add(corrected)
         return corrected
 
@@ -221,21 +228,21 @@ class Turn:
             for entry in self._assembly.entries
         )
         commands: list[Command] = []
-        if self._keeps:
+        if self._records_answers:
             commands.append(Record(AnswerReceived(items=answer.items, finish=answer.finish, usage=answer.usage, cut=cut)))
             self._history += answer.items
         for call in calls:
             owner = self._owner(call)
             commands.append(Record(CallPlanned(call=call, owner=owner)))
-            (self._waiting if owner == "gateway" else self._handed).append(call)
-            if call.kind == "function" and not _is_object(call.arguments):
+            (self._queue if owner == "gateway" else self._client_calls).append(call)
+            if call.kind == "function" and not is_json_object(call.arguments):
                 commands.append(Notice(event="tool_block", rule="malformed_arguments", tool=call.name))
-        is_last = cut or self._handed or not self._waiting
-        self._last = replace(event, finish=_corrected(event.finish, calls), usage=self.usage) if is_last else None
-        return commands + self._go_on()
+        is_last = cut or self._client_calls or not self._queue
+        self._final = replace(event, finish=_correct_finish(event.finish, calls), usage=self.usage) if is_last else None
+        return commands + self._advance()
 
     def _fail(self, event: AnswerFailed) -> list[Command]:
-        self._waits_for = "nothing"
+        self._state = TurnState.ENDED
         self.error = event
         failed = TurnFailed(code=event.error.code, message=event.error.message)
         return [Record(failed), Emit([event]), End()]
@@ -243,87 +250,71 @@ class Turn:
     # Gateway calls, one after the other
 
     def handle_step(self, step: VerdictGiven | RunFinished) -> list[Command]:
-        call = self._call
+        call = self._current
         if call is None or call.id != step.call_id:
             return []
-        match self._waits_for, step:
-            case "a person", VerdictGiven(verdict="allow", arguments=edited):
+        match self._state, step:
+            case TurnState.PERSON, VerdictGiven(verdict="allow", arguments=edited):
                 return [Record(step), *self._run(call if edited is None else replace(call, arguments=edited))]
-            case "a person", VerdictGiven(reason=reason):
+            case TurnState.PERSON, VerdictGiven(reason=reason):
                 why = f" Reason: {reason}" if reason else ""
                 output: Content = f"The user denied this call. It was not run.{why}"
-            case "a tool", RunFinished():
+            case TurnState.TOOL, RunFinished():
                 output = step.output
             case _:
                 return []
         self._history.append(Result(call_id=call.id, output=output, kind=call.kind))
-        return [Record(step), *self._go_on()]
+        return [Record(step), *self._advance()]
 
-    def _go_on(self) -> list[Command]:
-        """The next gateway call, or the end, or the next answer."""
-        if self._waiting:
-            self._call = call = self._waiting.popleft()
+    def _advance(self) -> list[Command]:
+        """Take the next gateway call; after the last one end the turn, or ask the model again."""
+        if self._queue:
+            self._current = call = self._queue.popleft()
             if not self.policy.tools[call.name].needs_approval:
                 return self._run(call)
-            self._waits_for = "a person"
+            self._state = TurnState.PERSON
             return [Record(QuestionAsked(call_id=call.id)), AskPerson(call)]
-        if self._last is not None:
-            return self._end(self._last)
+        if self._final is not None:
+            return self._end(self._final)
         self._rounds += 1
         at_limit = self._rounds >= self.policy.max_tool_rounds
-        self._choice = ToolChoice(mode="none") if at_limit else _relaxed(self._choice)
-        self._waits_for = "the model"
+        self._tool_choice = ToolChoice(mode="none") if at_limit else _relax(self._tool_choice)
+        self._state = TurnState.MODEL
         self._begin_answer()
         return [CallModel(self._model_request())]
 
     def _run(self, call: Call) -> list[Command]:
-        self._waits_for = "a tool"
+        self._state = TurnState.TOOL
         return [Record(RunStarted(call_id=call.id, arguments=call.arguments)), RunTool(call)]
 
-    # The end
-
     def _end(self, event: AnswerFinished) -> list[Command]:
-        self._waits_for = "nothing"
+        self._state = TurnState.ENDED
         self.finish = event.finish
-        commands: list[Command] = []
-        if self._handed:
-            commands.append(Record(CallsHandedOver(call_ids=tuple(call.id for call in self._handed))))
-        commands.append(Record(TurnFinished(finish=event.finish, usage=self.usage)))
-        commands.append(Emit([event]))
-        commands.append(End())
-        return commands
+        call_ids = tuple([call.id for call in self._client_calls])
+        handed_over = [Record(CallsHandedOver(call_ids=call_ids))] if call_ids else []
+        return [*handed_over, Record(TurnFinished(finish=event.finish, usage=self.usage)), Emit([event]), End()]
 
 
-# The rest is only passed on. Trying the cases of a match one after the other would cost more than all else that is done with it.
-_LOOKED_AT: frozenset[type[StreamEvent]] = frozenset(
+# All other events are only passed on. One set lookup is cheaper than trying the cases of a `match` in turn.
+_HANDLED: frozenset[type[StreamEvent]] = frozenset(
     {AnswerStarted, CallStarted, ArgumentsDelta, CallFinished, ChoiceFinished, Noticed, AnswerFinished, AnswerFailed}
 )
 
 
-def _flush(seen: list[StreamEvent], commands: list[Command]) -> None:
-    if seen:
-        commands.append(Emit(seen))
+def _flush(events: list[StreamEvent], commands: list[Command]) -> None:
+    if events:
+        commands.append(Emit(events))
 
 
-def _corrected(finish: Finish, calls: Sequence[Call]) -> Finish:
-    """Providers say "stop" after calls, or "tool_calls" without any."""
+def _correct_finish(finish: Finish, calls: Sequence[Call]) -> Finish:
+    """Some providers report "stop" with calls, or "calls" without any."""
     if finish in ("stop", "calls"):
         return "calls" if calls else "stop"
     return finish
 
 
-def _relaxed(choice: ToolChoice | None) -> ToolChoice | None:
+def _relax(choice: ToolChoice | None) -> ToolChoice | None:
+    """Return the choice for the answer after a gateway run: a call is no longer required."""
     if choice is None or (choice.mode in ("auto", "none") and choice.raw is None):
         return choice
     return ToolChoice(names=choice.names if choice.mode == "required" else ())
-
-
-_read_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
-
-def _is_object(arguments: str) -> bool:
-    try:
-        _read_object(arguments)
-    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""What a tool's schema has against the arguments of a call."""
+"""Validation of tool-call arguments: JSON, and the JSON schema of a tool."""
 
 from __future__ import annotations
 
@@ -11,48 +11,56 @@ import msgspec
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.request import Tool
 
-Judge: TypeAlias = Callable[[Json], str | None]
+Validator: TypeAlias = Callable[[Json], str | None]
 
+MAX_MESSAGE = 300  # characters
+MAX_SCHEMA_SIZE = 20_000  # subschemas, each counted as often as it is referred to
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_LONGEST = 300
-_HEAVIEST = 20_000  # schemas within a schema, each counted as often as it is referred to
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def is_json_object(text: str) -> bool:
+    """Return whether the text is a JSON object. Its values are not decoded, so that numbers may have any size."""
+    try:
+        _decode_members(text.encode(errors="replace"))
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
 
 
 def validate(tool: Tool, arguments: str) -> str | None:
-    """The first thing that is wrong, in words for the model; None: the arguments fit."""
+    """Return the first error, worded for the model, or None if the arguments are valid."""
     try:
-        given = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeError):
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return "they are not valid JSON"
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         return "they are not a JSON object"
-    if not tool.parameters:
-        return None
-    return _judge(_encode(tool.parameters))(given)
+    return _compile(_encode(tool.parameters))(value) if tool.parameters else None
 
 
 @lru_cache(maxsize=256)
-def _judge(schema: bytes) -> Judge:
-    """Made once for each schema. One that is none, that refers to the outside or would take for ever is held against nobody."""
+def _compile(schema: bytes) -> Validator:
+    """Compile and cache a validator. Schemas that are invalid, oversized or not self-contained accept everything."""
     decoded: JsonObject = msgspec.json.decode(schema)
-    if _Weight(decoded).is_beyond(_HEAVIEST):
-        return lambda _given: None
+    if _SchemaSize(decoded).exceeds(MAX_SCHEMA_SIZE):
+        return lambda _: None
     import jsonschema_rs  # noqa: PLC0415 -- needed by strict tools only
 
     try:
         validator = jsonschema_rs.validator_for(decoded, retriever=_refuse)
     except (ValueError, jsonschema_rs.ReferencingError, RecursionError):
-        return lambda _given: None
+        return lambda _: None
 
-    def judge(given: Json) -> str | None:
-        error = next(iter(validator.iter_errors(given)), None)
+    def find_error(value: Json) -> str | None:
+        error = next(iter(validator.iter_errors(value)), None)
         if error is None:
             return None
-        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path).lstrip(".")
-        said = error.message[:_LONGEST]
-        return f"{place}: {said}" if place else said
+        path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path).lstrip(".")
+        message = error.message[:MAX_MESSAGE]
+        return f"{path}: {message}" if path else message
 
-    return judge
+    return find_error
 
 
 def _refuse(uri: str) -> Json:
@@ -60,15 +68,15 @@ def _refuse(uri: str) -> Json:
     raise ValueError(f"{uri} is not part of the schema")
 
 
-class _Weight:
-    """How many schemas a schema comes to when its references are followed: a few lines can come to millions."""
+class _SchemaSize:
+    """Counts the subschemas of a schema with all references expanded: a few lines can expand to millions."""
 
     def __init__(self, schema: Json) -> None:
         self._root = schema
         self._count = 0
-        self._within: set[str] = set()
+        self._expanding: set[str] = set()
 
-    def is_beyond(self, limit: int) -> bool:
+    def exceeds(self, limit: int) -> bool:
         try:
             self._add(self._root, limit)
         except (OverflowError, RecursionError):
@@ -80,21 +88,21 @@ class _Weight:
         if self._count > limit:
             raise OverflowError
         if isinstance(schema, list):
-            for each in schema:
-                self._add(each, limit)
+            for item in schema:
+                self._add(item, limit)
         elif isinstance(schema, dict):
-            for key, each in schema.items():
-                if key == "$ref" and isinstance(each, str):
-                    self._follow(each, limit)
+            for key, value in schema.items():
+                if key == "$ref" and isinstance(value, str):
+                    self._expand(value, limit)
                 elif key not in ("$defs", "definitions", "enum", "const", "default", "examples"):
-                    self._add(each, limit)
+                    self._add(value, limit)
 
-    def _follow(self, reference: str, limit: int) -> None:
-        if not reference.startswith("#") or reference in self._within:
+    def _expand(self, reference: str, limit: int) -> None:
+        if not reference.startswith("#") or reference in self._expanding:
             return
-        found: Json = self._root
+        target: Json = self._root
         for step in reference[1:].split("/")[1:]:
-            found = found.get(step) if isinstance(found, dict) else None
-        self._within.add(reference)
-        self._add(found, limit)
-        self._within.discard(reference)
+            target = target.get(step) if isinstance(target, dict) else None
+        self._expanding.add(reference)
+        self._add(target, limit)
+        self._expanding.discard(reference)

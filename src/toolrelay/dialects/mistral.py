@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolrelay.core.identity import nine
+from toolrelay.core.identity import shorten_id
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects.base import Dialect, ToolResult
@@ -48,24 +48,25 @@ def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
 
 def _list_calls(calls: Sequence[Call]) -> str:
     listed = ", ".join(
-        f'{{"name": {json_line(call.name)}, "arguments": {arguments_json(call)}, "id": "{nine(call.id)}"}}' for call in calls
+        f'{{"name": {json_line(call.name)}, "arguments": {arguments_json(call)}, "id": "{shorten_id(call.id)}"}}'
+        for call in calls
     )
     return f"[TOOL_CALLS][{listed}]"
 
 
 def _list_results(results: Sequence[ToolResult]) -> str:
     return "".join(
-        f'[TOOL_RESULTS]{{"content": {json_line(result.text)}, "call_id": "{nine(result.call.id)}"}}[/TOOL_RESULTS]'
+        f'[TOOL_RESULTS]{{"content": {json_line(result.text)}, "call_id": "{shorten_id(result.call.id)}"}}[/TOOL_RESULTS]'
         for result in results
     )
 
 
 def _calls_with_id(calls: Sequence[Call]) -> str:
-    return "".join(f"[TOOL_CALLS]{call.name}[CALL_ID]{nine(call.id)}[ARGS]{arguments_json(call)}" for call in calls)
+    return "".join(f"[TOOL_CALLS]{call.name}[CALL_ID]{shorten_id(call.id)}[ARGS]{arguments_json(call)}" for call in calls)
 
 
 def _results_with_id(results: Sequence[ToolResult]) -> str:
-    return "".join(f"[TOOL_RESULTS]{nine(result.call.id)}[TOOL_CONTENT]{result.text}[/TOOL_RESULTS]" for result in results)
+    return "".join(f"[TOOL_RESULTS]{shorten_id(result.call.id)}[TOOL_CONTENT]{result.text}[/TOOL_RESULTS]" for result in results)
 
 
 def _calls_without_id(calls: Sequence[Call]) -> str:

@@ -28,20 +28,20 @@ def tool_calling_mode(settings: ModelSettings, profile: Profile, secret: Callabl
     chosen = settings.tool_calling
     dialects = discover()
     family = family_of(settings.model or settings.name)
-    native = profile.tools if chosen == "auto" else chosen in ("native", "off")
+    native = profile.takes_tools if chosen == "auto" else chosen in ("native", "off")
     name = chosen if chosen in dialects else family.dialect if family is not None else "sealed"
     options = ToolCallOptions(
         dialect=dialects[name],
         native=native,
         scans_text=native and chosen == "auto" and family is not None,
         enforces_tool_choice=profile.enforces_tool_choice,
-        any_names=profile.tool_names == "any",
+        accepts_any_name=profile.tool_names == "any",
         scan=_scan_options(family),
         cutoff=settings.cutoff,
         on_bad_call=settings.on_bad_call or ("pass" if native else "retry"),
-        constrains=profile.constrains,
+        constrains_output=profile.constrains_output,
         whole_calls=native and profile.whole_calls,
-        emulates_stop=not profile.stop_sequences,
+        emulates_stop=not profile.takes_stop_sequences,
         secret=secret,
         validate=validate,
     )

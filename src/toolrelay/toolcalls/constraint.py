@@ -1,4 +1,4 @@
-"""Calls by constrained decoding: the backend lets the model print nothing but an object that fits this schema."""
+"""Calls by constrained decoding: the schema of a call, and the dialect that reads it."""
 
 from __future__ import annotations
 
@@ -13,43 +13,40 @@ from toolrelay.dialects.json_calls import json_call
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import Parse, Reader
 
-_DEFINED = re.compile(r"#/(\$defs|definitions)/")
+_DEFINITION = re.compile(r"#/(\$defs|definitions)/")
 
 
-def call_schema(tools: Sequence[Tool]) -> JsonObject:
-    """The schema of a call of any of the tools. Definitions move to the root, where references look for them, under names that
-    tell the tools' apart.
-    """
+def build_call_schema(tools: Sequence[Tool]) -> JsonObject:
+    """Return the schema of a call of any of the tools. Definitions move to the root, prefixed with the number of their tool."""
     definitions: JsonObject = {}
-    choices: list[Json] = []
+    choices: list[JsonObject] = []
     for number, tool in enumerate(tools):
         parameters: JsonObject = dict(tool.parameters or {"type": "object", "properties": {}})
         parameters.pop("$schema", None)
-        place = f"/anyOf/{number}/properties/arguments" if len(tools) > 1 else "/properties/arguments"
+        path = f"/anyOf/{number}/properties/arguments" if len(tools) > 1 else "/properties/arguments"
         for key in ("$defs", "definitions"):
             found = parameters.pop(key, None)
             if isinstance(found, dict):
-                definitions |= {f"{number}_{name}": _moved(value, number, place) for name, value in found.items()}
-        members: JsonObject = {"name": {"const": tool.name}, "arguments": _moved(parameters, number, place)}
+                definitions |= {f"{number}_{name}": _move_references(value, number, path) for name, value in found.items()}
+        members: JsonObject = {"name": {"const": tool.name}, "arguments": _move_references(parameters, number, path)}
         choices.append(
             {"type": "object", "properties": members, "required": ["name", "arguments"], "additionalProperties": False}
         )
-    schema: Json = choices[0] if len(choices) == 1 else {"anyOf": choices}
-    more: JsonObject = {"$defs": definitions} if definitions else {}
-    return schema | more if isinstance(schema, dict) else more
+    schema: JsonObject = choices[0] if len(choices) == 1 else {"anyOf": [*choices]}
+    return schema | {"$defs": definitions} if definitions else schema
 
 
-def _moved(schema: Json, number: int, place: str) -> Json:
-    """With references to where things are now."""
+def _move_references(schema: Json, number: int, path: str) -> Json:
+    """Rewrite references for the tool's schema at its new path."""
     if isinstance(schema, list):
-        return [_moved(each, number, place) for each in schema]
+        return [_move_references(each, number, path) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    out = {key: _moved(value, number, place) for key, value in schema.items()}
+    out = {key: _move_references(value, number, path) for key, value in schema.items()}
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
-        named = _DEFINED.match(reference)
-        out["$ref"] = f"#/$defs/{number}_{reference[named.end() :]}" if named else f"#{place}{reference[1:]}"
+        definition = _DEFINITION.match(reference)
+        out["$ref"] = f"#/$defs/{number}_{reference[definition.end() :]}" if definition else f"#{path}{reference[1:]}"
     return out
 
 

@@ -1,17 +1,17 @@
-"""The layer between a turn and the model: it speaks the turn's protocol, events in and commands out.
+"""The layer between a turn and the model. It has the turn's protocol: events in, commands out.
 
-    the turn's command     the layer's
+    command of the turn    command of the layer
     --------------------   ----------------------------------------------------------------------------------
-    CallModel(request)     CallModel with the request as the model needs it; a session reads the answer
-    AskAgain(request)      the same command; the session begins its next try
+    CallModel(request)     CallModel with the request that the model needs; a session reads the answer
+    AskAgain(request)      the same; the session begins its next try
     all others             the same
 
     from the driver        to the turn
     --------------------   ----------------------------------------------------------------------------------
-    the model's events     the session's events; `retry` if the session rejects the answer
-    the model has stopped  the end of the answer, with usage estimated; or a failure, if nothing had cut the answer
+    events of the model    the session's events; `ask_again` if the session rejects the answer
+    the model has stopped  the end of the answer, with estimated usage; a failure if the answer had not been cut
 
-The layer adds one command: DrainModel, when the rest of an answer is wanted for its usage only.
+The layer adds one command: DrainModel, when only the usage of an answer is still wanted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from toolrelay.core.turn import Turn
 from toolrelay.errors import ToolrelayError
 from toolrelay.toolcalls.options import ModelMode
 from toolrelay.toolcalls.relay import RelaySession, can_relay
-from toolrelay.toolcalls.session import WAITING, State, ToolCallSession
+from toolrelay.toolcalls.session import ToolCallSession
+from toolrelay.toolcalls.states import WAITING, State
 
-# How servers say that a model of theirs takes no tools: Ollama, llama.cpp without --jinja, vLLM without a parser, OpenRouter.
+# Errors of servers whose model takes no tools: Ollama, llama.cpp without --jinja, vLLM without a parser, OpenRouter.
 _NO_TOOLS = re.compile(
     r"does not support (tools|function)|tools? param(eter)? requires|requires --enable-auto-tool-choice|support tool use"
     r"|tools? (is|are) not supported|does not support tool",
@@ -43,27 +44,31 @@ class ToolCallLayer:
     def __init__(self, turn: Turn, mode: ModelMode) -> None:
         self._turn = turn
         self._mode = mode
-        self._request: Request = turn.request  # the turn's, of the answer at hand
+        self._request: Request = turn.request  # the turn's request for the current answer
         self._session: ToolCallSession | RelaySession = RelaySession(turn.request)
-        self._is_fresh = True  # nothing of the answer has arrived
-        self._is_waiting = False
+        self._may_fall_back = False  # nothing of the answer has arrived
 
     def start(self) -> list[Command]:
         return self._translate(self._turn.start())
 
     def handle(self, events: Sequence[StreamEvent]) -> list[Command]:
-        """Take a batch of the model's events."""
-        if self._is_fresh and events:
-            self._is_fresh = False
+        """Process a batch of the model's events."""
+        if self._may_fall_back and events:
+            self._may_fall_back = False
             if self._refuses_tools(events[0]):
                 return self._fall_back()
-        return self._forward(self._session.feed(events))
+        session = self._session
+        was_reading = session.state is State.READING
+        commands = self._forward(session.feed(events))
+        if was_reading and session.state is not State.READING and session.state in WAITING:
+            commands.append(DrainModel())
+        return commands
 
     def handle_step(self, step: VerdictGiven | RunFinished) -> list[Command]:
         return self._translate(self._turn.handle_step(step))
 
     def handle_model_stop(self) -> list[Command]:
-        """The model's stream has ended, or was ended, without an end of the answer."""
+        """End the answer: the model's stream ended, or was ended, before the answer did."""
         session = self._session
         if isinstance(session, ToolCallSession) and session.state in WAITING:
             return self._forward(session.finish_with_estimate())
@@ -76,62 +81,50 @@ class ToolCallLayer:
             return commands
         if session.state is State.RETRY:
             commands += self._turn.ask_again(session.rejected_for, session.request)
-        elif session.state in WAITING and not self._is_waiting:
-            self._is_waiting = True
-            commands.append(DrainModel())
         return self._translate(commands)
 
     def _translate(self, commands: Iterable[Command]) -> list[Command]:
         out: list[Command] = []
         for command in commands:
             if type(command) is CallModel:
-                out += self._open(command.request)
-            elif type(command) is AskAgain:
-                self._is_waiting = False
-                if isinstance(self._session, ToolCallSession):
-                    self._session.retry()
-                out.append(command)
-            else:
-                out.append(command)
+                self._request = command.request
+                self._may_fall_back = self._mode.fallback is not None
+                out += self._begin_answer()
+                continue
+            if type(command) is AskAgain and isinstance(self._session, ToolCallSession):
+                self._session.retry()
+            out.append(command)
         return out
 
-    def _open(self, request: Request) -> list[Command]:
-        """Begin an answer."""
-        self._request = request
-        self._is_fresh = self._mode.fallback is not None
-        self._is_waiting = False
+    def _begin_answer(self, rejected_for: str = "") -> list[Command]:
+        """Open a session and ask the model; with `rejected_for`, ask it again."""
+        request, options = self._request, self._mode.options
         try:
-            self._session = self._make_session(request)
+            session = RelaySession(request) if can_relay(request, options) else ToolCallSession(request, options)
         except ToolrelayError as error:
             return self._turn.handle([AnswerFailed(error)])
-        commands: list[Command] = [CallModel(self._session.request)]
-        asked = request.sampling.logprobs or request.sampling.top_logprobs
-        if asked and isinstance(self._session, ToolCallSession) and self._mode.warn_once("logprobs"):
+        self._session = session
+        commands: list[Command] = [CallModel(session.request)]
+        if rejected_for:
+            commands = self._turn.ask_again(rejected_for, session.request)
+        wants_logprobs = request.sampling.logprobs or request.sampling.top_logprobs
+        if wants_logprobs and isinstance(session, ToolCallSession) and self._mode.warn_once("logprobs"):
             # Calls are taken out of the text, so that log probabilities no longer match it.
-            commands.insert(0, Notice(event="field_dropped", rule="logprobs", dialect=self._mode.options.dialect.name))
+            commands.insert(0, Notice(event="field_dropped", rule="logprobs", dialect=options.dialect.name))
         return commands
-
-    def _make_session(self, request: Request) -> ToolCallSession | RelaySession:
-        options = self._mode.options
-        return RelaySession(request) if can_relay(request, options) else ToolCallSession(request, options)
 
     # Servers that refuse tools
 
     def _refuses_tools(self, event: StreamEvent) -> bool:
-        """Servers quote what they were sent: words of the client's own do not count."""
+        """Return whether the server refuses tools. Servers quote the request: text of the client does not count."""
         if not isinstance(event, AnswerFailed) or not self._request.tools:
             return False
         found = _NO_TOOLS.search(event.error.message)
         return found is not None and found.group() not in str(self._request)
 
     def _fall_back(self) -> list[Command]:
-        """Ask for calls as text, now and in all later turns. A concurrent turn may have switched already."""
-        commands: list[Command] = []
-        if self._mode.fall_back():
-            dialect = self._mode.options.dialect.name
-            commands.append(Notice(event="native_tools_refused", rule="native_tools_refused", dialect=dialect))
-        try:
-            self._session = session = self._make_session(self._request)
-        except ToolrelayError as error:
-            return [*commands, *self._turn.handle([AnswerFailed(error)])]
-        return [*commands, *self._turn.ask_again("native_tools_refused", session.request)]
+        """Ask for calls as text, now and in all later turns. A concurrent turn may have switched the mode already."""
+        rule = "native_tools_refused"
+        switched = self._mode.fall_back()
+        notices = [Notice(event=rule, rule=rule, dialect=self._mode.options.dialect.name)] if switched else []
+        return [*notices, *self._begin_answer(rejected_for=rule)]

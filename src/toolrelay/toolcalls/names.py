@@ -1,58 +1,62 @@
-"""Tool names as models take them, and back: dotted, over-long, colliding and reserved names are mapped one to one."""
+"""A one-to-one mapping of tool names to names that models and servers accept."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from hashlib import sha256
+from typing import TypeVar
 
-LONGEST = 64
-_OTHER = re.compile(r"[^A-Za-z0-9_-]+")
+from msgspec.structs import replace
+
+from toolrelay.core.messages import Call
+from toolrelay.core.request import Tool
+
+MAX_LENGTH = 64
+_INVALID = re.compile(r"[^A-Za-z0-9_-]+")
 _RESERVED = frozenset({"functions", "multi_tool_use", "python", "browser", "container", "assistant", "user", "system", "tool"})
 
+_Named = TypeVar("_Named", Tool, Call)
 
-class Names:
-    """For the names of one request. Names that are fit as they are stay; the same request gives the same names."""
+
+class ToolNames:
+    """The names of one request. Valid names stay as they are; the same request gives the same mapping."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._to: dict[str, str] = {}
-        self._back: dict[str, str] = {}
-        given = list(dict.fromkeys(names))
-        for name in given:
-            if _is_fit(name):
-                self._bind(name, name)
-        for name in given:
-            if name not in self._to:
-                self._bind(name, self._fitted(name))
+        self._to_model: dict[str, str] = {}
+        self._to_client: dict[str, str] = {}
+        unique = list(dict.fromkeys(names))
+        for name in sorted(unique, key=_is_valid, reverse=True):  # a name that stays must not be given to another
+            self._to_model[name] = mapped = name if _is_valid(name) else self._make_valid(name)
+            self._to_client[mapped] = name
 
-    def _bind(self, name: str, fit: str) -> None:
-        self._to[name] = fit
-        self._back[fit] = name
-
-    def _fitted(self, name: str) -> str:
-        plain = _OTHER.sub("_", name).strip("_") or "tool"
-        if len(plain) <= LONGEST and _is_fit(plain) and plain not in self._back:
-            return plain
+    def _make_valid(self, name: str) -> str:
+        cleaned = _INVALID.sub("_", name).strip("_") or "tool"
+        if _is_valid(cleaned) and cleaned not in self._to_client:
+            return cleaned
         seed = name.encode(errors="surrogatepass")
         while True:
-            mark = sha256(seed).hexdigest()[:8]
-            fit = f"{plain[: LONGEST - len(mark) - 1]}_{mark}"
-            if fit not in self._back:
-                return fit
+            digest = sha256(seed).hexdigest()[:8]
+            unique = f"{cleaned[: MAX_LENGTH - len(digest) - 1]}_{digest}"
+            if unique not in self._to_client:
+                return unique
             seed += b"\0"
 
     @property
-    def are_fit(self) -> bool:
-        """Every name stays as it is."""
-        return all(name == fit for name, fit in self._to.items())
+    def are_unchanged(self) -> bool:
+        return all(name == mapped for name, mapped in self._to_model.items())
 
     def to_model(self, name: str) -> str:
-        """A name that was not given, such as one in the history only, is made fit all the same."""
-        return self._to.get(name) or (name if _is_fit(name) else self._fitted(name))
+        """Return the model's name for a tool, also for one that occurs in the history only."""
+        return self._to_model.get(name) or (name if _is_valid(name) else self._make_valid(name))
 
     def to_client(self, name: str) -> str:
-        return self._back.get(name, name)
+        return self._to_client.get(name, name)
+
+    def rename(self, named: _Named) -> _Named:
+        """Return the tool or call with the model's name for it."""
+        return replace(named, name=self.to_model(named.name))
 
 
-def _is_fit(name: str) -> bool:
-    return 0 < len(name) <= LONGEST and _OTHER.search(name) is None and name not in _RESERVED
+def _is_valid(name: str) -> bool:
+    return 0 < len(name) <= MAX_LENGTH and _INVALID.search(name) is None and name not in _RESERVED

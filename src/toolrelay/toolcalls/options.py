@@ -1,4 +1,4 @@
-"""The tool-calling options of one model: what its server can do, and what its configuration asks for."""
+"""Tool-calling options of one model, from its server's profile and its configuration."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
     native                tools are declared to the server; otherwise they are described in the prompt
     scans_text            a native model's text is scanned too, because some models print calls all the same
     enforces_tool_choice  the server enforces tool_choice; otherwise a required call is asked for as text
-    any_names             the server accepts any tool name
-    scan                  where printed calls do not count, and how reasoning is marked
-    constrains            the server can constrain output to a JSON schema
-    whole_calls           native calls arrive whole, and the model runs on after them: each is checked, and the cut-off applies
-    emulates_stop         the server knows no stop sequences
+    accepts_any_name      the server accepts any tool name
+    scan                  how reasoning is marked, and where printed calls do not count
+    constrains_output     the server can constrain output to a JSON schema
+    whole_calls           native calls arrive whole and the model does not stop after them: they are checked, and `cutoff` applies
+    emulates_stop         the server does not support stop sequences
     secret                returns the key of the `sealed` dialect's tags
-    validate              returns the first breach of a tool's schema, or None
+    validate              returns the first error of arguments against a tool's schema, or None
     """
 
     dialect: Dialect
     native: bool = False
     scans_text: bool = False
     enforces_tool_choice: bool = True
-    any_names: bool = True
+    accepts_any_name: bool = True
     scan: ScanOptions = ScanOptions()
     cutoff: Cutoff = "burst"
     on_bad_call: OnBadCall = "retry"
-    constrains: bool = False
+    constrains_output: bool = False
     whole_calls: bool = False
     emulates_stop: bool = False
     secret: Callable[[], bytes] = bytes
@@ -47,7 +47,7 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
 
 
 class ModelMode:
-    """The options in force for one model. `fallback` replaces them once the server has refused to take tools."""
+    """The current options of one model. `fallback` replaces them when the server refuses tools."""
 
     def __init__(self, options: ToolCallOptions, fallback: ToolCallOptions | None = None) -> None:
         self.options = options
@@ -55,7 +55,7 @@ class ModelMode:
         self._warned: set[str] = set()
 
     def fall_back(self) -> bool:
-        """Return False if another turn has already switched."""
+        """Return False if the mode has been switched already."""
         if self.fallback is None:
             return False
         self.options, self.fallback = self.fallback, None

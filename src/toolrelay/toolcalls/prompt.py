@@ -1,7 +1,7 @@
-"""The prompt side: a request with tools into one for a model that can only print.
+"""Rendering of a request with tools for a model that can only print.
 
-Tools are offered in system text only, ahead of the client's own; the same request gives the same bytes, so that prompt caches
-work. Everything foreign in it (names, descriptions, schemas) is freed of what ends lines and of marks of the dialect.
+Tools are described in system text, before the client's own. The same request gives the same bytes, so that prompt caches work.
+Foreign text in it (names, descriptions, schemas) is escaped: it cannot contain line breaks or delimiters of the dialect.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import msgspec
 from msgspec.structs import replace
 
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.core.messages import Call, Content, Item, Message, Reasoning, Refusal, Result, Text, plain_text
+from toolrelay.core.messages import Call, Content, Item, Message, Part, Reasoning, Refusal, Result, Text, plain_text
 from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.dialects.rendering import escape_invisible
-from toolrelay.toolcalls.names import Names
-from toolrelay.toolcalls.results import TAG, framed, is_closed
+from toolrelay.toolcalls.names import ToolNames
+from toolrelay.toolcalls.results import TAG, escape_result, has_end_delimiter
 
-_STOPS = 4  # more than that OpenAI and others refuse; the cut-off does without
+MAX_STOPS = 4  # OpenAI and others refuse more; the cut-off works without them
 _encode = msgspec.json.Encoder().encode
+_decode_tools = msgspec.json.Decoder(list[Tool]).decode
 
 
-def offered(request: Request) -> tuple[Tool, ...]:
-    """The tools that the model may use now: none, all, or those that tool_choice allows."""
+def offered_tools(request: Request) -> tuple[Tool, ...]:
+    """Return the tools that tool_choice allows: none, all, or the named ones."""
     choice = request.tool_choice or ToolChoice()
     if choice.mode == "none":
         return ()
@@ -34,83 +35,83 @@ def offered(request: Request) -> tuple[Tool, ...]:
     return tuple(tool for tool in request.functions() if not allowed or (tool.kind, tool.name) in allowed)
 
 
-def text_only(request: Request, dialect: Dialect, names: Names) -> Request:
-    """The same conversation without any tools in its form: they are described, and calls and results are told as text."""
-    tools = offered(request)
-    block = rule_block(request, tools, dialect, names) if tools else ""
-    items = _Telling(dialect, names).tell(request.items)
+def render_prompt(request: Request, dialect: Dialect, names: ToolNames) -> Request:
+    """Return the request without tools: they are described in system text, and calls and results are rendered as text."""
+    tools = offered_tools(request)
+    rules = _render_rules(request, tools, dialect, names) if tools else ""
+    items = _HistoryRenderer(dialect, names).render(request.items)
     instructions = request.instructions
-    if block and instructions is not None:
-        instructions = f"{block}\n\n{instructions}"
-    elif block:
-        items = _with_block(items, block)
+    if rules and instructions is not None:
+        instructions = f"{rules}\n\n{instructions}"
+    elif rules:
+        items = _prepend_rules(items, rules)
     stop = request.sampling.stop
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
     if tools:
-        stops += dialect.stops[: max(0, _STOPS - len(stops))]
+        stops += dialect.stops[: max(0, MAX_STOPS - len(stops))]
     return replace(
         request,
         items=items,
         instructions=instructions,
-        tools=tuple(tool for tool in request.tools if not isinstance(tool, Tool)),  # a provider's own are its wire's business
+        tools=tuple(tool for tool in request.tools if not isinstance(tool, Tool)),  # the wire handles a provider's own tools
         tool_choice=None,
         parallel_tool_calls=None,
         stream=True,
         include_usage=True,
-        output=None if tools else request.output,  # a form for the whole answer would leave no room for calls: it is told, too
+        output=None if tools else request.output,  # a format for the whole answer would rule out calls; the rules mention it
         sampling=replace(request.sampling, stop=stops or None, n=None, logprobs=None, top_logprobs=None),
     )
 
 
-def _with_block(items: tuple[Item, ...], block: str) -> tuple[Item, ...]:
-    """The rules stand ahead of the client's first system text, or in a message of their own."""
+def _prepend_rules(items: tuple[Item, ...], rules: str) -> tuple[Item, ...]:
+    """Put the rules before the client's first system text, or into a message of their own."""
     first = items[0] if items else None
     if isinstance(first, Message) and first.role in ("system", "developer"):
-        own: Content = (
-            f"{block}\n\n{first.content}" if isinstance(first.content, str) else (Text(text=f"{block}\n\n"), *first.content)
+        content: Content = (
+            f"{rules}\n\n{first.content}" if isinstance(first.content, str) else (Text(text=f"{rules}\n\n"), *first.content)
         )
-        return (replace(first, content=own), *items[1:])
-    return (Message(role="system", content=block), *items)
+        return (replace(first, content=content), *items[1:])
+    return (Message(role="system", content=rules), *items)
 
 
-class _Telling:
-    """Calls become part of what the assistant said, their results a message of the user's."""
+class _HistoryRenderer:
+    """Render calls as part of the assistant's message before them, and their results as a user message."""
 
-    def __init__(self, dialect: Dialect, names: Names) -> None:
+    def __init__(self, dialect: Dialect, names: ToolNames) -> None:
         self._dialect = dialect
         self._names = names
-        self._made: dict[str, tuple[Call, int, int]] = {}  # with its place among those made with it, and its number among all
-        self._number = self._latest = 0
+        self._by_id: dict[str, tuple[Call, int, int]] = {}  # call, its place among those made together, its number among all
+        self._count = self._latest = 0  # calls so far; the number of the first of those made last
         self._calls: list[Call] = []
         self._results: list[Result] = []
         self._out: list[Item] = []
 
-    def tell(self, items: Sequence[Item]) -> tuple[Item, ...]:
+    def render(self, items: Sequence[Item]) -> tuple[Item, ...]:
         for item in items:
             match item:
                 case Call():
-                    self._settle_results()
-                    self._calls.append(replace(item, name=self._names.to_model(item.name)))
+                    self._flush_results()
+                    self._calls.append(self._names.rename(item))
                 case Result():
-                    self._settle_calls()
+                    self._flush_calls()
                     self._results.append(item)
-                case Message(role="user") if self._results and is_closed(self._dialect):
-                    self._settle_results(item)
+                case Message(role="user") if self._results and has_end_delimiter(self._dialect):
+                    self._flush_results(item)
                 case _:
-                    self._settle_calls()
-                    self._settle_results()
+                    self._flush_calls()
+                    self._flush_results()
                     self._out.append(item)
-        self._settle_calls()
-        self._settle_results()
+        self._flush_calls()
+        self._flush_results()
         return tuple(self._out)
 
-    def _settle_calls(self) -> None:
-        """They belong to what the assistant has just said; reasoning that stands between is passed over."""
+    def _flush_calls(self) -> None:
+        """Append the calls to the assistant's last message, also if reasoning stands between."""
         if not self._calls:
             return
-        self._latest = self._number
-        self._number += len(self._calls)
-        self._made |= {call.id: (call, place, self._latest + place) for place, call in enumerate(self._calls)}
+        self._latest = self._count
+        self._count += len(self._calls)
+        self._by_id |= {call.id: (call, place, self._latest + place) for place, call in enumerate(self._calls)}
         text = self._dialect.render_calls(self._calls)
         self._calls = []
         at = len(self._out) - 1
@@ -118,120 +119,100 @@ class _Telling:
             at -= 1
         last = self._out[at] if at >= 0 else None
         if isinstance(last, Message) and last.role == "assistant":
-            said = plain_text(last.content)
-            self._out[at] = replace(last, content=f"{said}\n{text}" if said.strip() else text)
+            before = plain_text(last.content)
+            self._out[at] = replace(last, content=f"{before}\n{text}" if before.strip() else text)
         else:
             self._out.append(Message(role="assistant", content=text))
 
-    def _settle_results(self, following: Message | None = None) -> None:
-        """In the order of their calls. What the user says next is in the same message: some templates want roles to alternate."""
+    def _flush_results(self, next_message: Message | None = None) -> None:
+        """Add the results in the order of their calls, in one message with the user's next: some templates require
+        alternating roles.
+        """
         if not self._results:
             return
-        results, self._results = sorted(self._results, key=self._order), []
-        text = self._dialect.render_results([self._outcome(result) for result in results])
-        others = [
-            part
-            for result in results
-            if isinstance(result.output, tuple)
-            for part in result.output
-            if not isinstance(part, Text | Refusal)
-        ]
+        results, self._results = sorted(self._results, key=self._sort_key), []
+        text = self._dialect.render_results([self._make_result(result) for result in results])
+        others = [part for result in results for part in _parts(result.output) if not isinstance(part, Text | Refusal)]
         content: Content = (Text(text=text), *others) if others else text
-        if following is None:
+        if next_message is None:
             self._out.append(Message(role="user", content=content))
         else:
-            self._out.append(replace(following, content=_joined(content, following.content)))
+            self._out.append(replace(next_message, content=_join(content, next_message.content)))
 
-    def _order(self, result: Result) -> tuple[bool, int]:
-        """Results of the calls that were just made come first, belated ones after them."""
-        number = self._made[result.call_id][2]
+    def _sort_key(self, result: Result) -> tuple[bool, int]:
+        """Sort results of earlier calls after those of the latest ones."""
+        number = self._by_id[result.call_id][2]
         return number < self._latest, number
 
-    def _outcome(self, result: Result) -> ToolResult:
-        call, place, _ = self._made[result.call_id]
-        return ToolResult(call=call, text=framed(plain_text(result.output), self._dialect), place=place)
+    def _make_result(self, result: Result) -> ToolResult:
+        call, place, _ = self._by_id[result.call_id]
+        return ToolResult(call=call, text=escape_result(plain_text(result.output), self._dialect), place=place)
 
 
-def _joined(first: Content, second: Content) -> Content:
+def _join(first: Content, second: Content) -> Content:
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}\n\n{second}"
-    parts = (Text(text=first),) if isinstance(first, str) else first
-    return (*parts, Text(text="\n\n"), *((Text(text=second),) if isinstance(second, str) else second))
+    return (*_parts(first), Text(text="\n\n"), *_parts(second))
 
 
-# The rules
+def _parts(content: Content) -> tuple[Part, ...]:
+    return (Text(text=content),) if isinstance(content, str) else content
 
 
-def rule_block(request: Request, tools: Sequence[Tool], dialect: Dialect, names: Names) -> str:
-    """What the model is told of its tools and of how to call them."""
-    offer = _Offer([replace(tool, name=names.to_model(tool.name)) for tool in tools])
-    return "\n".join([_offered(offer, dialect), *_choice_rules(request, tools, names)])
+# The description of the tools, and the rules for calling them
 
 
-class _Offer:
-    """Tools, known by their bytes: agents send the same ones with each request."""
-
-    __slots__ = ("_bytes", "tools")
-
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self.tools = tools
-        self._bytes = _encode(tools)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Offer) and self._bytes == other._bytes
-
-    def __hash__(self) -> int:
-        return hash(self._bytes)
+def _render_rules(request: Request, tools: Sequence[Tool], dialect: Dialect, names: ToolNames) -> str:
+    catalog = _render_catalog(_encode([names.rename(tool) for tool in tools]), dialect)
+    return "\n".join([catalog, *_choice_rules(request, tools, names)])
 
 
 @lru_cache(maxsize=256)
-def _offered(offer: _Offer, dialect: Dialect) -> str:
-    marks = _marks(dialect)
-    harmless = [_harmless(tool, marks) for tool in offer.tools]
-    return dialect.render_tools(harmless) if dialect.render_tools is not None else _catalog(harmless, dialect)
-
-
-_PROBE = Tool(name="f", description="")
+def _render_catalog(encoded: bytes, dialect: Dialect) -> str:
+    """Render the tools, which are encoded to be a cache key: agents send the same ones with every request."""
+    delimiters = _delimiters(dialect)
+    tools = [_escape_tool(tool, delimiters) for tool in _decode_tools(encoded)]
+    return dialect.render_tools(tools) if dialect.render_tools is not None else _default_catalog(tools, dialect)
 
 
 @lru_cache(maxsize=256)
-def _marks(dialect: Dialect) -> re.Pattern[str]:
-    """Finds the first character of all that means something to the dialect's models: around its calls, and around its catalog."""
-    catalog = dialect.render_tools([_PROBE]) if dialect.render_tools is not None else ""
-    marks = {*(marker.text for marker in dialect.start_markers), *dialect.end_markers}
-    marks |= set(TAG.findall(catalog + dialect.render_calls([Call(id="", name="f", arguments="{}")])))
-    known = "|".join(sorted(re.escape(mark) for mark in marks if len(mark) > 2 and mark[0] in "<[`"))
-    return re.compile(f"(?={known or '(?!)'}).")
+def _delimiters(dialect: Dialect) -> re.Pattern[str]:
+    """Return a pattern for the first character of each delimiter around the dialect's calls and tools."""
+    catalog = dialect.render_tools([Tool(name="f", description="")]) if dialect.render_tools is not None else ""
+    found = {*(marker.text for marker in dialect.start_markers), *dialect.end_markers}
+    found |= set(TAG.findall(catalog + dialect.render_calls([Call(id="", name="f", arguments="{}")])))
+    alternatives = "|".join(sorted(re.escape(text) for text in found if len(text) > 2 and text[0] in "<[`"))
+    return re.compile(f"(?={alternatives or '(?!)'}).")
 
 
-def _harmless(tool: Tool, marks: re.Pattern[str]) -> Tool:
-    """The same without anything in it that could look like the catalog's end, a call or another line."""
+def _escape_tool(tool: Tool, delimiters: re.Pattern[str]) -> Tool:
+    """Escape everything in the tool that could look like the end of the catalog, a call or another line."""
 
-    def text(said: str) -> str:
-        return marks.sub(r"\g<0> ", escape_invisible(said.replace("\r\n", "\n")))
+    def escape_text(text: str) -> str:
+        return delimiters.sub(r"\g<0> ", escape_invisible(text.replace("\r\n", "\n")))
 
-    def value(said: Json) -> Json:
-        match said:
+    def escape(value: Json) -> Json:
+        match value:
             case str():
-                return text(said)
+                return escape_text(value)
             case list():
-                return [value(item) for item in said]
+                return [escape(item) for item in value]
             case dict():
-                return {text(key): value(item) for key, item in said.items()}
+                return {escape_text(key): escape(item) for key, item in value.items()}
             case _:
-                return said
+                return value
 
-    parameters = value(tool.parameters)
+    parameters = escape(tool.parameters)
     return replace(
         tool,
-        description=None if tool.description is None else text(tool.description),
+        description=None if tool.description is None else escape_text(tool.description),
         parameters=parameters if isinstance(parameters, dict) else None,
     )
 
 
-def _catalog(tools: Sequence[Tool], dialect: Dialect) -> str:
-    listed = "\n".join(_line(tool) for tool in tools)
-    example = dialect.render_calls([_example(tools[0])])
+def _default_catalog(tools: Sequence[Tool], dialect: Dialect) -> str:
+    listed = "\n".join(_render_tool(tool) for tool in tools)
+    example = dialect.render_calls([_make_example(tools[0])])
     return f"""# Tools
 
 You can call the tools listed here, one JSON object a line:
@@ -247,7 +228,7 @@ Rules:
 - When no tool is needed, answer in plain text without any call."""
 
 
-def _line(tool: Tool) -> str:
+def _render_tool(tool: Tool) -> str:
     described: JsonObject = {"name": tool.name}
     if tool.description:
         described["description"] = tool.description
@@ -258,15 +239,15 @@ def _line(tool: Tool) -> str:
 _PLAIN = re.compile(r"[\w.\- ]{1,64}")
 
 
-def _example(tool: Tool) -> Call:
-    """A call of the right shape; its values are only there to show where values go."""
-    properties = (tool.parameters or {}).get("properties")
-    required = (tool.parameters or {}).get("required")
+def _make_example(tool: Tool) -> Call:
+    """Return a call with placeholder values of the right types."""
+    schema = tool.parameters or {}
+    found, required = schema.get("properties"), schema.get("required")
+    properties = found if isinstance(found, dict) else {}
     shown = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-    if not shown and isinstance(properties, dict):
-        shown = list(properties)[:1]
-    shown = [name for name in shown if _PLAIN.fullmatch(name)]  # not every dialect can write any name
-    arguments = {name: _example_value(properties.get(name) if isinstance(properties, dict) else None) for name in shown}
+    # Not every dialect can represent every name.
+    shown = [name for name in shown or list(properties)[:1] if _PLAIN.fullmatch(name)]
+    arguments = {name: _example_value(properties.get(name)) for name in shown}
     return Call(id="example", name=tool.name, arguments=_encode(arguments).decode())
 
 
@@ -282,7 +263,7 @@ def _example_value(schema: object) -> Json:
     return examples.get(kind if isinstance(kind, str) else None, "…")
 
 
-def _choice_rules(request: Request, tools: Sequence[Tool], names: Names) -> list[str]:
+def _choice_rules(request: Request, tools: Sequence[Tool], names: ToolNames) -> list[str]:
     choice = request.tool_choice or ToolChoice()
     rules: list[str] = []
     if choice.mode == "required":
@@ -294,12 +275,12 @@ def _choice_rules(request: Request, tools: Sequence[Tool], names: Names) -> list
         rules.append("- Make one call at the most in an answer.")
     elif len(tools) > 1 or request.parallel_tool_calls:
         rules.append("- Several calls may follow each other in one answer.")
-    form = request.output
-    if form is not None and form.type == "json_schema":
-        schema = escape_invisible(_encode(form.schema).decode())
+    output = request.output
+    if output is not None and output.type == "json_schema":
+        schema = escape_invisible(_encode(output.schema).decode())
         rules.append(
             f"- When you answer without a call, answer with one JSON value that fits this schema, and nothing else: {schema}"
         )
-    elif form is not None and form.type == "json_object":
+    elif output is not None and output.type == "json_object":
         rules.append("- When you answer without a call, answer with one JSON object, and nothing else.")
     return rules

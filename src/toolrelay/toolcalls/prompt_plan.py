@@ -1,48 +1,48 @@
-"""The request as the model gets it, and how the model is asked again.
+"""The request as the model gets it, and its changes when the model is asked again.
 
 model                                          tools                      a required call
 --------------------------------------------   ------------------------   ---------------------------------------------------
-prints its calls                               described in system text   constrained decoding where possible, else retried
+prints its calls                               described in system text   constrained decoding if possible, else retried
 is native, its server enforces tool_choice     declared                   passed on
 is native, its server does not                 declared; `none`: removed  asked for as text, as for a model that prints
 """
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
-from toolrelay.core.identity import derived_call_id
-from toolrelay.core.json import JsonObject
+from toolrelay.core.identity import derive_call_id
 from toolrelay.core.messages import Call, Item, Message, Result
 from toolrelay.core.request import OutputFormat, Request, Tool, ToolChoice
-from toolrelay.core.request_checks import without_tools
+from toolrelay.core.request_checks import remove_tools
 from toolrelay.dialects.base import Dialect
 from toolrelay.errors import invalid
 from toolrelay.parsing.scanner import Scanner
-from toolrelay.toolcalls.constraint import CONSTRAINED, call_schema
-from toolrelay.toolcalls.names import Names
+from toolrelay.parsing.triggers import ScanOptions
+from toolrelay.toolcalls.constraint import CONSTRAINED, build_call_schema
+from toolrelay.toolcalls.custom_tools import as_function, as_function_call
+from toolrelay.toolcalls.names import ToolNames
 from toolrelay.toolcalls.options import ToolCallOptions
-from toolrelay.toolcalls.prompt import offered, text_only
-from toolrelay.toolcalls.seal import tag_for
-
-_encode = msgspec.json.Encoder().encode
+from toolrelay.toolcalls.prompt import offered_tools, render_prompt
+from toolrelay.toolcalls.seal import derive_tag
 
 
 class PromptPlan:
     """Hold the request to send now, and change it when the model is asked again.
 
     request        what to send now
-    tools          the tools that may be called, by the client's name for them
-    must_call      the answer has to hold a call
+    tools          the tools that may be called, by the client's names
+    must_call      the answer must contain a call
     as_text        calls are asked for, and come, as text
-    base_dialect   the model's dialect, sealed if it is sealed
-    dialect        what its output is scanned with: `base_dialect`, or CONSTRAINED
+    base_dialect   the model's dialect, with its tag if it is sealed
+    dialect        the dialect for scanning: `base_dialect`, or CONSTRAINED
     """
 
     def __init__(self, request: Request, options: ToolCallOptions) -> None:
-        self.tools = {tool.name: tool for tool in offered(request)}
-        self.names = Names(tool.name for tool in request.functions())
+        self.tools = {tool.name: tool for tool in offered_tools(request)}
+        self.names = ToolNames(tool.name for tool in request.functions())
         choice = request.tool_choice or ToolChoice()
         self.must_call = bool(self.tools) and choice.mode in ("required", "named") and not choice.raw
         self.as_text = not options.native or (self.must_call and not options.enforces_tool_choice)
@@ -51,35 +51,40 @@ class PromptPlan:
         self._scan = options.scan
         self.base_dialect: Dialect = options.dialect
         if self.base_dialect.seal is not None and (self.as_text or options.scans_text or self.must_call):
-            self.base_dialect = self.base_dialect.seal(tag_for(request, options.secret()))
+            self.base_dialect = self.base_dialect.seal(derive_tag(request, options.secret()))
         if self.as_text and (request.sampling.n or 1) > 1:
             raise invalid("n may only be 1 for this model: its calls are read from its text.", "n")
         self._prepare()
 
     def _prepare(self) -> None:
-        constrained = self.as_text and self.must_call and self._options.constrains
+        constrained = self.as_text and self.must_call and self._options.constrains_output
         self.dialect = CONSTRAINED if constrained else self.base_dialect
-        self._conversation = _with_functions_only(self._received) if self.as_text else self._native_request()
+        # The conversation before it is rendered; corrections are added to it.
+        if self.as_text:
+            self._conversation = _map_tools(self._received, as_function, as_function_call)
+        else:
+            self._conversation = self._make_native_request()
         self.request = self._render()
 
-    def model_tools(self) -> dict[str, Tool]:
-        """Return the tools by the model's name for them, custom ones as functions."""
-        return {self.names.to_model(name): as_function(tool) for name, tool in self.tools.items()}
+    def _make_native_request(self) -> Request:
+        request, choice = self._received, self._received.tool_choice
+        if not self._options.enforces_tool_choice and choice is not None and choice.mode == "none":
+            request = remove_tools(request)
+        return request if self._options.accepts_any_name else _map_tools(request, self.names.rename, self.names.rename)
+
+    def _model_tools(self) -> dict[str, Tool]:
+        """Return the tools by the model's names, custom ones as functions."""
+        tools = [self.names.rename(as_function(tool)) for tool in self.tools.values()]
+        return {tool.name: tool for tool in tools}
 
     def _render(self) -> Request:
         if not self.as_text:
             return self._conversation
-        rendered = text_only(self._conversation, self.base_dialect, self.names)
+        rendered = render_prompt(self._conversation, self.base_dialect, self.names)
         if not self.is_constrained:
             return rendered
-        schema = call_schema([replace(tool, name=name) for name, tool in self.model_tools().items()])
+        schema = build_call_schema(list(self._model_tools().values()))
         return replace(rendered, output=OutputFormat(type="json_schema", name="call", schema=schema, strict=True))
-
-    def _native_request(self) -> Request:
-        request, choice = self._received, self._received.tool_choice
-        if not self._options.enforces_tool_choice and choice is not None and choice.mode == "none":
-            request = without_tools(request)
-        return request if self._options.any_names else _renamed(request, self.names)
 
     def input_size(self) -> int:
         """Return about how many characters the model was sent."""
@@ -89,22 +94,23 @@ class PromptPlan:
     # Scanners
 
     def make_scanner(self) -> Scanner | None:
-        """Return the scanner for the model's text, or None if the text goes out as it is."""
-        if self.tools and (self.as_text or self._options.scans_text):
-            # A model that is constrained to a schema has no room to reason first.
-            scan = replace(self._scan, begins_in_reasoning=False) if self.is_constrained else self._scan
-            return Scanner(self.dialect, self.model_tools(), scan)
-        if self.as_text and self._scan.reasoning is not None:
-            return Scanner(replace(self.base_dialect, start_markers=()), {}, self._scan)
-        return None
+        """Return the scanner for the model's text, or None if text is passed on unscanned."""
+        scans_calls = bool(self.tools) and (self.as_text or self._options.scans_text)
+        if not scans_calls and (not self.as_text or self._scan.reasoning is None):
+            return None
+        # A model that is constrained to a schema cannot reason first.
+        return self._build_scanner(replace(self._scan, begins_in_reasoning=False) if self.is_constrained else self._scan)
 
     def make_scanner_without_reasoning(self) -> Scanner:
-        """For an answer that was expected to begin with reasoning and did not."""
+        """Return a scanner for an answer that was expected to begin with reasoning and did not."""
+        return self._build_scanner(replace(self._scan, reasoning=None, begins_in_reasoning=False))
+
+    def _build_scanner(self, scan: ScanOptions) -> Scanner:
         dialect = self.dialect if self.tools else replace(self.base_dialect, start_markers=())
-        return Scanner(dialect, self.model_tools(), replace(self._scan, reasoning=None, begins_in_reasoning=False))
+        return Scanner(dialect, self._model_tools(), scan)
 
     def expect_separate_reasoning(self) -> bool:
-        """The server separates reasoning from text: then the text does not begin in reasoning. Return whether this is news."""
+        """Stop expecting reasoning in the text, because the server sends it separately. Return whether this is a change."""
         if not self._scan.begins_in_reasoning:
             return False
         self._scan = replace(self._scan, begins_in_reasoning=False)
@@ -117,90 +123,38 @@ class PromptPlan:
         return self.dialect is CONSTRAINED
 
     def drop_constraint(self) -> None:
-        """The server refused the schema, or the model did not keep to it."""
+        """Continue without the schema: the server refused it, or the model ignored it."""
         self.dialect = self.base_dialect
         self.request = self._render()
 
     def switch_to_text(self) -> None:
-        """A native model did not obey tool_choice."""
+        """Ask for calls as text: a native model did not obey tool_choice."""
         if not self.as_text:
             self.as_text = True
             self._prepare()
 
-    def add_correction(self, error: str, printed: str, call: Call | None = None) -> None:
-        """Show the model its answer and what was wrong with it."""
+    def add_correction(self, correction: str, printed: str, call: Call | None = None) -> None:
+        """Show the model its output and what was wrong with it. `call` is a native call."""
         more: list[Item] = [Message(role="assistant", content=printed)] if printed or call is None else []
         if call is None or self.as_text:
-            more.append(Message(role="user", content=error))
+            more.append(Message(role="user", content=correction))
         else:
-            identity = derived_call_id(len(self._conversation.items), call.name, call.arguments)
-            more += [replace(call, id=identity), Result(call_id=identity, output=error, kind=call.kind)]
+            call_id = derive_call_id(len(self._conversation.items), call.name, call.arguments)
+            named = call if self._options.accepts_any_name else self.names.rename(call)
+            more += [replace(named, id=call_id), Result(call_id=call_id, output=correction, kind=call.kind)]
         self._conversation = replace(self._conversation, items=(*self._conversation.items, *more))
         self.request = self._render()
 
 
-# A custom tool takes free text. A model that prints calls is offered a function with that text as its one argument.
-
-_INPUT: JsonObject = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
-
-
-def as_function(tool: Tool) -> Tool:
-    if tool.kind != "custom":
-        return tool
-    grammar = tool.format.get("definition") if tool.format is not None else None
-    lines = [tool.description or ""]
-    if tool.format is not None and isinstance(grammar, str):
-        lines.append(f"Its input has to match this grammar ({tool.format.get('syntax', 'lark')}): {grammar}")
-    return replace(tool, kind="function", format=None, parameters=_INPUT, description="\n".join(filter(None, lines)) or None)
-
-
-def _with_functions_only(request: Request) -> Request:
-    custom = any(isinstance(tool, Tool) and tool.kind == "custom" for tool in request.tools)
-    if not custom and not any(isinstance(item, Call) and item.kind == "custom" for item in request.items):
-        return request
+def _map_tools(request: Request, map_tool: Callable[[Tool], Tool], map_call: Callable[[Call], Call]) -> Request:
+    """Change the tools wherever they occur: declared, called, and in tool_choice."""
     choice = request.tool_choice
     if choice is not None:
-        choice = replace(choice, names=tuple(("function", name) for _, name in choice.names))
+        chosen = [map_tool(Tool(name=name, kind=kind)) for kind, name in choice.names]
+        choice = replace(choice, names=tuple((tool.kind, tool.name) for tool in chosen))
     return replace(
         request,
-        tools=tuple(as_function(tool) if isinstance(tool, Tool) else tool for tool in request.tools),
-        items=tuple(_as_function_call(item) if isinstance(item, Call) else item for item in request.items),
+        tools=tuple(map_tool(tool) if isinstance(tool, Tool) else tool for tool in request.tools),
+        items=tuple(map_call(item) if isinstance(item, Call) else item for item in request.items),
         tool_choice=choice,
     )
-
-
-def _as_function_call(call: Call) -> Call:
-    if call.kind != "custom":
-        return call
-    return replace(call, kind="function", arguments=_encode({"input": call.arguments}).decode())
-
-
-def _renamed(request: Request, names: Names) -> Request:
-    """Return the request with tool names that the server accepts."""
-    if names.are_fit and not any(isinstance(item, Call) and names.to_model(item.name) != item.name for item in request.items):
-        return request
-    choice = request.tool_choice
-    if choice is not None:
-        choice = replace(choice, names=tuple((kind, names.to_model(name)) for kind, name in choice.names))
-    return replace(
-        request,
-        tools=tuple(replace(tool, name=names.to_model(tool.name)) if isinstance(tool, Tool) else tool for tool in request.tools),
-        items=tuple(replace(item, name=names.to_model(item.name)) if isinstance(item, Call) else item for item in request.items),
-        tool_choice=choice,
-    )
-
-
-# Corrections, as the model reads them
-
-CORRECTIONS = {
-    "unknown_tool": "There is no tool named {name!r}. Use one of the tools that you were given, or answer in plain text.",
-    "invalid_json": "The arguments of your call of {name!r} were not a valid JSON object. Write the call again, correctly.",
-    "schema": "The arguments of your call of {name!r} do not fit the tool's schema: {why}. Write the call again, correctly.",
-    "no_call": "You must call a tool in this answer. Write the call now, and nothing else.",
-    "malformed": "Your call could not be read. Write it again in exactly the form that you were given.",
-}

@@ -1,4 +1,4 @@
-"""An answer that is relayed as it comes: nothing is scanned, repaired or retried; only the request's rules bind its calls."""
+"""Answers that are relayed as they come: nothing is scanned, repaired or retried; only the request's rules apply."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from toolrelay.core.events import AnswerFailed, AnswerFinished, ArgumentsDelta, CallFinished, CallStarted, StreamEvent
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Request, ToolChoice
-from toolrelay.toolcalls.names import Names
+from toolrelay.toolcalls.limits import CallRules
+from toolrelay.toolcalls.names import ToolNames
 from toolrelay.toolcalls.options import ToolCallOptions
-from toolrelay.toolcalls.rules import UNKNOWN_TOOL, CallRules
-from toolrelay.toolcalls.session import State
+from toolrelay.toolcalls.states import State
 
-_WATCHED = frozenset({CallStarted, ArgumentsDelta, CallFinished, AnswerFinished, AnswerFailed})
+_HANDLED = frozenset({CallStarted, ArgumentsDelta, CallFinished, AnswerFinished, AnswerFailed})
 
 
 def can_relay(request: Request, options: ToolCallOptions) -> bool:
-    """Whether a request needs no ToolCallSession."""
+    """Return whether the request needs no ToolCallSession."""
     if options.emulates_stop and request.sampling.stop:
         return False
     if not options.native:
@@ -29,11 +29,11 @@ def can_relay(request: Request, options: ToolCallOptions) -> bool:
         return False
     if options.scans_text or options.whole_calls or options.on_bad_call != "pass":
         return False
-    return options.any_names or Names(tool.name for tool in request.functions()).are_fit
+    return options.accepts_any_name or ToolNames(tool.name for tool in request.functions()).are_unchanged
 
 
 class RelaySession:
-    """The same interface as ToolCallSession. Calls that break a rule are dropped; `n` > 1 is possible."""
+    """The interface of ToolCallSession. Calls that break a rule are dropped; `n` > 1 is possible."""
 
     rejected_for = ""
 
@@ -44,7 +44,7 @@ class RelaySession:
         self._dropped: set[tuple[int, int]] = set()
 
     def feed(self, events: Sequence[StreamEvent]) -> Sequence[StreamEvent]:
-        if _WATCHED.isdisjoint(map(type, events)):
+        if _HANDLED.isdisjoint(map(type, events)):
             return events
         out: list[StreamEvent] = []
         for event in events:
@@ -63,10 +63,7 @@ class RelaySession:
     def _start_call(self, event: CallStarted, out: list[StreamEvent]) -> None:
         if self._rules is None:
             self._rules = CallRules(self.request)
-        notice = self._rules.check(event)
-        if notice is not None:
-            out.append(notice)
-        if notice is None or notice.rule == UNKNOWN_TOOL:
+        if self._rules.admit(event, out):
             self._dropped.discard((event.choice, event.index))
             out.append(event)
         else:

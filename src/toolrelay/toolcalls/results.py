@@ -1,8 +1,8 @@
-"""What tools gave, as text in a conversation, framed so that nothing in it can end its frame and speak as somebody else.
+"""Tool results as text in a conversation, escaped so that a result cannot end its frame and continue as someone else.
 
-A dialect's renderer puts marks around a result, or a heading before it. Text of the result that looks like one of these is
-broken with a blank: `< /tool_response>`. So are the dialect's marks that look like a model's control tokens, which some servers
-take for such wherever they stand. Nothing else of a result is changed.
+A dialect's renderer puts delimiters around a result, or a heading before it. Text in the result that looks like one of these is
+broken up with a blank: `< /tool_response>`. The same applies to the dialect's markers that look like a model's control tokens,
+which some servers interpret anywhere. Nothing else in a result is changed.
 """
 
 from __future__ import annotations
@@ -14,43 +14,44 @@ from toolrelay.core.messages import Call
 from toolrelay.dialects.base import Dialect, ToolResult
 
 TAG = re.compile(r"</?[^\s<>{}=\"]+>|\[/?[A-Z_]+\]")
-_CONTROLS = ("<|", "<｜", "[")
+_CONTROL_PREFIXES = ("<|", "<｜", "[")
 _NAME, _TEXT = "toolrelay_probe_name", "toolrelay_probe_text"
 
 
-def framed(text: str, dialect: Dialect) -> str:
-    """A result's text, fit to stand in the dialect's frame."""
-    marks, heading = _ends(dialect)
-    for mark in marks:
-        while mark in text:
-            text = text.replace(mark, f"{mark[0]} {mark[1:]}")
+def escape_result(text: str, dialect: Dialect) -> str:
+    """Escape the text of a result for the dialect's frame."""
+    delimiters, heading = _find_delimiters(dialect)
+    for delimiter in delimiters:
+        while delimiter in text:
+            text = text.replace(delimiter, f"{delimiter[0]} {delimiter[1:]}")
     return text if heading is None else heading.sub(r"\g<0> ", f"\n{text}")[1:]
 
 
 @lru_cache(maxsize=256)
-def is_closed(dialect: Dialect) -> bool:
-    """Whether a mark says where a result ends, so that something else may follow it in the same message."""
-    return bool(_frame(dialect)[1].strip())
+def has_end_delimiter(dialect: Dialect) -> bool:
+    """Return whether a delimiter ends a result, so that other text may follow in the same message."""
+    return bool(_find_frame(dialect)[1].strip())
 
 
-def _frame(dialect: Dialect) -> tuple[str, str]:
-    """What stands before a result, and after it."""
+def _find_frame(dialect: Dialect) -> tuple[str, str]:
+    """Return the rendered text before a result and after it."""
     call = Call(id="", name=_NAME, arguments="{}")
     before, _, after = dialect.render_results([ToolResult(call=call, text=_TEXT)]).partition(_TEXT)
     return before, after
 
 
 @lru_cache(maxsize=256)
-def _ends(dialect: Dialect) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
-    """All that could end a result, or begin another: marks, and the beginning of a line that would be a heading."""
-    before, after = _frame(dialect)
+def _find_delimiters(dialect: Dialect) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
+    """Return all delimiters that could end a result or start another, and a pattern for a line that looks like a heading."""
+    before, after = _find_frame(dialect)
     calls = dialect.render_calls([Call(id="", name=_NAME, arguments="{}")])
-    others = TAG.findall(" ".join((calls, *dialect.end_markers, *(marker.text for marker in dialect.start_markers))))
-    marks = {*TAG.findall(before), *TAG.findall(after), *(tag for tag in others if tag.startswith(_CONTROLS))}
+    markers = TAG.findall(" ".join((calls, *dialect.end_markers, *(marker.text for marker in dialect.start_markers))))
+    found = {*TAG.findall(before), *TAG.findall(after), *(tag for tag in markers if tag.startswith(_CONTROL_PREFIXES))}
     if "```" in after:
-        marks.add("```")
+        found.add("```")
+    delimiters = tuple(sorted(found))
     heading = before.strip()
     if after.strip() or not heading:
-        return tuple(sorted(marks)), None
-    further = re.sub(r"\d+", r"\\d+", re.escape(heading[1:]).replace(_NAME, r"[^\n]+"))
-    return tuple(sorted(marks)), re.compile(f"[\n\r\x85\u2028\u2029][ \t]*{re.escape(heading[0])}(?={further})")
+        return delimiters, None
+    rest = re.sub(r"\d+", r"\\d+", re.escape(heading[1:]).replace(_NAME, r"[^\n]+"))
+    return delimiters, re.compile(f"[\n\r\x85\u2028\u2029][ \t]*{re.escape(heading[0])}(?={rest})")

@@ -1,5 +1,5 @@
-"""The tag that seals a conversation's calls (decision 3): the same for one conversation, so that prompt caches work, and unknown
-outside of it, so that nothing that is quoted or injected can become a call.
+"""The tag of the `sealed` dialect: constant for one conversation, so that prompt caches work, and secret outside of it, so that
+quoted or injected text cannot become a call (decision 3).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _LENGTH = 12
 _encode = msgspec.json.Encoder().encode
 
 
-def tag_for(request: Request, secret: bytes) -> str:
-    """Made from the key, the instructions and the tools; another one if it occurs in what comes in."""
-    seed = _encode([request.key, request.instructions, _opening(request), list(request.tools)])
+def derive_tag(request: Request, secret: bytes) -> str:
+    """Derive the tag from the key, the instructions and the tools. A tag that occurs in the request is skipped."""
+    seed = _encode([request.key, request.instructions, _leading_system_texts(request), list(request.tools)])
     texts = list(_texts(request))
     for attempt in range(256):
         tag = hmac.new(secret, bytes([attempt]) + seed, sha256).hexdigest()[:_LENGTH]
@@ -29,10 +29,10 @@ def tag_for(request: Request, secret: bytes) -> str:
     return tag
 
 
-def _opening(request: Request) -> list[str]:
-    """The system texts that a conversation begins with. One that comes later must not change the tag."""
-    spoken = takewhile(lambda item: isinstance(item, Message) and item.role in ("system", "developer"), request.items)
-    return [plain_text(item.content) for item in spoken if isinstance(item, Message)]
+def _leading_system_texts(request: Request) -> list[str]:
+    """Return the system texts at the start of the conversation. Later ones must not change the tag."""
+    leading = takewhile(lambda item: isinstance(item, Message) and item.role in ("system", "developer"), request.items)
+    return [plain_text(item.content) for item in leading if isinstance(item, Message)]
 
 
 def _texts(request: Request) -> Iterator[str]:

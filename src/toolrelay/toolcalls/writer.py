@@ -1,15 +1,15 @@
-"""The events of an answer as the turn gets them: numbered calls that keep the request's rules, and withheld text."""
+"""The writer of an answer's events: it numbers calls, applies the request's rules, and withholds text."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, StreamEvent, TextDelta
-from toolrelay.toolcalls.rules import UNKNOWN_TOOL, CallRules
+from toolrelay.toolcalls.limits import CallRules
 
 
 class AnswerWriter:
-    """Write to `out`. `started` and `finished` count calls. A call that breaks a rule is counted and not written."""
+    """Append events to `out`. `started` and `finished` count calls, including those dropped by a rule."""
 
     def __init__(self, rules: CallRules) -> None:
         self.out: list[StreamEvent] = []
@@ -20,7 +20,7 @@ class AnswerWriter:
         self._withheld: list[str] = []
 
     def withhold(self, text: str) -> None:
-        """Keep text back until a call shows that the answer may be used."""
+        """Hold text back until a call shows that the answer is usable."""
         self._withheld.append(text)
 
     def discard_withheld(self) -> None:
@@ -36,10 +36,7 @@ class AnswerWriter:
         self.release_withheld()
         index = self.started
         self.started += 1
-        notice = self._rules.check(start)
-        if notice is not None:
-            self.out.append(notice)
-        if notice is None or notice.rule == UNKNOWN_TOOL:
+        if self._rules.admit(start, self.out):
             self.out.append(replace(start, index=index))
         else:
             self._dropped.add(index)

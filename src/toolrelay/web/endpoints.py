@@ -19,7 +19,7 @@ from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
-from toolrelay.core.request_checks import with_results_cut, without_tools
+from toolrelay.core.request_checks import remove_tools, truncate_results
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
 from toolrelay.runtime.driver import Sink, drive
@@ -35,7 +35,7 @@ from toolrelay.web.sinks import AnswerSink, BufferedSink, StreamSink
 from toolrelay.wires.base import Envelope, Wire
 
 _CLIENT_GONE = 499
-_POLICY = Policy(keeps=False)  # there are no gateway tools and no ledger yet
+_POLICY = Policy(records_answers=False)  # there are no gateway tools and no ledger yet
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         self.metrics.open += 1
         try:
             xml = XmlExchange(request, xml_options, self.watchdog) if xml_options is not None else None
-            request = with_results_cut(request if xml is None else xml.request, model.settings.max_tool_result_bytes)
+            request = truncate_results(request if xml is None else xml.request, model.settings.max_tool_result_bytes)
             await self._run_turn(exchange, request, model, started, xml)
         finally:
             self.metrics.open -= 1
@@ -84,7 +84,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
                 param="model",
             )
         if model.settings.tool_calling == "off":
-            request = without_tools(request)
+            request = remove_tools(request)
         if identity.name is not None:
             request = replace(request, key=identity.name)
         return request, model

@@ -8,7 +8,7 @@ from math import ceil
 from typing import TypeAlias
 
 from toolrelay import log
-from toolrelay.core.identity import token
+from toolrelay.core.identity import make_token
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
 from toolrelay.web.auth import Authenticator
 from toolrelay.web.http.exchange import JSON, Exchange, header_line
@@ -35,7 +35,7 @@ class Router:
         self._authenticator = authenticator
 
     def new_request_id(self) -> str:
-        return _ID_PREFIX + token(os.urandom(10))
+        return _ID_PREFIX + make_token(os.urandom(10))
 
     async def handle(self, exchange: Exchange) -> None:
         route, exchange.path_suffix = self._match(exchange.path)

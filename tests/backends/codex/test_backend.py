@@ -177,7 +177,7 @@ def test_provider_codex_is_found_and_opened(tmp_path: Path) -> None:
     assert isinstance(backend, CodexBackend)
     asyncio.run(backend.close())
     profile = PROVIDERS["codex"].profile
-    assert (profile.tools, profile.enforces_tool_choice, profile.constrains) == (True, False, True)
+    assert (profile.takes_tools, profile.enforces_tool_choice, profile.constrains_output) == (True, False, True)
 
 
 def test_missing_binary_is_refused_on_open(tmp_path: Path) -> None:

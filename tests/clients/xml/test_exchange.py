@@ -88,7 +88,7 @@ async def play(
     recorder = recorder or Recorder()
     backend = ScriptedBackend([steps])
     exchange = XmlExchange(received, options or XmlClientOptions(), watchdog)
-    policy = Policy(keeps=False)
+    policy = Policy(records_answers=False)
     running = Turn(token=turn * 20, request=exchange.request, policy=policy)
     await drive(running, backend, exchange.sink(recorder, recorder, turn=turn), recorder)
     return recorder, backend

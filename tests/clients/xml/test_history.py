@@ -17,7 +17,7 @@ from toolrelay.clients.xml.answer import encode_block
 from toolrelay.clients.xml.history import decode_history, may_print_blocks
 from toolrelay.core.messages import Call, Image, Item, Message, Part, Result, Text, plain_text
 from toolrelay.core.request import Request, Tool
-from toolrelay.core.request_checks import orphan
+from toolrelay.core.request_checks import find_orphan_result
 
 SEARCH = tool("webSearch", {"query": {"type": "string"}, "limit": {"type": "integer"}, "chatHistory": {"type": "array"}})
 READ = tool("readNote", {"path": {"type": "string"}})
@@ -45,7 +45,7 @@ def decode(*items: Item, tools: tuple[Tool, ...] = (SEARCH, READ, TIME)) -> list
     """Return the items after the first question. Every result must have its call, every call its result."""
     read, _ = decode_history(request(*items, tools=tools))
     assert read.items[0] == ASK
-    assert orphan(read.items) is None
+    assert find_orphan_result(read.items) is None
     answered = {item.call_id for item in read.items if isinstance(item, Result)}
     assert {item.id for item in read.items if isinstance(item, Call)} == answered
     return list(read.items[1:])

@@ -10,7 +10,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from tests.strategies import chat_bodies
-from toolrelay.core.identity import nine
+from toolrelay.core.identity import shorten_id
 from toolrelay.core.messages import (
     Call,
     Content,
@@ -260,7 +260,7 @@ def test_ids_of_nine_characters_are_the_same_for_call_and_result() -> None:
     history = (Call(id="call_123456789", name="f", arguments="{}"), Result(call_id="call_123456789", output="x"))
     call, result = messages(*history, profile=Profile(call_ids="nine"))
     identifier = call["tool_calls"][0]["id"]
-    assert identifier == result["tool_call_id"] == nine("call_123456789")
+    assert identifier == result["tool_call_id"] == shorten_id("call_123456789")
     assert len(identifier) == 9
     assert identifier.isalnum()
     assert messages(*history, profile=Profile(call_ids="nine")) == [call, result]

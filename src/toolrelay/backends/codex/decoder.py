@@ -56,7 +56,7 @@ from toolrelay.core.events import (
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import CallKind
 from toolrelay.errors import BackendError, ModelError, ToolrelayError
-from toolrelay.toolcalls.repair import repaired
+from toolrelay.toolcalls.repair import repair_object
 from toolrelay.wires.responses.items import NAME as RESPONSES
 
 PATCH_EVENT = "tool_run"  # the event of an accepted patch, which cannot be undone
@@ -199,7 +199,7 @@ class CodexDecoder:
         self._usage.output_chars += len(arguments)
         if tool is None:
             self._refuse_call(call_id, name, arguments, "unknown_tool")
-        elif (usable := repaired(arguments)) is None:
+        elif (usable := repair_object(arguments)) is None:
             self._refuse_call(call_id, tool.name, arguments, "invalid_json")
         else:
             kind, decoded = decode_arguments(tool, usable)

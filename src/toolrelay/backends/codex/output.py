@@ -14,7 +14,7 @@ from toolrelay.core.events import (
     StreamEvent,
     TextDelta,
     Usage,
-    estimated_usage,
+    estimate_usage,
 )
 from toolrelay.core.indexes import IndexLimit
 from toolrelay.core.json import Json, JsonObject
@@ -108,7 +108,7 @@ class TurnUsage:
             return self._thread
         if self._responses is not None and not self.output_chars:
             return self._responses
-        estimate = estimated_usage(self._request_chars, self.output_chars)
+        estimate = estimate_usage(self._request_chars, self.output_chars)
         return estimate if self._responses is None else self._responses + estimate
 
 

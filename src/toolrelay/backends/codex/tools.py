@@ -14,7 +14,7 @@ import msgspec
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, CallKind
 from toolrelay.core.request import Request, Tool, ToolChoice
-from toolrelay.toolcalls.names import Names
+from toolrelay.toolcalls.names import ToolNames
 
 # Codex's own tools, by the names that models know. A call of one is never passed to a client that has no such tool.
 BUILTIN_TOOLS = frozenset(
@@ -26,7 +26,7 @@ BUILTIN_TOOLS = frozenset(
 
 _UNUSABLE_NAMES = frozenset({"mcp", "exec_command", "shell_command"})
 _RESERVED_PREFIX = "mcp__"
-_RENAME_PREFIX = "client\0"  # \0 is not allowed in names, so that Names chooses another spelling
+_RENAME_PREFIX = "client\0"  # \0 is not allowed in names, so that ToolNames chooses another spelling
 
 _ANY_OBJECT: JsonObject = {"type": "object", "properties": {}}
 _FREE_TEXT: JsonObject = {
@@ -45,7 +45,7 @@ class CodexTools:
 
     def __init__(self, request: Request, reserved: Collection[str] = ()) -> None:
         self._unusable = _UNUSABLE_NAMES.union(reserved)
-        self._names = Names(self._usable(tool.name) for tool in request.functions())
+        self._names = ToolNames(self._usable(tool.name) for tool in request.functions())
         self.offered = {self._to_model(tool.name): tool for tool in _allowed(request)}
 
     def _to_model(self, name: str) -> str:

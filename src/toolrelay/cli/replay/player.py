@@ -147,7 +147,7 @@ async def _play(recording: Recording, chunk: int, out: Write, log: Write) -> Non
         request = exchange.request
     printer = _Printer(wire, Envelope(token=_TOKEN, created=0, model=request.model, request=request), out, log)
     sink: Sink = printer if exchange is None else exchange.sink(printer, printer, turn=_TOKEN)
-    turn = Turn(token=_TOKEN, request=request, policy=Policy(keeps=False))
+    turn = Turn(token=_TOKEN, request=request, policy=Policy(records_answers=False))
     await drive(ToolCallLayer(turn, ModelMode(_options(recording.dialect))), backend, sink, printer)
     printer.finish()
 

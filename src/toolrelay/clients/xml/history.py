@@ -29,7 +29,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, Noticed, TextDelta
-from toolrelay.core.identity import derived_call_id
+from toolrelay.core.identity import derive_call_id
 from toolrelay.core.messages import Call, Content, Item, Message, Part, Result, Text, plain_text
 from toolrelay.core.request import Request, Tool
 from toolrelay.dialects.use_tool import DIALECTS
@@ -167,7 +167,7 @@ class _HistoryDecoder:
             self._items.append(replace(message, content=left))
 
     def _make_call(self, block: _CalledBlock) -> Call:
-        identifier = derived_call_id(self._calls, block.name, block.arguments)
+        identifier = derive_call_id(self._calls, block.name, block.arguments)
         self._calls += 1
         return Call(id=identifier, name=block.name, arguments=block.arguments)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, assert_never
 
-from toolrelay.core.identity import nine
+from toolrelay.core.identity import shorten_id
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import (
     Audio,
@@ -171,7 +171,7 @@ class _Writer:
         return merged(message, self._extra(result.extra))
 
     def _call_id(self, identifier: str) -> str:
-        return nine(identifier) if self.profile.call_ids == "nine" else identifier
+        return shorten_id(identifier) if self.profile.call_ids == "nine" else identifier
 
     def _content(self, content: Content) -> Any:  # noqa: ANN401 -- a string or a list of parts
         return content if isinstance(content, str) else [self._part(part) for part in content]

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from toolrelay.core.identity import derived_call_id
+from toolrelay.core.identity import derive_call_id
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import (
     Audio,
@@ -324,7 +324,7 @@ class _Messages:
         return Call(id=identifier, name=name, arguments=arguments, kind=kind, extra=rest(raw, _CALL, _CALL_INNER))
 
     def _derived_id(self, number: int, name: str, arguments: str) -> str:
-        return derived_call_id(len(self._items) + number, name, arguments)
+        return derive_call_id(len(self._items) + number, name, arguments)
 
     def _decode_result(self, message: _Message, extra: JsonObject | None, place: str) -> None:
         identifier = message.tool_call_id

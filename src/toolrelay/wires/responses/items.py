@@ -24,7 +24,7 @@ from toolrelay.core.messages import (
     Role,
     Text,
 )
-from toolrelay.core.request_checks import orphan
+from toolrelay.core.request_checks import find_orphan_result
 from toolrelay.errors import ClientError, invalid
 from toolrelay.wires.json import convert, encode
 
@@ -77,7 +77,7 @@ def decode_items(given: str | list[dict[str, Any]]) -> tuple[Item, ...]:
     if isinstance(given, str):
         return (Message(role="user", content=given),)
     items = tuple(_decode_item(raw, f"input[{number}]") for number, raw in enumerate(given))
-    lost = orphan(items)
+    lost = find_orphan_result(items)
     if lost is not None:
         call_id = given[lost]["call_id"]
         raise invalid(

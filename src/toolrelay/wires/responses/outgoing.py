@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, assert_never
 
-from toolrelay.core.identity import nine
+from toolrelay.core.identity import shorten_id
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import (
     Audio,
@@ -151,7 +151,7 @@ class _Writer:
         return members | self._extra(thought.extra)
 
     def _call_id(self, identifier: str) -> str:
-        return nine(identifier) if self.profile.call_ids == "nine" else identifier
+        return shorten_id(identifier) if self.profile.call_ids == "nine" else identifier
 
     def _content(self, content: Content, role: str) -> Json:
         if isinstance(content, str):

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from toolrelay.core.assembly import Answer
 from toolrelay.core.events import Usage
-from toolrelay.core.identity import item_id
+from toolrelay.core.identity import make_item_id
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Part, Reasoning, Refusal, Result, Text
 from toolrelay.core.request import AnyTool, OpaqueTool, Request
@@ -182,13 +182,13 @@ def identifier(item: Item, token: str, index: int) -> str:
     """Its id at that place of the output. Reasoning keeps the provider's, which its seal may be bound to."""
     match item:
         case Call(kind=kind):
-            return item_id("ctc" if kind == "custom" else "fc", token, index)
+            return make_item_id("ctc" if kind == "custom" else "fc", token, index)
         case Reasoning(id=str(own)):
             return own
         case Reasoning():
-            return item_id("rs", token, index)
+            return make_item_id("rs", token, index)
         case _:
-            return item_id("msg", token, index)
+            return make_item_id("msg", token, index)
 
 
 def item_members(item: Item, own_id: str, status: ItemStatus) -> JsonObject:
