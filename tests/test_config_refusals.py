@@ -324,10 +324,10 @@ def test_unknown_dialect_is_refused_with_a_suggestion() -> None:
 
 @pytest.mark.parametrize("wire", discover_wires().values(), ids=discover_wires())
 def test_every_wire_is_accepted(wire: Wire) -> None:
-    raw, _ = file_with("models.wire", wire.word)
+    raw, _ = file_with("models.wire", wire.config_name)
     model = config.FileReader("f.toml", {}).read(raw).models["a"]
     assert isinstance(model, HttpSettings)
-    assert model.wire == wire.word
+    assert model.wire == wire.config_name
 
 
 @pytest.mark.parametrize(

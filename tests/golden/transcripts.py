@@ -25,7 +25,7 @@ from toolrelay.wires.base import Wire, discover
 
 EXCHANGES = Path(__file__).parent / "exchanges"
 ALL = discover()
-FRONTS = {wire.word: wire for wire in ALL.values()}
+FRONTS = {wire.config_name: wire for wire in ALL.values()}
 
 
 class Back(Struct, frozen=True, kw_only=True):

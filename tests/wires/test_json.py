@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from tests.strategies import json_objects
 from toolrelay.errors import ClientError
-from toolrelay.wires.json import MAX_DEPTH, convert, decode, decode_body, encode, mended_value
+from toolrelay.wires.json import MAX_DEPTH, convert, decode, decode_body, encode, repair_surrogates
 
 
 class _Inner(Struct):
@@ -144,7 +144,7 @@ def test_a_lone_surrogate_in_a_body_becomes_the_replacement_character() -> None:
 
 def test_every_string_of_a_value_is_mended() -> None:
     torn = {"\ud800": ["\ud83d\ude00", {"k": "\udc00"}], "n": 1, "z": None}
-    assert mended_value(torn) == {"\ufffd": ["😀", {"k": "\ufffd"}], "n": 1, "z": None}
+    assert repair_surrogates(torn) == {"\ufffd": ["😀", {"k": "\ufffd"}], "n": 1, "z": None}
 
 
 @given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tests.strategies import cut_bytes
 from toolrelay.wires import sse
-from toolrelay.wires.sse import FrameTooLargeError, Splitter
+from toolrelay.wires.sse import FrameTooLargeError, SseSplitter
 
 
 def split(*pieces: bytes) -> list[bytes]:
-    splitter = Splitter()
+    splitter = SseSplitter()
     return [event for piece in pieces for event in splitter.feed(piece)] + splitter.flush()
 
 
@@ -100,7 +100,7 @@ def test_what_comes_with_an_event_does_not_matter(events: list[bytes]) -> None:
 
 def test_an_event_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_FRAME", 1000)
-    splitter = Splitter()
+    splitter = SseSplitter()
     for _ in range(10):
         splitter.feed(b"x" * 100)
     with pytest.raises(FrameTooLargeError):
@@ -109,14 +109,14 @@ def test_an_event_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_events_that_end_are_not_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_FRAME", 1000)
-    splitter = Splitter()
+    splitter = SseSplitter()
     for _ in range(50):
         assert splitter.feed(b"data: " + b"x" * 100) == []
         assert splitter.feed(b"\n\n") == [b"x" * 100]
 
 
 def test_a_large_event_in_small_pieces_is_joined_once() -> None:  # bug 25
-    splitter = Splitter()
+    splitter = SseSplitter()
     splitter.feed(b"data: ")
     for _ in range(100_000):
         assert splitter.feed(b"x" * 10) == []

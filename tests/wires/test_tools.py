@@ -9,7 +9,7 @@ import pytest
 from toolrelay.core.json import JsonObject
 from toolrelay.core.request import OpaqueTool, Tool, ToolChoice
 from toolrelay.errors import ClientError
-from toolrelay.wires.tools import decode_tool_choice, decode_tools, nested_format
+from toolrelay.wires.tools import decode_tool_choice, decode_tools, nest_format
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
 NESTED: dict[str, Any] = {"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True}}
@@ -52,8 +52,8 @@ def test_both_shapes_of_a_grammar_are_kept_flat() -> None:  # bug 33
     tool = Tool(name="c", kind="custom", format=flat)
     assert decode_tools([{"type": "custom", "custom": {"name": "c", "format": nested}}], "a_wire") == (tool,)
     assert decode_tools([{"type": "custom", "name": "c", "format": flat}], "a_wire") == (tool,)
-    assert nested_format(flat) == nested
-    assert nested_format({"type": "text"}) == {"type": "text"}
+    assert nest_format(flat) == nested
+    assert nest_format({"type": "text"}) == {"type": "text"}
 
 
 def test_a_providers_own_tool_stays_as_it_is() -> None:

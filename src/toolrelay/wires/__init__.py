@@ -1,1 +1,1 @@
-"""The protocols that clients and providers speak, each in both roles, all pure."""
+"""The HTTP APIs that clients and providers speak, one sub-package each."""

@@ -1,11 +1,11 @@
-"""What a wire is: one value with a server half, which the front door uses, and a client half, which the HTTP backend uses."""
+"""The `Wire` value: a server half, used by the endpoints, and a client half, used by the HTTP backend."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -15,11 +15,13 @@ from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ToolrelayError
 
-KEEP_ALIVE = b": keep-alive\n\n"  # a comment, on every wire that streams by server-sent events
+KEEP_ALIVE = b": keep-alive\n\n"  # a comment, on every wire that streams server-sent events
+
+Unsupported: TypeAlias = Mapping[str, Literal["dropped", "refused"]]
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
-    """What an answer says of itself. `token` is the turn's, `created` seconds since 1970; `model` is the client's name for it."""
+    """Metadata of an answer. `token` is the turn's, `created` a Unix time in seconds, `model` the client's name for the model."""
 
     token: str
     created: int
@@ -28,27 +30,27 @@ class Envelope(Struct, frozen=True, kw_only=True):
 
 
 class Encoder(Protocol):
-    """Writes an answer as a stream of frames. The last event's frames include the wire's own end mark."""
+    """Writes an answer as a stream of frames. The frames of the last event include the wire's end mark."""
 
     def encode(self, events: Sequence[StreamEvent]) -> bytes: ...
 
 
 class Decoder(Protocol):
-    """Reads a provider's stream, cut anywhere.
+    """Reads a provider's stream, split anywhere.
 
-    Never raises: what cannot be read becomes AnswerFailed. Each answer yields exactly one AnswerFinished or AnswerFailed, after
-    which nothing more comes.
+    Never raises: unreadable input becomes AnswerFailed. Each answer yields exactly one AnswerFinished or AnswerFailed, as its
+    last event.
     """
 
     def feed(self, data: bytes) -> list[StreamEvent]: ...
 
     def flush(self) -> list[StreamEvent]:
-        """The connection ended. A stream that had not come to its end is an AnswerFailed."""
+        """Handle the end of the connection. An unfinished stream becomes AnswerFailed."""
         ...
 
 
-class Outgoing(Struct, frozen=True, kw_only=True):
-    """A request for a provider. `path` is below the base URL; `dropped` names what this wire could not say."""
+class OutgoingRequest(Struct, frozen=True, kw_only=True):
+    """A request to a provider. `path` is below the base URL; `dropped` names the fields that this wire cannot express."""
 
     path: str
     body: bytes
@@ -56,22 +58,22 @@ class Outgoing(Struct, frozen=True, kw_only=True):
 
 
 class Wire(Struct, frozen=True, kw_only=True):
-    """`word` is what a model's `wire` says in the configuration file."""
+    """`config_name` is the value of the configuration key `wire`."""
 
     name: str
-    word: str
+    config_name: str
 
-    # The server half. `path` is below /v1.
+    # Server half. `path` is below /v1.
     path: str
     decode_request: Callable[[bytes], Request]
     encoder: Callable[[Envelope], Encoder]
     encode_answer: Callable[[Answer, Envelope], bytes]
     encode_error: Callable[[ToolrelayError], bytes]
 
-    # The client half. The request's model is the provider's own name for it. `unsupported` is what of other wires' requests is
-    # dropped or refused; docs/wires.md is made from it.
-    unsupported: Mapping[str, Literal["dropped", "refused"]]
-    encode_request: Callable[[Request, Profile], Outgoing]
+    # Client half. The request's model is the provider's name for it. `unsupported` lists which parts of requests from other wires
+    # are dropped or refused; docs/wires.md is generated from it.
+    unsupported: Unsupported
+    encode_request: Callable[[Request, Profile], OutgoingRequest]
     credentials: Callable[[str], list[tuple[str, str]]]
     decoder: Callable[[], Decoder]
     decode_answer: Callable[[bytes], list[StreamEvent]]
@@ -79,12 +81,12 @@ class Wire(Struct, frozen=True, kw_only=True):
 
 
 def bearer(api_key: str) -> list[tuple[str, str]]:
-    """The credentials that most providers want."""
+    """Return the bearer-token header that most providers want."""
     return [("authorization", f"Bearer {api_key}")] if api_key else []
 
 
 def discover() -> dict[str, Wire]:
-    """Find every wire by its name: each sub-package is one."""
+    """Return every wire by its name. Each sub-package is one."""
     import toolrelay.wires as package  # noqa: PLC0415 -- this module is part of it
 
     packages = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]

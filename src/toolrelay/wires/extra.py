@@ -1,4 +1,4 @@
-"""Members that only the client's own wire knows: taken from where they stood, and put back there."""
+"""Members that only the client's own wire knows: collected when a request is decoded, merged back when it is encoded."""
 
 from __future__ import annotations
 
@@ -7,33 +7,35 @@ from typing import Any
 
 from toolrelay.core.json import JsonObject
 
-_FLAT: Mapping[str, Collection[str]] = {}
+_NOTHING: Mapping[str, Collection[str]] = {}
 
 
-def rest(raw: dict[str, Any], known: Collection[str], inner: Mapping[str, Collection[str]] = _FLAT) -> JsonObject | None:
-    """The unknown members of an object; those of the objects that `inner` names stay in their place within it."""
+def unknown_members(
+    raw: dict[str, Any], known: Collection[str], nested: Mapping[str, Collection[str]] = _NOTHING
+) -> JsonObject | None:
+    """Return the unknown members of an object. Those of the objects named in `nested` stay at their own level."""
     found: JsonObject = {key: value for key, value in raw.items() if key not in known}
-    for name, names in inner.items():
-        nested = raw.get(name)
-        if isinstance(nested, dict):
-            unknown: JsonObject = {key: value for key, value in nested.items() if key not in names}
+    for name, known_inside in nested.items():
+        inner = raw.get(name)
+        if isinstance(inner, dict):
+            unknown: JsonObject = {key: value for key, value in inner.items() if key not in known_inside}
             if unknown:
                 found[name] = unknown
     return found or None
 
 
-def merged(members: JsonObject, extra: JsonObject) -> JsonObject:
-    """The members with the unknown ones back in their places."""
+def merge_extra(members: JsonObject, extra: JsonObject) -> JsonObject:
+    """Return the members with the unknown ones back at their level."""
     if not extra:
         return members
-    out = members | extra
+    merged = members | extra
     for key, value in extra.items():
         own = members.get(key)
         if isinstance(own, dict) and isinstance(value, dict):
-            out[key] = merged(own, value)
-    return out
+            merged[key] = merge_extra(own, value)
+    return merged
 
 
 def unknown_names(extra: JsonObject) -> list[str]:
-    """The names of what is lost with it. What says nothing, and what only describes an item to its own server, is no loss."""
+    """Return the names to report as dropped: not nulls, nor what only describes an item to its own server."""
     return [name for name, value in extra.items() if value is not None and name not in ("id", "status", "object")]

@@ -1,9 +1,10 @@
-"""JSON at the edge: bytes into values, with errors that name the parameter, and lone surrogates that harm nobody."""
+"""JSON encoding and decoding, with errors that name the parameter and with lone surrogates repaired."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -15,42 +16,40 @@ from toolrelay.errors import ToolrelayError, invalid
 
 T = TypeVar("T")
 
-MAX_DEPTH = 200  # far below where Python's own recursion ends, so that what could be read can also be written
+MAX_DEPTH = 200  # far below Python's recursion limit, so that all that was decoded can be encoded
+MAX_MESSAGE = 200
 
 encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-_PLACE = re.compile(r" - at `\$?(.*?)`$")
+_PATH = re.compile(r" - at `\$?(.*?)`$")
 _MISSING = re.compile(r"Object missing required field `(.*?)`")
 _TYPES = re.compile(r"`([^`]*)`")
-_WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
-_LONGEST = 200
+_JSON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 
 def decode(data: bytes | str) -> Any:  # noqa: ANN401 -- any JSON
-    """Like json.loads, and several times faster. Raises ValueError, also for what is nested too deeply.
+    """Decode like json.loads, several times faster. Raise ValueError, also for what is nested more than MAX_DEPTH deep.
 
-    A lone surrogate escape, which JSON allows and UTF-8 cannot say, stays a lone surrogate: see `mended_value`.
+    A lone surrogate escape, which JSON allows and UTF-8 cannot encode, stays a lone surrogate: see `repair_surrogates`.
     """
-    return _read(data)[0]
+    return _decode_any(data)[0]
 
 
-def _read(data: bytes | str) -> tuple[Any, bool]:
-    """The value, and whether it may hold lone surrogates."""
+def _decode_any(data: bytes | str) -> tuple[Any, bool]:
+    """Return the value, and whether it may hold lone surrogates."""
     try:
-        value, torn = _decode(data), False
+        try:
+            value, has_surrogates = _decode(data), False
+        except msgspec.MsgspecError as error:
+            text = data if isinstance(data, str) else data.decode()
+            if "\\u" not in text:
+                raise ValueError(str(error)) from None
+            value, has_surrogates = json.loads(text, parse_constant=_finite, parse_float=_finite), True
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    except msgspec.MsgspecError as error:
-        text = data if isinstance(data, str) else data.decode()
-        if "\\u" not in text:
-            raise ValueError(str(error)) from None
-        try:
-            value, torn = json.loads(text, parse_constant=_finite, parse_float=_finite), True
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
     if is_deep(data, value):
         raise ValueError("nested too deeply")
-    return value, torn
+    return value, has_surrogates
 
 
 def _finite(text: str) -> float:
@@ -61,14 +60,14 @@ def _finite(text: str) -> float:
 
 
 def may_be_deep(data: bytes | str) -> bool:
-    """Whether there are enough brackets in it."""
+    """Return whether the data has enough brackets to be nested more than MAX_DEPTH deep."""
     openers = data.count(b"[") + data.count(b"{") if isinstance(data, bytes) else data.count("[") + data.count("{")
     return openers > MAX_DEPTH
 
 
 def is_deep(data: bytes | str, value: object) -> bool:
-    """Whether the value that the data spells is nested more than MAX_DEPTH deep."""
-    if not may_be_deep(data):  # nearly always, and quickly known
+    """Return whether the value decoded from the data is nested more than MAX_DEPTH deep."""
+    if not may_be_deep(data):
         return False
     level = [value]
     for _ in range(MAX_DEPTH):
@@ -83,54 +82,79 @@ def is_deep(data: bytes | str, value: object) -> bool:
     return True
 
 
-def mended_value(value: Any) -> Any:  # noqa: ANN401 -- any JSON
-    """Join the surrogates of every string within."""
+def repair_surrogates(value: Any) -> Any:  # noqa: ANN401 -- any JSON
+    """Return the value with the surrogates of every string joined, or replaced."""
     match value:
         case str():
             return join_surrogates(value)
         case list():
-            return [mended_value(element) for element in value]
+            return [repair_surrogates(element) for element in value]
         case dict():
-            return {join_surrogates(key): mended_value(element) for key, element in value.items()}
+            return {join_surrogates(key): repair_surrogates(element) for key, element in value.items()}
         case _:
             return value
 
 
-def decode_body(body: bytes) -> JsonObject:
-    """A request's body: a JSON object, or a 400 that says what is wrong with it."""
+def encode_repaired(value: object) -> bytes:
+    """Encode, with lone surrogates repaired if there are any."""
     try:
-        value, torn = _read(body)
+        return encode(value)
+    except UnicodeEncodeError:
+        return encode(repair_surrogates(value))
+
+
+def arguments_text(arguments: object) -> str:
+    """Return a call's arguments as JSON text. Some clients and providers send an object, or nothing."""
+    if isinstance(arguments, str):
+        return arguments
+    return "" if arguments is None else encode_repaired(arguments).decode()
+
+
+def without_nones(members: Mapping[str, Any]) -> JsonObject:
+    return {key: value for key, value in members.items() if value is not None}
+
+
+def decode_repaired(data: bytes | str) -> Any:  # noqa: ANN401 -- any JSON
+    """Decode, with lone surrogates repaired if there are any. Raise ValueError."""
+    value, has_surrogates = _decode_any(data)
+    return repair_surrogates(value) if has_surrogates else value
+
+
+def decode_body(body: bytes) -> JsonObject:
+    """Decode a request's body, or raise a 400 if it is not a JSON object."""
+    try:
+        value = decode_repaired(body)
     except ValueError as error:
         raise invalid(f"The request body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(value, dict):
         raise invalid("The request body must be a JSON object.", code="invalid_json")
-    return mended_value(value) if torn else value
+    return value
 
 
 def convert(value: object, to: type[T], param: str) -> T:
-    """`value` as that type, or a 400 that names the parameter."""
+    """Convert to that type, or raise a 400 that names the parameter."""
     try:
         return msgspec.convert(value, to)
     except msgspec.ValidationError as error:
-        raise _explained(error, param) from None
+        raise _invalid(str(error), param) from None
 
 
-def _explained(error: msgspec.ValidationError, param: str) -> ToolrelayError:
-    message = str(error)
-    place = _PLACE.search(message)
-    if place:
-        message = message[: place.start()]
-        param = (param + place[1]) if param else place[1].lstrip(".")
+def _invalid(message: str, param: str) -> ToolrelayError:
+    """Translate msgspec's message from Python's terms into JSON's."""
+    path = _PATH.search(message)
+    if path:
+        message = message[: path.start()]
+        param = (param + path[1]) if param else path[1].lstrip(".")
     missing = _MISSING.fullmatch(message)
     if missing:
         param = f"{param}.{missing[1]}" if param else missing[1]
         return invalid(f"Missing required parameter: {param!r}.", param, code="missing_required_parameter")
     code = "invalid_type" if message.startswith("Expected") else "invalid_value"
-    message = _TYPES.sub(_in_words_of_json, message[:_LONGEST])
+    message = _TYPES.sub(_json_types, message[:MAX_MESSAGE])
     return invalid(f"Invalid value for {param!r}: {message[:1].lower()}{message[1:]}.", param, code=code)
 
 
-def _in_words_of_json(types: re.Match[str]) -> str:
+def _json_types(types: re.Match[str]) -> str:
     names = types[1].split(" | ")
-    words = [_WORDS.get(name, name) for name in names if name != "int" or "float" not in names]
+    words = [_JSON_TYPES.get(name, name) for name in names if name != "int" or "float" not in names]
     return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]

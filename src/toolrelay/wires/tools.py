@@ -1,4 +1,4 @@
-"""Tool declarations and tool choices, in the two shapes that OpenAI's APIs use; both doors take both."""
+"""Tool declarations and tool choices, in the two shapes that OpenAI's APIs use. Both endpoints take both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import CallKind
 from toolrelay.core.request import AnyTool, OpaqueTool, Tool, ToolChoice
 from toolrelay.errors import ClientError, invalid
-from toolrelay.wires.extra import rest
+from toolrelay.wires.extra import unknown_members
 from toolrelay.wires.json import convert
 
 
@@ -22,21 +22,21 @@ class _Declaration(Struct):
     format: dict[str, Any] | None = None
 
 
-_LONGEST = 100
+_MAX_SHOWN = 100
 _KNOWN = frozenset({"type", "function", "custom", *_Declaration.__struct_fields__})
-_INNER = dict.fromkeys(("function", "custom"), frozenset(_Declaration.__struct_fields__))
+_NESTED = dict.fromkeys(("function", "custom"), frozenset(_Declaration.__struct_fields__))
 
 
 def decode_tools(
-    raw: list[dict[str, Any]], wire: str, *, param: str = "tools", nests: bool = False, before: tuple[AnyTool, ...] = ()
+    raw: list[dict[str, Any]], wire: str, *, param: str = "tools", is_nested: bool = False, before: tuple[AnyTool, ...] = ()
 ) -> tuple[AnyTool, ...]:
-    """In the client's order. A tool that only the wire's own provider can run stays as it is.
+    """Decode tools in the client's order. Tools that only the wire's own provider can run stay as they are.
 
-    `nests`: the wire's own shape is the nested one, and unknown members keep their level. `before` are tools already declared.
+    `is_nested`: the wire's own shape is nested, and unknown members keep their level. `before` are tools declared elsewhere.
     """
     if not raw:
         return ()
-    tools = tuple(_decode_tool(tool, wire, f"{param}[{number}]", nests=nests) for number, tool in enumerate(raw))
+    tools = tuple(_decode_tool(tool, wire, f"{param}[{number}]", is_nested=is_nested) for number, tool in enumerate(raw))
     seen = {(tool.kind, tool.name) for tool in before if isinstance(tool, Tool)}
     for number, tool in enumerate(tools):
         if isinstance(tool, Tool):
@@ -46,44 +46,44 @@ def decode_tools(
     return tools
 
 
-def _decode_tool(raw: dict[str, Any], wire: str, place: str, *, nests: bool) -> AnyTool:
+def _decode_tool(raw: dict[str, Any], wire: str, param: str, *, is_nested: bool) -> AnyTool:
     if (raw.get("type") or "function") not in ("function", "custom"):
         return OpaqueTool(wire=wire, raw=raw)
     kind: CallKind = "custom" if raw.get("type") == "custom" else "function"
-    members, where = _members(raw, kind, place)
-    tool = convert(members, _Declaration, where)
+    members, param = _unnest(raw, kind, param)
+    tool = convert(members, _Declaration, param)
     if not tool.name:
-        raise invalid("A tool needs a name.", f"{where}.name")
+        raise invalid("A tool needs a name.", f"{param}.name")
     return Tool(
         name=tool.name,
         description=tool.description,
         parameters=tool.parameters,
         strict=tool.strict,
         kind=kind,
-        format=_flat_format(tool.format),
-        extra=rest(raw, _KNOWN, _INNER) if nests else rest({**raw, **members}, _KNOWN),
+        format=_flatten_format(tool.format),
+        extra=unknown_members(raw, _KNOWN, _NESTED) if is_nested else unknown_members({**raw, **members}, _KNOWN),
     )
 
 
-def _flat_format(form: dict[str, Any] | None) -> JsonObject | None:
-    """Chat nests a grammar once more than Responses; the core keeps the flat form."""
+def _flatten_format(form: dict[str, Any] | None) -> JsonObject | None:
+    """Chat nests a grammar one level deeper than Responses; the core keeps the flat form."""
     if form and isinstance(form.get("grammar"), dict):
         return {"type": form.get("type"), **form["grammar"]}
     return form
 
 
-def nested_format(form: JsonObject) -> JsonObject:
-    """The form as Chat writes it."""
+def nest_format(form: JsonObject) -> JsonObject:
+    """Return a custom tool's format as Chat writes it."""
     if form.get("type") != "grammar":
         return form
     return {"type": "grammar", "grammar": {key: value for key, value in form.items() if key != "type"}}
 
 
-class _Named(Struct):
+class _NamedTool(Struct):
     name: str
 
 
-class _Allowed(Struct):
+class _AllowedTools(Struct):
     tools: list[dict[str, Any]]
     mode: Literal["auto", "required"] = "auto"
 
@@ -94,46 +94,46 @@ def decode_tool_choice(raw: str | dict[str, Any], *, param: str = "tool_choice")
     match raw:
         case "auto" | "none" | "required":
             return ToolChoice(mode=raw)
-        case "any":  # Mistral's word, which its clients bring along
+        case "any":  # Mistral's name for it
             return ToolChoice(mode="required")
         case _:
-            raise _not_a_choice(raw, param)
+            raise _invalid_choice(raw, param)
 
 
 def _decode_choice_object(raw: dict[str, Any], param: str) -> ToolChoice:
     match raw.get("type"):
         case "function" | "custom" as kind:
-            return ToolChoice(mode="named", names=(_named(raw, kind, param),))
+            return ToolChoice(mode="named", names=(_decode_name(raw, kind, param),))
         case "allowed_tools":
-            members, param = _members(raw, "allowed_tools", param)
-            allowed = convert(members, _Allowed, param)
+            members, param = _unnest(raw, "allowed_tools", param)
+            allowed = convert(members, _AllowedTools, param)
             if not allowed.tools:
                 raise invalid("allowed_tools must name at least one tool.", f"{param}.tools", code="empty_array")
             if any(tool.get("type") not in ("function", "custom") for tool in allowed.tools):
                 return ToolChoice(raw=raw)
             names = tuple(
-                _named(tool, "custom" if tool["type"] == "custom" else "function", f"{param}.tools[{number}]")
+                _decode_name(tool, "custom" if tool["type"] == "custom" else "function", f"{param}.tools[{number}]")
                 for number, tool in enumerate(allowed.tools)
             )
             return ToolChoice(mode=allowed.mode, names=names)
         case str():
             return ToolChoice(raw=raw)
         case _:
-            raise _not_a_choice(raw, param)
+            raise _invalid_choice(raw, param)
 
 
-def _not_a_choice(raw: object, param: str) -> ClientError:
+def _invalid_choice(raw: object, param: str) -> ClientError:
     expected = "'auto', 'none', 'required' or an object that names a tool"
-    got = repr(raw[:_LONGEST]) if isinstance(raw, str) else "an object of no such kind"
+    got = repr(raw[:_MAX_SHOWN]) if isinstance(raw, str) else "an object of no such kind"
     return invalid(f"Invalid value for {param!r}: expected {expected}, got {got}.", param, code="invalid_value")
 
 
-def _members(raw: dict[str, Any], name: str, param: str) -> tuple[dict[str, Any], str]:
-    """The members that one of the two shapes nests under a name, and where they stand."""
+def _unnest(raw: dict[str, Any], name: str, param: str) -> tuple[dict[str, Any], str]:
+    """Return the members that one of the two shapes nests under a name, and their path."""
     nested = raw.get(name)
     return (nested, f"{param}.{name}") if isinstance(nested, dict) else (raw, param)
 
 
-def _named(raw: dict[str, Any], kind: CallKind, param: str) -> tuple[CallKind, str]:
-    members, param = _members(raw, kind, param)
-    return kind, convert(members, _Named, param).name
+def _decode_name(raw: dict[str, Any], kind: CallKind, param: str) -> tuple[CallKind, str]:
+    members, param = _unnest(raw, kind, param)
+    return kind, convert(members, _NamedTool, param).name

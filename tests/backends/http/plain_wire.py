@@ -17,7 +17,7 @@ from toolrelay.core.messages import Message
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ToolrelayError, invalid
-from toolrelay.wires.base import Outgoing
+from toolrelay.wires.base import OutgoingRequest
 from toolrelay.wires.chat import WIRE as CHAT
 
 KEY = "sk-very-secret"
@@ -43,11 +43,11 @@ class LineDecoder:
         return [] if self._over else [AnswerFailed(BackendError("no end", code="unfinished"))]
 
 
-def encode_request(request: Request, profile: Profile) -> Outgoing:
+def encode_request(request: Request, profile: Profile) -> OutgoingRequest:
     if request.user == "nobody":
         raise invalid("There is no such user.", "user")
     body = json.dumps({"model": request.model, "stream": request.stream, "content": SECRET_WORD}).encode()
-    return Outgoing(path="/plain words", body=body, dropped=tuple(request.extra or ()))
+    return OutgoingRequest(path="/plain words", body=body, dropped=tuple(request.extra or ()))
 
 
 def decode_error(status: int, body: bytes) -> BackendError:

@@ -28,7 +28,7 @@ from toolrelay.core.messages import (
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningOptions, Request, Sampling, Tool, ToolChoice
 from toolrelay.errors import ClientError
-from toolrelay.wires.base import Outgoing
+from toolrelay.wires.base import OutgoingRequest
 from toolrelay.wires.chat import WIRE
 from toolrelay.wires.chat.outgoing import UNSUPPORTED
 
@@ -36,7 +36,7 @@ FULL = Profile(developer_role=True)
 USER = Message(role="user", content="hi")
 
 
-def outgoing(*items: Item, profile: Profile = FULL, wire: str = "openai_chat", **members: Any) -> Outgoing:
+def outgoing(*items: Item, profile: Profile = FULL, wire: str = "openai_chat", **members: Any) -> OutgoingRequest:
     return WIRE.encode_request(Request(wire=wire, model="m", items=items or (USER,), **members), profile)
 
 
@@ -280,7 +280,7 @@ def test_usage_is_asked_for_only_where_it_may_be() -> None:
 # From another wire
 
 
-def other(*items: Item, **members: Any) -> Outgoing:
+def other(*items: Item, **members: Any) -> OutgoingRequest:
     return outgoing(*items, wire="another_wire", **members)
 
 

@@ -57,7 +57,7 @@ from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import CallKind
 from toolrelay.errors import BackendError, ModelError, ToolrelayError
 from toolrelay.toolcalls.repair import repair_object
-from toolrelay.wires.responses.items import NAME as RESPONSES
+from toolrelay.wires.responses.request import NAME as RESPONSES
 
 PATCH_EVENT = "tool_run"  # the event of an accepted patch, which cannot be undone
 MAX_REFUSED_RESPONSES = 3  # responses of one turn that contain only refused calls

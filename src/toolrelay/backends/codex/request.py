@@ -47,7 +47,7 @@ from toolrelay.core.messages import (
 from toolrelay.core.request import OpaqueTool, Request, Tool
 from toolrelay.errors import ClientError, invalid
 from toolrelay.wires.extra import unknown_names
-from toolrelay.wires.responses.items import NAME as RESPONSES
+from toolrelay.wires.responses.request import NAME as RESPONSES
 
 _DROPPED = (
     "temperature", "top_p", "max_output_tokens", "max_tokens", "max_completion_tokens", "seed", "presence_penalty",

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.wires.json import mended_value
+from toolrelay.wires.json import repair_surrogates
 
 MAX_LINE_BYTES = 256 * 1024 * 1024
 
@@ -63,7 +63,7 @@ def encode_line(message: JsonObject) -> bytes:
     try:
         data = _encode(message)
     except (UnicodeEncodeError, OverflowError):  # a lone surrogate; a number of more than 64 bits
-        return json.dumps(mended_value(message), separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+        return json.dumps(repair_surrogates(message), separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
     if not data.isascii():
         data = json.dumps(msgspec.json.decode(data), separators=(",", ":")).encode("ascii")
     return data + b"\n"

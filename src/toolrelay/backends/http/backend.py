@@ -44,7 +44,7 @@ _HOST = re.compile(r"[A-Za-z0-9._:%-]+")
 
 
 # Values of `wire`. The presets of providers that are not available yet name wires that do not exist yet.
-_WIRES = tuple(sorted(wire.word for wire in discover_wires().values()))
+_WIRES = tuple(sorted(wire.config_name for wire in discover_wires().values()))
 _LATER_WIRES = tuple(preset.wire for preset in PROVIDERS.values() if preset.wire and preset.wire not in _WIRES)
 WireWord = Annotated[str, Meta(extra={"choices": _WIRES, "later": _LATER_WIRES})]
 
@@ -254,7 +254,7 @@ def _headers(settings: HttpSettings, wire: Wire, origin: Origin) -> str:
 
 
 def open_backend(settings: HttpSettings, _environment: Environment) -> Backend:
-    wire = next((wire for wire in discover_wires().values() if wire.word == settings.wire), None)
+    wire = next((wire for wire in discover_wires().values() if wire.config_name == settings.wire), None)
     if wire is None:
         raise ConfigurationError(f"models.{settings.name}.wire: the wire {settings.wire!r} is not available.")
     return HttpBackend(settings, wire, PROVIDERS[settings.provider].profile)

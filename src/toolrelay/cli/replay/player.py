@@ -153,7 +153,7 @@ async def _play(recording: Recording, chunk: int, out: Write, log: Write) -> Non
 
 
 def _find_wire(word: str) -> Wire:
-    wires = {wire.word: wire for wire in discover_wires().values()}
+    wires = {wire.config_name: wire for wire in discover_wires().values()}
     if word not in wires:
         raise ConfigurationError(f"wire: expected one of {', '.join(sorted(wires))}, found {word!r}")
     return wires[word]

@@ -1,17 +1,17 @@
-"""OpenAI's Chat Completions, in both roles."""
+"""OpenAI's Chat Completions, as server and as client."""
 
 from __future__ import annotations
 
 from toolrelay.wires.base import Wire, bearer
-from toolrelay.wires.chat.answer import ChatEncoder, encode_answer
 from toolrelay.wires.chat.decoder import ChatDecoder, decode_answer
+from toolrelay.wires.chat.encoder import ChatEncoder, encode_answer
 from toolrelay.wires.chat.outgoing import UNSUPPORTED, encode_request
 from toolrelay.wires.chat.request import NAME, decode_request
 from toolrelay.wires.errors import decode_error, encode_error
 
 WIRE = Wire(
     name=NAME,
-    word="chat",
+    config_name="chat",
     path="/chat/completions",
     decode_request=decode_request,
     encoder=ChatEncoder,

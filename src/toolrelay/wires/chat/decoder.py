@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from toolrelay.core.events import (
     AnnotationAdded,
-    AnswerFailed,
     AnswerFinished,
     AnswerStarted,
     ArgumentsDelta,
@@ -24,41 +25,24 @@ from toolrelay.core.indexes import IndexLimit
 from toolrelay.core.json import JsonObject
 from toolrelay.core.surrogates import join_surrogates_so_far
 from toolrelay.errors import BackendError
-from toolrelay.wires.chat.calls import OpenCall, OpenCalls
-from toolrelay.wires.chat.chunk import (
-    FAILURES,
-    FINISH,
-    Choice,
-    Chunk,
-    Delta,
-    ToolCall,
-    arguments_text,
-    decode_chunk,
-    decode_slowly,
-    decode_usage,
-    error_in,
-    flat_annotation,
-    is_too_deep,
-    token_logprobs,
-    unusual_error,
-)
-from toolrelay.wires.json import decode
-from toolrelay.wires.sse import FrameTooLargeError, Splitter
+from toolrelay.wires.chat import chunk as chunks
+from toolrelay.wires.chat.call_tracker import CallTracker, PartialCall
+from toolrelay.wires.chat.chunk import CallDelta, ChatChunk, ChoiceDelta, ChunkChoice, decode_chunk, decode_tolerantly
+from toolrelay.wires.chat.usage import decode_usage
+from toolrelay.wires.decoder import FrameDecoder, provider_error
+from toolrelay.wires.json import arguments_text, decode
 
 
-class _ChoiceState:
-    """What is open in one choice. `halves` are first halves of surrogate pairs, by the text they end."""
+class _ChoiceState(Struct, eq=False):
+    """A choice that is being received. `halves` are high surrogates that wait for the low ones, by the text that they end."""
 
-    __slots__ = ("calls", "finish", "halves", "number")
+    number: int
+    calls: CallTracker
+    finish: Finish | None = None
+    halves: dict[object, str] = {}
 
-    def __init__(self, number: int, calls: OpenCalls) -> None:
-        self.number = number
-        self.calls = calls
-        self.finish: Finish | None = None
-        self.halves: dict[object, str] = {}
-
-    def whole(self, stream: object, text: str) -> str:
-        """The text without the first half of a surrogate pair at its end, which waits for the second."""
+    def join(self, stream: object, text: str) -> str:
+        """Return the text without a high surrogate at its end, which waits for the next delta of the same stream."""
         if self.halves:
             text = self.halves.pop(stream, "") + text
         text, half = join_surrogates_so_far(text)
@@ -66,80 +50,63 @@ class _ChoiceState:
             self.halves[stream] = half
         return text
 
+    def actual_finish(self) -> Finish:
+        """Return the finish by what was received: providers say "stop" after calls, and "tool_calls" without any."""
+        if self.finish in ("length", "content_filter"):
+            return self.finish
+        return "calls" if self.calls.started else "stop"
 
-class ChatDecoder:
-    """See wires.base.Decoder."""
 
+class ChatDecoder(FrameDecoder):
     def __init__(self) -> None:
-        self._splitter = Splitter()
+        super().__init__()
         self._choices: dict[int, _ChoiceState] = {}
         self._choice_limit = IndexLimit("choices")
         self._call_limit = IndexLimit("tool calls")
         self._usage: Usage | None = None
         self._tier: str | None = None
-        self._began = False
-        self._over = False
-
-    def feed(self, data: bytes) -> list[StreamEvent]:
-        out: list[StreamEvent] = []
-        try:
-            for frame in self._splitter.feed(data):
-                if self._over:
-                    break
-                self._read(frame, out)
-        except FrameTooLargeError:
-            if not self._over:
-                self._fail("sent a frame that is too large to be relayed", "upstream_invalid", out)
-        return out
-
-    def flush(self) -> list[StreamEvent]:
-        out: list[StreamEvent] = []
-        if not self._over:
-            for frame in self._splitter.flush():
-                if _is_all(frame):
-                    self._read(frame, out)
-        if not self._over:
-            self._end("closed the stream before the answer's end", out)
-        return out
+        self._is_started = False
 
     def _read(self, frame: bytes, out: list[StreamEvent]) -> None:
         try:
             chunk = decode_chunk(frame)
         except (ValueError, RecursionError):
-            self._read_slowly(frame, out)
+            if frame.startswith(b"[DONE]"):
+                self._finish("ended the stream without a finish_reason", out)
+                return
+            tolerated = decode_tolerantly(frame)
+            if tolerated is None:
+                raise provider_error("sent a frame that is not a chat completion chunk") from None
+            self._take(frame, tolerated, out)
             return
-        if not self._take_usual(chunk, out):
-            self._take_any(frame, chunk, out)
+        if not self._take_plain(chunk, out):
+            self._take_checked(frame, chunk, out)
 
-    def _read_slowly(self, frame: bytes, out: list[StreamEvent]) -> None:
-        if frame.startswith(b"[DONE]"):
-            self._end("ended the stream without a finish_reason", out)
-            return
-        chunk = decode_slowly(frame)
-        if chunk is None:
-            self._fail("sent a frame that is not a chat completion chunk", "upstream_invalid", out)
-        else:
-            self._take(frame, chunk, out)
+    def _read_last(self, frame: bytes, out: list[StreamEvent]) -> None:
+        try:
+            decode(frame)
+        except ValueError:
+            if not frame.startswith(b"[DONE]"):
+                return
+        self._read(frame, out)
 
-    def read_whole(self, body: bytes) -> list[StreamEvent]:
-        """An answer that came as one object."""
-        out: list[StreamEvent] = []
+    def _close(self, out: list[StreamEvent]) -> None:
+        self._finish("closed the stream before the answer's end", out)
+
+    def _read_whole(self, body: bytes, out: list[StreamEvent]) -> None:
+        completion: ChatChunk | None
         try:
             completion = decode_chunk(body)
         except (ValueError, RecursionError):
-            slow = decode_slowly(body)
-            if slow is not None:
-                self._take(body, slow, out)
-        else:
-            self._take_any(body, completion, out)
-        if not self._over:
-            for state in self._choices.values():
-                state.finish = state.finish or "stop"
-            self._end("answered with something that is not a chat completion", out, code="upstream_invalid")
-        return out
+            completion = decode_tolerantly(body)
+        if completion is not None:
+            self._take_checked(body, completion, out)
+        for state in self._choices.values():
+            state.finish = state.finish or "stop"
+        self._finish("answered with something that is not a chat completion", out, code="upstream_invalid")
 
-    def _take_usual(self, chunk: Chunk, out: list[StreamEvent]) -> bool:
-        """Nearly every chunk adds to a text, or to the arguments of a call, and does nothing else: whether this one did."""
+    def _take_plain(self, chunk: ChatChunk, out: list[StreamEvent]) -> bool:
+        """Take a chunk that only continues a text or the arguments of a call, as nearly every one does. Return whether it did."""
         choices = chunk.choices
         if not choices or len(choices) != 1 or chunk.usage is not None or chunk.error is not None:
             return False
@@ -161,124 +128,76 @@ class ChatDecoder:
             return False
         text = delta.content
         if delta.tool_calls is not None:
-            return not text and _take_arguments(state, delta.tool_calls, out)
+            return not text and _take_plain_arguments(state, delta.tool_calls, out)
         if not text or text.__class__ is not str:
             return False
         out.append(TextDelta(text, state.number))
         return True
 
-    def _take_any(self, frame: bytes, chunk: Chunk, out: list[StreamEvent]) -> None:
-        if is_too_deep(frame, chunk):
-            self._fail("sent something that is nested too deeply", "upstream_invalid", out)
-        else:
-            self._take(frame, chunk, out)
+    def _take_checked(self, frame: bytes, chunk: ChatChunk, out: list[StreamEvent]) -> None:
+        if chunks.is_too_deep(frame, chunk):
+            raise provider_error("sent something that is nested too deeply")
+        self._take(frame, chunk, out)
 
-    def _take(self, frame: bytes, chunk: Chunk, out: list[StreamEvent]) -> None:
-        error = unusual_error(frame) if chunk.choices is None and chunk.error is None else chunk.error
+    def _take(self, frame: bytes, chunk: ChatChunk, out: list[StreamEvent]) -> None:
+        error = chunks.unusual_error(frame) if chunk.choices is None and chunk.error is None else chunk.error
         if error:
-            self._give_up(error_in(error), out)
-            return
-        if chunk.choices:
-            if not self._began:
-                self._began = True
-                out.append(
-                    AnswerStarted(model=chunk.model, fingerprint=chunk.system_fingerprint, service_tier=chunk.service_tier)
-                )
-            try:
-                for place, choice in enumerate(chunk.choices):
-                    self._take_choice(place, choice, out)
-            except BackendError as error:
-                self._give_up(error, out)
-                return
-        if chunk.usage is not None:
-            self._usage = decode_usage(chunk.usage)
+            raise chunks.stream_error(error)
+        if chunk.choices and not self._is_started:
+            self._is_started = True
+            out.append(AnswerStarted(model=chunk.model, fingerprint=chunk.system_fingerprint, service_tier=chunk.service_tier))
+        for position, choice in enumerate(chunk.choices or ()):
+            self._take_choice(position, choice, out)
+        if isinstance(chunk.usage, dict):
+            self._usage = decode_usage(chunk.usage) or self._usage
         if chunk.service_tier is not None:
             self._tier = chunk.service_tier
 
-    def _take_choice(self, place: int, choice: Choice, out: list[StreamEvent]) -> None:
-        number = place if choice.index is None else choice.index
+    def _take_choice(self, position: int, choice: ChunkChoice, out: list[StreamEvent]) -> None:
+        number = position if choice.index is None else choice.index
         state = self._choices.get(number)
         delta = choice.delta
         if state is None:
             self._choice_limit.add(number)
-            state = self._choices[number] = _ChoiceState(number, OpenCalls(self._call_limit))
-            if delta is None:  # later on, a message only sums up what was said
+            state = self._choices[number] = _ChoiceState(number, CallTracker(self._call_limit))
+            if delta is None:  # later, a message only repeats what was streamed
                 delta = choice.message
         if delta is not None:
             _take_delta(state, choice, delta, out)
         if choice.finish_reason:
             finish = choice.finish_reason.lower()
-            if finish in FAILURES:
+            if finish in chunks.FAILURES:
                 raise BackendError(f"The provider gave up in the middle of the answer (finish_reason {finish!r}).")
-            state.finish = FINISH.get(finish, "stop")
+            state.finish = chunks.FINISHES.get(finish, "stop")
 
-    def _end(self, otherwise: str, out: list[StreamEvent], *, code: str = "upstream_cut") -> None:
-        """The end of the answer, or, where a choice has not come to its own, the failure that is said otherwise."""
+    def _finish(self, problem: str, out: list[StreamEvent], *, code: str = "upstream_cut") -> None:
+        """Finish the answer, or raise the problem if a choice is not finished."""
         if 0 not in self._choices or any(state.finish is None for state in self._choices.values()):
-            self._fail(otherwise, code, out)
-            return
-        self._over = True
+            raise provider_error(problem, code)
+        self._is_over = True
         for number in sorted(self._choices):
             state = self._choices[number]
-            _give_up_halves(state, out)
+            _flush_halves(state, out)
             _finish_calls(state, out)
             if number:
-                out.append(ChoiceFinished(number, _finish(state)))
-        out.append(AnswerFinished(finish=_finish(self._choices[0]), usage=self._usage, service_tier=self._tier))
-
-    def _fail(self, what: str, code: str, out: list[StreamEvent]) -> None:
-        self._give_up(BackendError(f"The provider {what}.", code=code), out)
-
-    def _give_up(self, error: BackendError, out: list[StreamEvent]) -> None:
-        self._over = True
-        out.append(AnswerFailed(error))
-
-
-def _is_all(frame: bytes) -> bool:
-    """Of a frame that the stream ended with, before the frame's own end."""
-    try:
-        decode(frame)
-    except ValueError:
-        return frame.startswith(b"[DONE]")
-    return True
+                out.append(ChoiceFinished(number, state.actual_finish()))
+        finish = self._choices[0].actual_finish()
+        out.append(AnswerFinished(finish=finish, usage=self._usage, service_tier=self._tier))
 
 
 def decode_answer(body: bytes) -> list[StreamEvent]:
-    return ChatDecoder().read_whole(body)
+    return ChatDecoder().decode_whole(body)
 
 
-def _take_delta(state: _ChoiceState, choice: Choice, delta: Delta, out: list[StreamEvent]) -> None:
-    number = state.number
-    thought = delta.reasoning_content or delta.reasoning
-    if thought and isinstance(thought, str):
-        _take_thought(state, thought, out)
-    content = delta.content
-    if content or choice.logprobs is not None:
-        _take_content(state, choice, content or "", out)
-    if delta.refusal:
-        text = state.whole("refusal", delta.refusal)
-        if text:
-            out.append(RefusalDelta(text, number))
-    if delta.annotations:
-        flat = (flat_annotation(annotation) for annotation in delta.annotations)
-        out.extend(AnnotationAdded(annotation, number) for annotation in flat if annotation is not None)
-    if delta.tool_calls or delta.function_call is not None:
-        touched: set[OpenCall] = set()
-        for piece in delta.tool_calls or ():
-            _take_call(state, piece, touched, out)
-        if delta.function_call is not None:
-            _take_call(state, ToolCall(index=0, function=delta.function_call), touched, out)
-
-
-def _take_arguments(state: _ChoiceState, pieces: list[ToolCall], out: list[StreamEvent]) -> bool:
-    """See ChatDecoder._take_usual."""
-    if len(pieces) != 1:
+def _take_plain_arguments(state: _ChoiceState, deltas: list[CallDelta], out: list[StreamEvent]) -> bool:
+    """See ChatDecoder._take_plain."""
+    if len(deltas) != 1:
         return False
-    piece = pieces[0]
-    function = piece.function
-    if piece.id is not None or function is None or function.name is not None or function.arguments.__class__ is not str:
+    delta = deltas[0]
+    function = delta.function
+    if delta.id is not None or function is None or function.name is not None or function.arguments.__class__ is not str:
         return False
-    call = state.calls.by_place.get(piece.index)  # type: ignore[arg-type]  # None is simply not found
+    call = state.calls.by_index.get(delta.index)  # type: ignore[arg-type]  # None is simply not found
     if call is None or call.name is None:
         return False
     if function.arguments:
@@ -287,59 +206,74 @@ def _take_arguments(state: _ChoiceState, pieces: list[ToolCall], out: list[Strea
     return True
 
 
-def _take_thought(state: _ChoiceState, thought: str, out: list[StreamEvent]) -> None:
-    text = state.whole("reasoning", thought)
+def _take_delta(state: _ChoiceState, choice: ChunkChoice, delta: ChoiceDelta, out: list[StreamEvent]) -> None:
+    reasoning = delta.reasoning_content or delta.reasoning
+    if isinstance(reasoning, str):
+        _take_reasoning(state, reasoning, out)
+    if delta.content or choice.logprobs is not None:
+        _take_content(state, choice, delta.content or "", out)
+    if delta.refusal:
+        text = state.join("refusal", delta.refusal)
+        if text:
+            out.append(RefusalDelta(text, state.number))
+    if delta.annotations:
+        flat = (chunks.flatten_annotation(annotation) for annotation in delta.annotations)
+        out.extend(AnnotationAdded(annotation, state.number) for annotation in flat if annotation is not None)
+    if delta.tool_calls or delta.function_call is not None:
+        seen: set[PartialCall] = set()
+        for call in delta.tool_calls or ():
+            _take_call(state, call, seen, out)
+        if delta.function_call is not None:
+            _take_call(state, CallDelta(index=0, function=delta.function_call), seen, out)
+
+
+def _take_reasoning(state: _ChoiceState, reasoning: str, out: list[StreamEvent]) -> None:
+    text = state.join("reasoning", reasoning) if reasoning else ""
     if text:
         out.append(ReasoningDelta(text, "text", 0, state.number))
 
 
-def _take_content(state: _ChoiceState, choice: Choice, content: str | list[Any], out: list[StreamEvent]) -> None:
-    logprobs = token_logprobs(choice.logprobs)
+def _take_content(state: _ChoiceState, choice: ChunkChoice, content: str | list[Any], out: list[StreamEvent]) -> None:
+    logprobs = chunks.token_logprobs(choice.logprobs)
     for part in [content] if isinstance(content, str) else content:
         match part:
             case str() | {"type": "text", "text": str()}:
-                text = state.whole("content", part if isinstance(part, str) else part["text"])
+                text = state.join("content", part if isinstance(part, str) else part["text"])
                 if text or logprobs:
                     out.append(TextDelta(text, state.number, logprobs))
                     logprobs = None
-            case {"type": "thinking", "thinking": list(thoughts)}:  # Mistral's
-                pieces = [
-                    thought["text"] for thought in thoughts if isinstance(thought, dict) and isinstance(thought.get("text"), str)
-                ]
-                _take_thought(state, "".join(pieces), out)
-            case _:
-                pass
+            case {"type": "thinking", "thinking": list(parts)}:  # Mistral's
+                texts = [each["text"] for each in parts if isinstance(each, dict) and isinstance(each.get("text"), str)]
+                _take_reasoning(state, "".join(texts), out)
 
 
-def _take_call(state: _ChoiceState, piece: ToolCall, touched: set[OpenCall], out: list[StreamEvent]) -> None:
-    if piece.custom is not None:
-        name, grown = piece.custom.name, piece.custom.input
-    elif piece.function is not None:
-        name, grown = piece.function.name, arguments_text(piece.function.arguments)
-    else:
-        name, grown = None, None
-    call = state.calls.find(piece, name, touched)
+def _take_call(state: _ChoiceState, delta: CallDelta, seen: set[PartialCall], out: list[StreamEvent]) -> None:
+    name, arguments = None, ""
+    if delta.custom is not None:
+        name, arguments = delta.custom.name, delta.custom.input or ""
+    elif delta.function is not None:
+        name, arguments = delta.function.name, arguments_text(delta.function.arguments)
+    call = state.calls.find(delta, name, seen)
     if name and call.name is None:
         call.name = name
-        call.kind = "function" if piece.custom is None else "custom"
+        call.kind = "function" if delta.custom is None else "custom"
         call.index = state.calls.started
         state.calls.started += 1
-        extra: JsonObject | None = {"extra_content": piece.extra_content} if piece.extra_content else None
+        extra: JsonObject | None = {"extra_content": delta.extra_content} if delta.extra_content else None
         out.append(CallStarted(call.index, name, "", call.kind, state.number, None, extra))
-        grown = "".join(call.early) + (grown or "")
+        arguments = "".join(call.early) + arguments
         call.early.clear()
-    if grown:
-        if call.name is None:
-            call.early.append(grown)
-            return
-        grown = state.whole(call, grown)
-        if grown:
-            call.pieces.append(grown)
-            out.append(ArgumentsDelta(call.index, grown, state.number))
+    if call.name is None:
+        call.early.append(arguments)
+    elif arguments:
+        arguments = state.join(call, arguments)
+        if arguments:
+            call.pieces.append(arguments)
+            out.append(ArgumentsDelta(call.index, arguments, state.number))
 
 
-def _give_up_halves(state: _ChoiceState, out: list[StreamEvent]) -> None:
-    """A half whose other half never came."""
+def _flush_halves(state: _ChoiceState, out: list[StreamEvent]) -> None:
+    """Replace the high surrogates whose low ones never came."""
     for stream in state.halves:
         match stream:
             case "content":
@@ -348,27 +282,18 @@ def _give_up_halves(state: _ChoiceState, out: list[StreamEvent]) -> None:
                 out.append(ReasoningDelta("\ufffd", "text", 0, state.number))
             case "refusal":
                 out.append(RefusalDelta("\ufffd", state.number))
-            case OpenCall(index=index, pieces=pieces):
+            case PartialCall(index=index, pieces=pieces):
                 pieces.append("\ufffd")
                 out.append(ArgumentsDelta(index, "\ufffd", state.number))
-            case _:
-                pass
 
 
 def _finish_calls(state: _ChoiceState, out: list[StreamEvent]) -> None:
-    """An answer that was cut finishes only calls whose arguments are whole; of custom tools' inputs only the last may not be."""
-    cut = state.finish in ("length", "content_filter")
+    """Finish the calls. In a truncated answer only those with complete arguments, and every custom call but the last."""
+    is_truncated = state.finish in ("length", "content_filter")
     for call in state.calls.all:
-        whole = not cut or (call is not state.calls.all[-1] if call.kind == "custom" else call.is_whole())
-        if call.name is None or not whole:
+        is_complete = not is_truncated or (call is not state.calls.all[-1] if call.kind == "custom" else call.is_complete())
+        if call.name is None or not is_complete:
             continue
         if not call.pieces and call.kind == "function":
             out.append(ArgumentsDelta(call.index, "{}", state.number))
         out.append(CallFinished(call.index, state.number))
-
-
-def _finish(state: _ChoiceState) -> Finish:
-    """Providers say "stop" after calls, and "tool_calls" without any."""
-    if state.finish in ("length", "content_filter"):
-        return state.finish
-    return "calls" if state.calls.started else "stop"

@@ -13,7 +13,6 @@ from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import (
     Audio,
     Call,
-    CallKind,
     Content,
     File,
     Image,
@@ -29,73 +28,65 @@ from toolrelay.core.messages import (
 from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Sampling, ToolChoice
 from toolrelay.core.request_checks import check_tool_choice
 from toolrelay.errors import invalid
-from toolrelay.wires.extra import rest
-from toolrelay.wires.json import convert, decode_body, encode, may_be_deep
+from toolrelay.wires.extra import unknown_members
+from toolrelay.wires.json import arguments_text, convert, decode_body, may_be_deep
+from toolrelay.wires.request import ImageUrl, InputAudio, JsonSchema, RequestBody
 from toolrelay.wires.tools import decode_tool_choice, decode_tools
 
 NAME = "openai_chat"
-_LONGEST = 100
+_MAX_SHOWN = 100
 
 
 class _StreamOptions(Struct):
     include_usage: bool | None = None
 
 
-class _JsonSchema(Struct):
-    name: str | None = None
-    description: str | None = None
-    schema: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
 class _ResponseFormat(Struct):
     type: str
-    json_schema: _JsonSchema | None = None
+    json_schema: JsonSchema | None = None
 
 
-class _FunctionCall(Struct):
+class _ChatFunction(Struct):
     name: str
     arguments: str | dict[str, Any] | None = None
 
 
-class _CustomCall(Struct):
+class _ChatCustom(Struct):
     name: str
     input: str | None = None
 
 
-class _ToolCall(Struct):
-    function: _FunctionCall | None = None
-    custom: _CustomCall | None = None
+class _ChatCall(Struct):
+    function: _ChatFunction | None = None
+    custom: _ChatCustom | None = None
     id: str | None = None
     type: str | None = None
+    index: Any = None
 
 
-class _Message(Struct):
+class _ChatMessage(Struct):
     role: str
     content: str | list[dict[str, Any]] | None = None
     name: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
     tool_call_id: str | None = None
-    function_call: _FunctionCall | None = None
+    function_call: _ChatFunction | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
 
 
-_MESSAGE = frozenset(_Message.__struct_fields__)
-_CALL = frozenset({"id", "type", "function", "custom", "index"})
-_CALL_INNER = {"function": _FunctionCall.__struct_fields__, "custom": _CustomCall.__struct_fields__}
+_MESSAGE = frozenset(_ChatMessage.__struct_fields__)
+_CALL = frozenset(_ChatCall.__struct_fields__)
+_CALL_NESTED = {"function": _ChatFunction.__struct_fields__, "custom": _ChatCustom.__struct_fields__}
 
 
-class _Body(Struct):
-    """The members that the gateway understands; the rest is `extra`. Numbers keep the form that the client gave them."""
+class _ChatBody(RequestBody, kw_only=True):
+    """The members that the gateway understands; the others are `extra`. Numbers keep the form that the client gave them."""
 
     model: str
     messages: list[dict[str, Any]]
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
     functions: list[dict[str, Any]] | None = None
     function_call: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
     temperature: int | float | None = None
     top_p: int | float | None = None
     max_tokens: int | None = None
@@ -106,27 +97,19 @@ class _Body(Struct):
     frequency_penalty: int | float | None = None
     logit_bias: dict[str, int | float] | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
     n: int | None = None
     verbosity: str | None = None
     response_format: _ResponseFormat | None = None
     reasoning_effort: str | None = None
-    stream: bool | None = None
     stream_options: _StreamOptions | None = None
-    metadata: dict[str, str] | None = None
-    store: bool | None = None
-    user: str | None = None
-    service_tier: str | None = None
-    prompt_cache_key: str | None = None
-    safety_identifier: str | None = None
     modalities: list[str] | None = None
 
 
-_KNOWN = frozenset(_Body.__struct_fields__) - {"modalities"}
-_INNER = {"stream_options": _StreamOptions.__struct_fields__}
+_KNOWN = frozenset(_ChatBody.__struct_fields__) - {"modalities"}  # which is checked, and passed on as if it were unknown
+_NESTED = {"stream_options": _StreamOptions.__struct_fields__}
 
 
-class _PlainMessage(_Message, forbid_unknown_fields=True):
+class _PlainMessage(_ChatMessage, forbid_unknown_fields=True):
     pass
 
 
@@ -134,24 +117,24 @@ class _PlainStreamOptions(_StreamOptions, forbid_unknown_fields=True):
     pass
 
 
-class _PlainBody(_Body, kw_only=True, forbid_unknown_fields=True):
-    """A body in which nothing is unknown, as in nearly every request: it is read in one go."""
+class _PlainBody(_ChatBody, kw_only=True, forbid_unknown_fields=True):
+    """A body without unknown members, as nearly every one: it is decoded in one step."""
 
-    messages: list[_PlainMessage]  # type: ignore[assignment]  # as far as here, not further
+    messages: list[_PlainMessage]  # type: ignore[assignment]  # the general body's are decoded one by one
     stream_options: _PlainStreamOptions | None = None
     response_format: None = None
-    modalities: UnsetType = UNSET  # type: ignore[assignment]  # it is looked at, and then passed on as if it were unknown
+    modalities: UnsetType = UNSET  # type: ignore[assignment]  # see _KNOWN
 
 
-_read_plain = msgspec.json.Decoder(_PlainBody).decode
+_decode_plain = msgspec.json.Decoder(_PlainBody).decode
 
 
 def decode_request(body: bytes) -> Request:
     if not may_be_deep(body):
         try:
-            return _request(_read_plain(body), {}, None)
+            return _request(_decode_plain(body), {}, None)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            pass  # whatever it is, the longer way finds it, and says so where it is wrong
+            pass  # the general path finds the unknown members, or the error and its parameter
     return _decode_any(body)
 
 
@@ -159,22 +142,23 @@ def _decode_any(body: bytes) -> Request:
     value = decode_body(body)
     if "messages" not in value and "input" in value:
         raise invalid("This is /v1/chat/completions, which takes 'messages'. 'input' belongs to /v1/responses.", "messages")
-    return _request(convert(value, _Body, ""), rest(value, _KNOWN, _INNER) or {}, value.get("response_format"))
+    extra = unknown_members(value, _KNOWN, _NESTED) or {}
+    return _request(convert(value, _ChatBody, ""), extra, value.get("response_format"))
 
 
-def _request(fields: _Body, extra: JsonObject, raw_format: Any) -> Request:  # noqa: ANN401 -- any JSON
+def _request(fields: _ChatBody, extra: JsonObject, raw_format: Any) -> Request:  # noqa: ANN401 -- any JSON
     if not fields.messages:
         raise invalid("'messages' must hold at least one message.", "messages", code="empty_array")
     if fields.n is not None and fields.n < 1:
         raise invalid("'n' must be at least 1.", "n")
     if fields.modalities and "audio" in fields.modalities:
         raise invalid("Spoken answers (modalities: audio) are not relayed.", "modalities", code="unsupported_value")
-    tools = decode_tools(fields.tools or [], NAME, nests=True)
+    tools = decode_tools(fields.tools or [], NAME, is_nested=True)
     request = Request(
         wire=NAME,
         model=fields.model,
-        items=_Messages().decode(fields.messages),
-        tools=tools + decode_tools(fields.functions or [], NAME, param="functions", nests=True, before=tools),
+        items=_MessageDecoder().decode(fields.messages),
+        tools=tools + decode_tools(fields.functions or [], NAME, param="functions", is_nested=True, before=tools),
         tool_choice=_decode_choice(fields),
         parallel_tool_calls=fields.parallel_tool_calls,
         sampling=_decode_sampling(fields),
@@ -195,19 +179,14 @@ def _request(fields: _Body, extra: JsonObject, raw_format: Any) -> Request:  # n
     return request
 
 
-def _decode_sampling(fields: _Body) -> Sampling:
+def _decode_sampling(fields: _ChatBody) -> Sampling:
+    has_new_field = fields.max_completion_tokens is not None
     return Sampling(
+        max_output_tokens=fields.max_completion_tokens if has_new_field else fields.max_tokens,
+        max_tokens_field=("max_completion_tokens" if has_new_field else None if fields.max_tokens is None else "max_tokens"),
+        stop=tuple(fields.stop) if isinstance(fields.stop, list) else fields.stop,
         temperature=fields.temperature,
         top_p=fields.top_p,
-        max_output_tokens=fields.max_tokens if fields.max_completion_tokens is None else fields.max_completion_tokens,
-        max_tokens_field=(
-            "max_completion_tokens"
-            if fields.max_completion_tokens is not None
-            else "max_tokens"
-            if fields.max_tokens is not None
-            else None
-        ),
-        stop=tuple(fields.stop) if isinstance(fields.stop, list) else fields.stop,
         seed=fields.seed,
         presence_penalty=fields.presence_penalty,
         frequency_penalty=fields.frequency_penalty,
@@ -220,12 +199,12 @@ def _decode_sampling(fields: _Body) -> Sampling:
 
 
 def _decode_format(wanted: _ResponseFormat | None, raw: Any, extra: JsonObject) -> OutputFormat | None:  # noqa: ANN401 -- any JSON
-    """What nothing here knows of it goes to the extra members, in its place; a kind that only some providers know, as a whole."""
+    """Decode the format. Its unknown members go to `extra`, at their level; a format of unknown type as a whole."""
     if wanted is None:
         return None
     match wanted.type:
         case "text" | "json_object" | "json_schema" as kind:
-            unknown = rest(raw, _ResponseFormat.__struct_fields__, {"json_schema": _JsonSchema.__struct_fields__})
+            unknown = unknown_members(raw, _ResponseFormat.__struct_fields__, {"json_schema": JsonSchema.__struct_fields__})
         case _:
             extra["response_format"] = raw
             return None
@@ -233,11 +212,10 @@ def _decode_format(wanted: _ResponseFormat | None, raw: Any, extra: JsonObject) 
         extra["response_format"] = unknown
     if kind == "json_schema" and wanted.json_schema is None:
         raise invalid("A response_format of type json_schema needs 'json_schema'.", "response_format.json_schema")
-    schema = wanted.json_schema or _JsonSchema()
-    return OutputFormat(type=kind, name=schema.name, description=schema.description, schema=schema.schema, strict=schema.strict)
+    return (wanted.json_schema or JsonSchema()).output_format(kind)
 
 
-def _decode_choice(fields: _Body) -> ToolChoice | None:
+def _decode_choice(fields: _ChatBody) -> ToolChoice | None:
     if fields.tool_choice is not None:
         return decode_tool_choice(fields.tool_choice)
     match fields.function_call:
@@ -249,58 +227,57 @@ def _decode_choice(fields: _Body) -> ToolChoice | None:
             return decode_tool_choice({"type": "function", **named}, param="function_call")
 
 
-class _Messages:
-    """Chat messages into items."""
+class _MessageDecoder:
+    """Decodes Chat messages into items."""
 
     def __init__(self) -> None:
         self._items: list[Item] = []
         self._calls: dict[str, Call] = {}
-        self._unanswered: dict[str, list[str]] = {}
-        self._orphan: tuple[str, str] | None = None  # the first result without a call, and where it is
+        self._unanswered: dict[str, list[str]] = {}  # the ids of the calls without a result, by the tool's name
+        self._orphan: tuple[str, str] | None = None  # the call id and path of the first result without a call
 
     def decode(self, messages: Sequence[dict[str, Any] | _PlainMessage]) -> tuple[Item, ...]:
         for number, raw in enumerate(messages):
-            place = f"messages[{number}]"
+            param = f"messages[{number}]"
             if isinstance(raw, _PlainMessage):
-                self._decode_message(raw, None, place)
+                self._decode_message(raw, None, param)
             else:
-                self._decode_message(convert(raw, _Message, place), rest(raw, _MESSAGE), place)
+                self._decode_message(convert(raw, _ChatMessage, param), unknown_members(raw, _MESSAGE), param)
         if self._orphan is not None:
-            call_id, place = self._orphan
-            raise invalid(
-                f"The tool message answers the call {call_id!r}, which no assistant message before it made.",
-                f"{place}.tool_call_id",
-                code="unknown_call",
-            )
+            call_id, param = self._orphan
+            message = f"The tool message answers the call {call_id!r}, which no assistant message before it made."
+            raise invalid(message, f"{param}.tool_call_id", code="unknown_call")
         return tuple(self._items)
 
-    def _decode_message(self, message: _Message, extra: JsonObject | None, place: str) -> None:
+    def _decode_message(self, message: _ChatMessage, extra: JsonObject | None, param: str) -> None:
         match message.role:
             case "system" | "developer" | "user" as role:
                 if message.content is None:
-                    raise invalid(f"A {role} message needs content.", f"{place}.content")
-                content = _decode_content(message.content, place)
+                    raise invalid(f"A {role} message needs content.", f"{param}.content")
+                content = _decode_content(message.content, param)
                 self._items.append(Message(role=role, content=content, name=message.name, extra=extra))
             case "assistant":
-                self._decode_assistant(message, extra, place)
+                self._decode_assistant(message, extra, param)
             case "tool" | "function":
-                self._decode_result(message, extra, place)
+                self._decode_result(message, extra, param)
             case _:
                 expected = "'system', 'developer', 'user', 'assistant', 'tool' or 'function'"
-                got = repr(message.role[:_LONGEST])
-                raise invalid(f"Unknown role: expected {expected}, got {got}.", f"{place}.role", code="invalid_value")
+                got = repr(message.role[:_MAX_SHOWN])
+                raise invalid(f"Unknown role: expected {expected}, got {got}.", f"{param}.role", code="invalid_value")
 
-    def _decode_assistant(self, message: _Message, extra: JsonObject | None, place: str) -> None:
+    def _decode_assistant(self, message: _ChatMessage, extra: JsonObject | None, param: str) -> None:
         if message.reasoning_content is not None:
             self._items.append(Reasoning(text=(message.reasoning_content,)))
-        calls = [self._decode_call(raw, place, number) for number, raw in enumerate(message.tool_calls or [])]
+        calls = [
+            self._decode_call(raw, number, f"{param}.tool_calls[{number}]") for number, raw in enumerate(message.tool_calls or ())
+        ]
         if message.function_call is not None:
-            name, arguments = message.function_call.name, _arguments(message.function_call.arguments)
-            calls.append(Call(id=self._derived_id(len(calls), name, arguments), name=name, arguments=arguments))
-        content: Content = () if message.content is None else _decode_content(message.content, place)
+            name, arguments = message.function_call.name, arguments_text(message.function_call.arguments) or "{}"
+            calls.append(Call(id=self._derive_id(len(calls), name, arguments), name=name, arguments=arguments))
+        content: Content = () if message.content is None else _decode_content(message.content, param)
         if message.refusal is not None:
-            words = ((Text(text=content),) if content else ()) if isinstance(content, str) else content
-            content = (*words, Refusal(text=message.refusal))
+            parts = ((Text(text=content),) if content else ()) if isinstance(content, str) else content
+            content = (*parts, Refusal(text=message.refusal))
         if content == () and not calls:
             content = ""
         if content != () or extra or message.name:
@@ -310,116 +287,97 @@ class _Messages:
             self._calls[call.id] = call
             self._items.append(call)
 
-    def _decode_call(self, raw: dict[str, Any], message: str, number: int) -> Call:
-        place = f"{message}.tool_calls[{number}]"
-        call = convert(raw, _ToolCall, place)
-        kind: CallKind = "function" if call.custom is None else "custom"
+    def _decode_call(self, raw: dict[str, Any], number: int, param: str) -> Call:
+        call = convert(raw, _ChatCall, param)
         if call.custom is not None:
             name, arguments = call.custom.name, call.custom.input or ""
         elif call.function is not None:
-            name, arguments = call.function.name, _arguments(call.function.arguments)
+            name, arguments = call.function.name, arguments_text(call.function.arguments) or "{}"
         else:
-            raise invalid("A tool call needs 'function' or 'custom'.", place)
-        identifier = call.id or self._derived_id(number, name, arguments)
-        return Call(id=identifier, name=name, arguments=arguments, kind=kind, extra=rest(raw, _CALL, _CALL_INNER))
+            raise invalid("A tool call needs 'function' or 'custom'.", param)
+        return Call(
+            id=call.id or self._derive_id(number, name, arguments),
+            name=name,
+            arguments=arguments,
+            kind="function" if call.custom is None else "custom",
+            extra=unknown_members(raw, _CALL, _CALL_NESTED),
+        )
 
-    def _derived_id(self, number: int, name: str, arguments: str) -> str:
+    def _derive_id(self, number: int, name: str, arguments: str) -> str:
         return derive_call_id(len(self._items) + number, name, arguments)
 
-    def _decode_result(self, message: _Message, extra: JsonObject | None, place: str) -> None:
-        identifier = message.tool_call_id
+    def _decode_result(self, message: _ChatMessage, extra: JsonObject | None, param: str) -> None:
+        call_id = message.tool_call_id
         if message.role == "function":
-            waiting = self._unanswered.get(message.name or "")
-            if not waiting:
-                raise invalid(
-                    f"The function message answers {message.name!r}, which no assistant message before it called.",
-                    f"{place}.name",
-                )
-            identifier = waiting[0]
-        if not identifier:
-            raise invalid("A tool message needs 'tool_call_id'.", f"{place}.tool_call_id")
-        call = self._calls.get(identifier)
+            unanswered = self._unanswered.get(message.name or "")
+            if not unanswered:
+                text = f"The function message answers {message.name!r}, which no assistant message before it called."
+                raise invalid(text, f"{param}.name")
+            call_id = unanswered[0]
+        if not call_id:
+            raise invalid("A tool message needs 'tool_call_id'.", f"{param}.tool_call_id")
+        call = self._calls.get(call_id)
         if call is None and self._orphan is None:
-            self._orphan = identifier, place
-        if call is not None and identifier in self._unanswered[call.name]:
-            self._unanswered[call.name].remove(identifier)
-        content = "" if message.content is None else _decode_content(message.content, place)
+            self._orphan = call_id, param
+        if call is not None and call_id in self._unanswered[call.name]:
+            self._unanswered[call.name].remove(call_id)
+        content = "" if message.content is None else _decode_content(message.content, param)
         kind = "function" if call is None else call.kind
-        self._items.append(Result(call_id=identifier, output=content, kind=kind, name=message.name, extra=extra))
+        self._items.append(Result(call_id=call_id, output=content, kind=kind, name=message.name, extra=extra))
 
 
-def _arguments(arguments: str | dict[str, Any] | None) -> str:
-    """Some clients send the arguments as an object, or leave them out."""
-    return (arguments or "{}") if arguments is None or isinstance(arguments, str) else encode(arguments).decode()
-
-
-class _ImageUrl(Struct):
-    url: str
-    detail: str | None = None
-
-
-class _InputAudio(Struct):
-    data: str
-    format: str
-
-
-class _FileMembers(Struct):
+class _ChatFile(Struct):
     file_id: str | None = None
     file_data: str | None = None
     filename: str | None = None
 
 
-class _Part(Struct):
+class _ChatPart(Struct):
     type: str
     text: str | None = None
     refusal: str | None = None
-    image_url: _ImageUrl | str | None = None
-    input_audio: _InputAudio | None = None
-    file: _FileMembers | None = None
+    image_url: ImageUrl | str | None = None
+    input_audio: InputAudio | None = None
+    file: _ChatFile | None = None
 
 
-_PART = frozenset(_Part.__struct_fields__)
-_PART_INNER = {
-    "image_url": _ImageUrl.__struct_fields__,
-    "input_audio": _InputAudio.__struct_fields__,
-    "file": _FileMembers.__struct_fields__,
+_PART = frozenset(_ChatPart.__struct_fields__)
+_PART_NESTED = {
+    "image_url": ImageUrl.__struct_fields__,
+    "input_audio": InputAudio.__struct_fields__,
+    "file": _ChatFile.__struct_fields__,
 }
-_NEEDED = {
-    "text": "text",
-    "input_text": "text",
-    "output_text": "text",
-    "refusal": "refusal",
-    "image_url": "image_url",
-    "input_audio": "input_audio",
-    "file": "file",
+_REQUIRED_MEMBER = {
+    **{name: name for name in ("text", "refusal", "image_url", "input_audio", "file")},
+    **dict.fromkeys(("input_text", "output_text"), "text"),
 }
 
 
-def _decode_content(content: str | list[dict[str, Any]], place: str) -> Content:
+def _decode_content(content: str | list[dict[str, Any]], param: str) -> Content:
     if isinstance(content, str):
         return content
-    return tuple(_decode_part(raw, f"{place}.content[{number}]") for number, raw in enumerate(content))
+    return tuple(_decode_part(raw, f"{param}.content[{number}]") for number, raw in enumerate(content))
 
 
-def _decode_part(raw: dict[str, Any], place: str) -> Part:
+def _decode_part(raw: dict[str, Any], param: str) -> Part:
     kind = raw.get("type")
-    if isinstance(kind, str) and kind not in _NEEDED:
+    if isinstance(kind, str) and kind not in _REQUIRED_MEMBER:
         return OpaquePart(wire=NAME, raw=raw)
-    part = convert(raw, _Part, place)
-    extra = rest(raw, _PART, _PART_INNER)
+    part = convert(raw, _ChatPart, param)
+    extra = unknown_members(raw, _PART, _PART_NESTED)
     match part:
-        case _Part(type="text" | "input_text" | "output_text", text=str(text)):
+        case _ChatPart(type="text" | "input_text" | "output_text", text=str(text)):
             return Text(text=text, extra=extra)
-        case _Part(type="refusal", refusal=str(text)):
+        case _ChatPart(type="refusal", refusal=str(text)):
             return Refusal(text=text, extra=extra)
-        case _Part(type="image_url", image_url=_ImageUrl(url=url, detail=detail)):
+        case _ChatPart(type="image_url", image_url=ImageUrl(url=url, detail=detail)):
             return Image(url=url, detail=detail, extra=extra)
-        case _Part(type="image_url", image_url=str(url)):
+        case _ChatPart(type="image_url", image_url=str(url)):
             return Image(url=url, extra=extra)
-        case _Part(type="input_audio", input_audio=_InputAudio(data=data, format=form)):
+        case _ChatPart(type="input_audio", input_audio=InputAudio(data=data, format=form)):
             return Audio(data=data, format=form, extra=extra)
-        case _Part(type="file", file=_FileMembers(file_id=file_id, file_data=data, filename=filename)):
+        case _ChatPart(type="file", file=_ChatFile(file_id=file_id, file_data=data, filename=filename)):
             return File(file_id=file_id, data=data, filename=filename, extra=extra)
         case _:
-            needed = _NEEDED[part.type]
-            raise invalid(f"A content part of type {part.type!r} needs its member {needed!r}.", f"{place}.{needed}")
+            member = _REQUIRED_MEMBER[part.type]
+            raise invalid(f"A content part of type {part.type!r} needs its member {member!r}.", f"{param}.{member}")

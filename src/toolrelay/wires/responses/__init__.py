@@ -1,4 +1,4 @@
-"""OpenAI's Responses, in both roles."""
+"""OpenAI's Responses, as server and as client."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from toolrelay.wires.base import Wire, bearer
 from toolrelay.wires.errors import decode_error, encode_error
 from toolrelay.wires.responses.decoder import ResponsesDecoder, decode_answer
 from toolrelay.wires.responses.encoder import ResponsesEncoder
-from toolrelay.wires.responses.items import NAME
 from toolrelay.wires.responses.outgoing import UNSUPPORTED, encode_request
-from toolrelay.wires.responses.request import decode_request
+from toolrelay.wires.responses.request import NAME, decode_request
 from toolrelay.wires.responses.resource import encode_answer
 
 WIRE = Wire(
     name=NAME,
-    word="responses",
+    config_name="responses",
     path="/responses",
     decode_request=decode_request,
     encoder=ResponsesEncoder,

@@ -2,29 +2,26 @@
 
     created in_progress item* (completed | incomplete | error failed) [DONE]
 
-Each item has an output_index of its own, in the order in which items begin. Messages and reasoning grow one at a time and are
-done when the next item begins; calls may grow side by side and are done when they finish. What is still open at the end of an
-answer that was cut is done as `incomplete`.
+Each item has an output_index of its own, in the order in which items begin. Only one message or reasoning is open at a time,
+until the next item begins; calls may be open side by side, until each is finished. What is still open at the end of a truncated
+answer is closed as `incomplete`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
-from toolrelay.core.assembly import Answer, Assembly, CallEntry, Entry, MessageEntry, OpaqueEntry, PartEntry, ReasoningEntry
+from msgspec import Struct
+
+from toolrelay.core.assembly import Assembly, CallEntry, Entry, MessageEntry, OpaqueEntry, PartEntry, ReasoningEntry
 from toolrelay.core.events import (
     AnnotationAdded,
     AnswerFailed,
     AnswerFinished,
-    AnswerStarted,
     ArgumentsDelta,
     CallFinished,
     CallStarted,
-    ChoiceFinished,
     ItemReceived,
-    MessageStarted,
-    Noticed,
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
@@ -33,66 +30,70 @@ from toolrelay.core.events import (
     TextDelta,
 )
 from toolrelay.core.json import JsonObject
-from toolrelay.core.surrogates import join_surrogates
+from toolrelay.core.messages import Item
 from toolrelay.errors import ToolrelayError
 from toolrelay.wires.base import Envelope
-from toolrelay.wires.json import encode
+from toolrelay.wires.json import encode_repaired
 from toolrelay.wires.responses.resource import (
     ItemStatus,
+    ReasoningKind,
     Resource,
-    ToolResult,
-    identifier,
-    is_shown,
+    ResponseStatus,
+    is_output,
     item_members,
+    output_id,
     part_members,
-    summary_members,
-    thought_members,
+    reasoning_part,
 )
-from toolrelay.wires.responses.settings import written
 from toolrelay.wires.sse import DONE
 
 
-class _OpenMessage:
-    """`part` is the one that grows; `content_index` its place."""
+class _OpenItem(Struct, eq=False):
+    """An item that is announced and not done. `prefix` is what the frames of its deltas begin with."""
 
-    __slots__ = ("content_index", "entry", "id", "index", "part", "prefix")
+    index: int
+    id: str
+    prefix: bytes = b""
 
-    def __init__(self, entry: MessageEntry) -> None:
-        self.entry = entry
-        self.index = 0
-        self.id = ""
-        self.content_index = -1
-        self.part: PartEntry | None = None
-        self.prefix = b""
+    def address(self, **within: int) -> JsonObject:
+        return {"item_id": self.id, "output_index": self.index, **within}
 
 
-class _OpenReasoning:
-    """`texts` and `summaries` count the parts that were begun; `open` and `part` are the growing one's kind and number."""
-
-    __slots__ = ("entry", "id", "index", "open", "part", "prefix", "summaries", "texts")
-
-    def __init__(self, entry: ReasoningEntry) -> None:
-        self.entry = entry
-        self.index = 0
-        self.id = ""
-        self.texts = 0
-        self.summaries = 0
-        self.open: str | None = None
-        self.part = 0
-        self.prefix = b""
+class _OpenCall(_OpenItem, kw_only=True):
+    entry: CallEntry
 
 
-class _OpenCall:
-    __slots__ = ("entry", "id", "index", "prefix")
+class _OpenMessage(_OpenItem, kw_only=True):
+    """`part` is the one that is open, `content_index` its index."""
 
-    def __init__(self, entry: CallEntry) -> None:
-        self.entry = entry
-        self.index = 0
-        self.id = ""
-        self.prefix = b""
+    entry: MessageEntry
+    part: PartEntry | None = None
+    content_index: int = -1
+
+    def part_address(self) -> JsonObject:
+        return self.address(content_index=self.content_index)
 
 
-_Open: TypeAlias = _OpenMessage | _OpenReasoning | _OpenCall
+class _OpenReasoning(_OpenItem, kw_only=True):
+    """`kind` and `part` are those of the open part; `counts` has the parts of each kind that were opened."""
+
+    entry: ReasoningEntry
+    kind: ReasoningKind | None = None
+    part: int = 0
+    counts: dict[ReasoningKind, int] = {}
+
+    def parts(self, kind: ReasoningKind) -> dict[int, list[str]]:
+        return self.entry.text if kind == "text" else self.entry.summary
+
+    def part_address(self, kind: ReasoningKind) -> JsonObject:
+        return self.address(**{_REASONING_FRAMES[kind][0]: self.counts[kind] - 1})
+
+
+# Of each kind of reasoning: the name of the index, the frames of its parts, the frames of their texts.
+_REASONING_FRAMES: dict[ReasoningKind, tuple[str, str, str]] = {
+    "text": ("content_index", "response.content_part", "response.reasoning_text"),
+    "summary": ("summary_index", "response.reasoning_summary_part", "response.reasoning_summary_text"),
+}
 
 
 class ResponsesEncoder:
@@ -107,16 +108,16 @@ class ResponsesEncoder:
         self._output: list[JsonObject] = []
         self._current: _OpenMessage | _OpenReasoning | None = None
         self._calls: dict[Entry, _OpenCall] = {}
-        self._text: list[str] | None = None  # the text that grows now, so that a delta need not ask
+        self._text: list[str] | None = None  # the pieces of the open text, so that a delta needs no search
         self._text_prefix = b""
-        self._begun = False
-        self._over = False
+        self._is_started = False
+        self._is_over = False
 
     def encode(self, events: Sequence[StreamEvent]) -> bytes:
         out = self._out = []
         add = self._assembly.add
         for event in events:
-            if self._over:
+            if self._is_over:
                 break
             if type(event) is TextDelta and self._text is not None and event.text and not event.choice and not event.logprobs:
                 self._text.append(event.text)
@@ -134,21 +135,24 @@ class ResponsesEncoder:
         return b"".join(out)
 
     def _encode_event(self, event: StreamEvent, entry: Entry | None) -> None:
-        if not self._begun:
-            self._begin()
+        if not self._is_started:
+            self._start()
         match event, entry:
             case ReasoningDelta(), ReasoningEntry():
-                self._think(event, entry)
+                self._reasoning_delta(event, entry)
             case TextDelta(), MessageEntry():
-                self._say(event, entry)
+                self._text_delta(event, entry)
             case RefusalDelta(), MessageEntry():
-                self._delta(self._message(entry).prefix, event.text)
+                self._delta(self._open_message(entry).prefix, event.text)
             case AnnotationAdded(), MessageEntry():
-                self._annotate(event, entry)
+                address = self._open_message(entry).part_address()
+                number = len(entry.parts[-1].annotations) - 1
+                members: JsonObject = {**address, "annotation_index": number, "annotation": event.annotation}
+                self._frame("response.output_text.annotation.added", members)
             case ReasoningStarted(), ReasoningEntry():
-                self._reasoning(entry)
+                self._open_reasoning(entry)
             case ReasoningFinished(), ReasoningEntry():
-                self._reasoning(entry)
+                self._open_reasoning(entry)
                 self._close_current("completed")
             case CallStarted(), CallEntry():
                 self._start_call(entry)
@@ -157,64 +161,53 @@ class ResponsesEncoder:
             case ItemReceived(), OpaqueEntry():
                 self._relay(entry)
             case AnswerFinished(), _:
-                cut = event.finish in ("length", "content_filter") or bool(self._calls)
-                self._end("incomplete" if cut else "completed")
+                is_truncated = event.finish in ("length", "content_filter") or bool(self._calls)
+                self._end("incomplete" if is_truncated else "completed")
             case AnswerFailed(), _:
                 self._fail(event.error)
-            case ((AnswerStarted() | MessageStarted() | ChoiceFinished() | Noticed()), _):
-                pass
 
     # Frames
 
     def _frame(self, kind: str, members: JsonObject) -> None:
-        body = written({"type": kind, **members, "sequence_number": self._sequence})
+        body = encode_repaired({"type": kind, **members, "sequence_number": self._sequence})
         self._out.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), body))
         self._sequence += 1
 
     def _delta(self, prefix: bytes, text: str) -> None:
-        try:
-            body = encode(text)
-        except UnicodeEncodeError:
-            body = encode(join_surrogates(text))
-        self._out.append(b'%b%b,"sequence_number":%d}\n\n' % (prefix, body, self._sequence))
+        self._out.append(b'%b%b,"sequence_number":%d}\n\n' % (prefix, encode_repaired(text), self._sequence))
         self._sequence += 1
 
-    def _begin(self) -> None:
-        self._begun = True
-        resource = self._resource.begun()
+    def _start(self) -> None:
+        self._is_started = True
+        resource = self._resource.started()
         self._frame("response.created", {"response": resource})
         self._frame("response.in_progress", {"response": resource})
 
     def _fail(self, error: ToolrelayError) -> None:
-        """Some clients ignore `error`, others know nothing else: both are written."""
+        """Send `error` and `response.failed`: some clients ignore the one, others know nothing else."""
         self._close_all("incomplete")
         self._frame("error", {"code": error.code, "message": error.message, "param": error.param})
         self._end("failed")
 
-    def _end(self, outcome: ToolResult) -> None:
-        self._close_all("completed" if outcome == "completed" else "incomplete")
-        said = self._assembly
-        answer = Answer(
-            finish=said.finish, usage=said.usage, started=said.started, service_tier=said.service_tier, error=said.error
-        )
-        resource = self._resource.ended(answer, self._output, outcome)
-        self._frame(f"response.{outcome}", {"response": resource})
+    def _end(self, status: ResponseStatus) -> None:
+        self._close_all("completed" if status == "completed" else "incomplete")
+        self._frame(f"response.{status}", {"response": self._resource.finished(self._assembly, self._output, status)})
         self._out.append(DONE)
-        self._over = True
+        self._is_over = True
 
     # Items
 
-    def _open(self, opened: _Open) -> None:
-        """Gives the item its place and announces it. Messages and reasoning give way to it."""
+    def _announce(self, item: Item) -> tuple[int, str]:
+        """Send an item that begins, and close the message or reasoning before it. Return its index and id."""
         self._close_current("completed")
-        item = opened.entry.item()
-        opened.index = len(self._output)
-        opened.id = identifier(item, self._token, opened.index)
-        announced = item_members(item, opened.id, "in_progress")
-        self._output.append(announced)
-        self._frame("response.output_item.added", {"output_index": opened.index, "item": announced})
+        index = len(self._output)
+        identifier = output_id(item, self._token, index)
+        members = item_members(item, identifier, "in_progress")
+        self._output.append(members)
+        self._frame("response.output_item.added", {"output_index": index, "item": members})
+        return index, identifier
 
-    def _close(self, opened: _Open, status: ItemStatus) -> None:
+    def _close(self, opened: _OpenMessage | _OpenReasoning | _OpenCall, status: ItemStatus) -> None:
         item = item_members(opened.entry.item(), opened.id, status)
         self._output[opened.index] = item
         self._frame("response.output_item.done", {"output_index": opened.index, "item": item})
@@ -227,7 +220,7 @@ class ResponsesEncoder:
         if isinstance(current, _OpenMessage):
             self._close_part(current)
         else:
-            self._close_thought(current)
+            self._close_reasoning_part(current)
         self._close(current, status)
 
     def _close_all(self, status: ItemStatus) -> None:
@@ -238,24 +231,17 @@ class ResponsesEncoder:
 
     def _relay(self, entry: OpaqueEntry) -> None:
         item = entry.item()
-        if not is_shown(item):
-            return
-        self._close_current("completed")
-        place: JsonObject = {"output_index": len(self._output), "item": item.raw}
-        self._output.append(item.raw)
-        self._frame("response.output_item.added", place)
-        self._frame("response.output_item.done", place)
+        if is_output(item):
+            index, _ = self._announce(item)
+            self._frame("response.output_item.done", {"output_index": index, "item": item.raw})
 
     # Messages
 
-    def _message(self, entry: MessageEntry) -> _OpenMessage:
-        """The message, open, and in it the part that grows now."""
+    def _open_message(self, entry: MessageEntry) -> _OpenMessage:
+        """Return the message, open, and in it the entry's last part."""
         current = self._current
         if not isinstance(current, _OpenMessage) or current.entry is not entry:
-            opened = _OpenMessage(MessageEntry(entry.phase))
-            self._open(opened)
-            opened.entry = entry
-            self._current = current = opened
+            self._current = current = _OpenMessage(*self._announce(MessageEntry(entry.phase).item()), entry=entry)
         if current.part is not entry.parts[-1]:
             self._close_part(current)
             self._open_part(current, entry.parts[-1])
@@ -264,124 +250,90 @@ class ResponsesEncoder:
     def _open_part(self, message: _OpenMessage, part: PartEntry) -> None:
         message.part = part
         message.content_index += 1
-        place = self._place(message, content_index=message.content_index)
+        address = message.part_address()
         empty = part_members(PartEntry(refusal=part.refusal).part())
-        self._frame("response.content_part.added", {**place, "part": empty})
+        self._frame("response.content_part.added", {**address, "part": empty})
         if part.refusal:
-            message.prefix = _prefix("response.refusal.delta", place)
+            message.prefix = _prefix("response.refusal.delta", address)
         else:
-            message.prefix = _prefix("response.output_text.delta", {**place, "logprobs": []})
+            message.prefix = _prefix("response.output_text.delta", {**address, "logprobs": []})
 
     def _close_part(self, message: _OpenMessage) -> None:
         if message.part is None:
             return
-        place = self._place(message, content_index=message.content_index)
+        address = message.part_address()
         part = part_members(message.part.part())
         if message.part.refusal:
-            self._frame("response.refusal.done", {**place, "refusal": part["refusal"]})
+            self._frame("response.refusal.done", {**address, "refusal": part["refusal"]})
         else:
-            self._frame("response.output_text.done", {**place, "text": part["text"], "logprobs": part["logprobs"]})
-        self._frame("response.content_part.done", {**place, "part": part})
+            self._frame("response.output_text.done", {**address, "text": part["text"], "logprobs": part["logprobs"]})
+        self._frame("response.content_part.done", {**address, "part": part})
         message.part = None
 
-    def _say(self, event: TextDelta, entry: MessageEntry) -> None:
+    def _text_delta(self, event: TextDelta, entry: MessageEntry) -> None:
         if not event.text and not event.logprobs:
             return
-        message = self._message(entry)
+        message = self._open_message(entry)
         self._text, self._text_prefix = entry.parts[-1].pieces, message.prefix
         if event.logprobs:
-            place = self._place(message, content_index=message.content_index)
-            self._frame("response.output_text.delta", {**place, "logprobs": event.logprobs, "delta": event.text})
+            members: JsonObject = {**message.part_address(), "logprobs": event.logprobs, "delta": event.text}
+            self._frame("response.output_text.delta", members)
         else:
             self._delta(message.prefix, event.text)
 
-    def _annotate(self, event: AnnotationAdded, entry: MessageEntry) -> None:
-        message = self._message(entry)
-        place = self._place(message, content_index=message.content_index)
-        number = len(entry.parts[-1].annotations) - 1
-        self._frame(
-            "response.output_text.annotation.added",
-            {**place, "annotation_index": number, "annotation": event.annotation},
-        )
-
     # Reasoning
 
-    def _reasoning(self, entry: ReasoningEntry) -> _OpenReasoning:
+    def _open_reasoning(self, entry: ReasoningEntry) -> _OpenReasoning:
         current = self._current
-        if isinstance(current, _OpenReasoning) and current.entry is entry:
-            return current
-        opened = _OpenReasoning(ReasoningEntry(entry.id))
-        self._open(opened)
-        opened.entry = entry
-        self._current = opened
-        return opened
+        if not isinstance(current, _OpenReasoning) or current.entry is not entry:
+            self._current = current = _OpenReasoning(*self._announce(ReasoningEntry(entry.id).item()), entry=entry)
+        return current
 
-    def _think(self, event: ReasoningDelta, entry: ReasoningEntry) -> None:
-        """Parts begin in order. What comes late, for a part that another has followed, is in the item when it is done."""
-        thought = self._reasoning(entry)
-        if thought.open == event.kind and thought.part == event.part:
-            self._delta(thought.prefix, event.text)
+    def _reasoning_delta(self, event: ReasoningDelta, entry: ReasoningEntry) -> None:
+        """Send a delta. Parts are opened in order; what comes late, for an earlier part, is only in the finished item."""
+        reasoning, kind = self._open_reasoning(entry), event.kind
+        if reasoning.kind != kind or reasoning.part != event.part:
+            count = reasoning.counts.get(kind, 0)
+            if len(reasoning.parts(kind)) <= count:
+                return
+            self._close_reasoning_part(reasoning)
+            reasoning.kind, reasoning.part, reasoning.counts[kind] = kind, event.part, count + 1
+            address, (_, part_frame, text_frame) = reasoning.part_address(kind), _REASONING_FRAMES[kind]
+            self._frame(f"{part_frame}.added", {**address, "part": reasoning_part(kind, "")})
+            reasoning.prefix = _prefix(f"{text_frame}.delta", address)
+        self._delta(reasoning.prefix, event.text)
+
+    def _close_reasoning_part(self, reasoning: _OpenReasoning) -> None:
+        kind = reasoning.kind
+        if kind is None:
             return
-        is_new = len(entry.text) > thought.texts if event.kind == "text" else len(entry.summary) > thought.summaries
-        if is_new:
-            self._close_thought(thought)
-            self._open_thought(thought, event)
-            self._delta(thought.prefix, event.text)
-
-    def _open_thought(self, thought: _OpenReasoning, event: ReasoningDelta) -> None:
-        thought.open, thought.part = event.kind, event.part
-        if event.kind == "text":
-            place = self._place(thought, content_index=thought.texts)
-            thought.texts += 1
-            self._frame("response.content_part.added", {**place, "part": thought_members("")})
-            thought.prefix = _prefix("response.reasoning_text.delta", place)
-        else:
-            place = self._place(thought, summary_index=thought.summaries)
-            thought.summaries += 1
-            self._frame("response.reasoning_summary_part.added", {**place, "part": summary_members("")})
-            thought.prefix = _prefix("response.reasoning_summary_text.delta", place)
-
-    def _close_thought(self, thought: _OpenReasoning) -> None:
-        if thought.open is None:
-            return
-        if thought.open == "text":
-            place = self._place(thought, content_index=thought.texts - 1)
-            text = "".join(thought.entry.text[thought.part])
-            self._frame("response.reasoning_text.done", {**place, "text": text})
-            self._frame("response.content_part.done", {**place, "part": thought_members(text)})
-        else:
-            place = self._place(thought, summary_index=thought.summaries - 1)
-            text = "".join(thought.entry.summary[thought.part])
-            self._frame("response.reasoning_summary_text.done", {**place, "text": text})
-            self._frame("response.reasoning_summary_part.done", {**place, "part": summary_members(text)})
-        thought.open = None
+        address, (_, part_frame, text_frame) = reasoning.part_address(kind), _REASONING_FRAMES[kind]
+        text = "".join(reasoning.parts(kind)[reasoning.part])
+        self._frame(f"{text_frame}.done", {**address, "text": text})
+        self._frame(f"{part_frame}.done", {**address, "part": reasoning_part(kind, text)})
+        reasoning.kind = None
 
     # Calls
 
     def _start_call(self, entry: CallEntry) -> None:
-        call = _OpenCall(entry)
-        self._open(call)
-        function = entry.started.kind == "function"
-        kind = "response.function_call_arguments.delta" if function else "response.custom_tool_call_input.delta"
-        call.prefix = _prefix(kind, self._place(call))
-        self._calls[entry] = call
+        call = self._calls[entry] = _OpenCall(*self._announce(entry.item()), entry=entry)
+        is_function = entry.started.kind == "function"
+        kind = "response.function_call_arguments.delta" if is_function else "response.custom_tool_call_input.delta"
+        call.prefix = _prefix(kind, call.address())
 
     def _finish_call(self, entry: CallEntry) -> None:
         call = self._calls.pop(entry, None)
         if call is None:
             return
-        place, started = self._place(call), entry.started
+        started = entry.started
         if started.kind == "function":
-            members: JsonObject = {**place, "name": started.name, "arguments": entry.arguments}
+            members: JsonObject = {**call.address(), "name": started.name, "arguments": entry.arguments}
             self._frame("response.function_call_arguments.done", members)
         else:
-            self._frame("response.custom_tool_call_input.done", {**place, "input": entry.arguments})
+            self._frame("response.custom_tool_call_input.done", {**call.address(), "input": entry.arguments})
         self._close(call, "completed")
-
-    def _place(self, opened: _Open, **within: int) -> JsonObject:
-        return {"item_id": opened.id, "output_index": opened.index, **within}
 
 
 def _prefix(kind: str, members: JsonObject) -> bytes:
-    """Everything of a delta's frame that stands before the delta."""
-    return b"event: %b\ndata: %b" % (kind.encode(), written({"type": kind, **members})[:-1] + b',"delta":')
+    """Return the beginning of a delta's frame, up to the delta."""
+    return b"event: %b\ndata: %b" % (kind.encode(), encode_repaired({"type": kind, **members})[:-1] + b',"delta":')

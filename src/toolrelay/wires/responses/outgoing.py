@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, assert_never
+from typing import assert_never
 
-from toolrelay.core.identity import shorten_id
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import (
     Audio,
@@ -23,16 +22,15 @@ from toolrelay.core.messages import (
     Text,
 )
 from toolrelay.core.profiles import Profile
-from toolrelay.core.request import AnyTool, OpaqueTool, Request
-from toolrelay.errors import ClientError
-from toolrelay.wires.base import Outgoing
-from toolrelay.wires.extra import unknown_names
-from toolrelay.wires.responses.items import NAME
-from toolrelay.wires.responses.request import ENCRYPTED, LOGPROBS
-from toolrelay.wires.responses.settings import reasoning_members, said, text_members, tool_choice_value, tool_members, written
+from toolrelay.core.request import AnyTool, OpaqueTool, OutputFormat, Request, Tool, ToolChoice
+from toolrelay.wires.base import OutgoingRequest, Unsupported
+from toolrelay.wires.extra import merge_extra
+from toolrelay.wires.json import encode_repaired, without_nones
+from toolrelay.wires.outgoing import ITEMS, OTHER_FIELDS, PARTS, TOOL_CHOICE, TOOLS, RequestEncoder
+from toolrelay.wires.responses.request import ENCRYPTED, LOGPROBS, NAME
 
-# What Responses cannot say of a request that came over another wire, and what then happens (decision 13).
-UNSUPPORTED: dict[str, Literal["dropped", "refused"]] = {
+# What Responses cannot express of a request from another wire (decision 13). docs/wires.md is generated from it.
+UNSUPPORTED: Unsupported = {
     "seed": "dropped",
     "presence_penalty": "dropped",
     "frequency_penalty": "dropped",
@@ -41,122 +39,92 @@ UNSUPPORTED: dict[str, Literal["dropped", "refused"]] = {
     "summaries of reasoning without the reasoning": "dropped",
     "n": "refused",
     "stop": "refused",
-    "a provider's own tools": "refused",
-    "a provider's own items": "refused",
-    "content parts of unknown type": "refused",
-    "tool_choice that names a provider's own tool": "refused",
-    "other fields, at any level": "dropped",
+    TOOLS: "refused",
+    ITEMS: "refused",
+    PARTS: "refused",
+    TOOL_CHOICE: "refused",
+    OTHER_FIELDS: "dropped",
 }
 
 
-def encode_request(request: Request, profile: Profile) -> Outgoing:
-    writer = _Writer(request, profile)
-    body = {"model": request.model, "input": writer.input(), **writer.tools(), **writer.settings()}
-    return Outgoing(path="/responses", body=written(body), dropped=tuple(writer.dropped))
+def encode_request(request: Request, profile: Profile) -> OutgoingRequest:
+    encoder = _ResponsesRequestEncoder(request, profile)
+    body = {"model": request.model, "input": encoder.input(), **encoder.tools(), **encoder.settings()}
+    return OutgoingRequest(path="/responses", body=encode_repaired(body), dropped=tuple(encoder.dropped))
 
 
-class _Writer:
-    def __init__(self, request: Request, profile: Profile) -> None:
-        self.request = request
-        self.profile = profile
-        self.same_wire = request.wire == NAME
-        self.dropped: list[str] = []
-
-    def _cannot_say(self, what: str, param: str, shown: str | None = None) -> None:
-        """Does what the table says; `shown` is the value in question."""
-        if UNSUPPORTED[what] == "refused":
-            message = f"This model is reached over the Responses API, which cannot say {shown or what}."
-            raise ClientError(message, param=param, code="unsupported_by_upstream")
-        if what not in self.dropped:
-            self.dropped.append(what)
-
-    def _extra(self, extra: JsonObject | None) -> JsonObject:
-        """What only the client's wire knows: written where this is that wire, else dropped by name."""
-        if not extra or self.same_wire:
-            return extra or {}
-        self.dropped += [name for name in unknown_names(extra) if name not in self.dropped]
-        return {}
+class _ResponsesRequestEncoder(RequestEncoder):
+    wire = NAME
+    unsupported = UNSUPPORTED
+    refusal = "This model is reached over the Responses API, which cannot say"
 
     # The conversation
 
     def input(self) -> list[Json]:
-        return [written for item in self.request.items if (written := self._item(item)) is not None]
+        return [members for item in self.request.items if (members := self._item(item)) is not None]
 
     def _item(self, item: Item) -> JsonObject | None:
         match item:
             case Message():
-                return self._message(item)
+                members = self._message(item)
             case Call():
-                return self._call(item)
+                members = self._call(item)
             case Result():
-                members: JsonObject = {
+                members = {
                     "type": "custom_tool_call_output" if item.kind == "custom" else "function_call_output",
-                    "call_id": self._call_id(item.call_id),
+                    "call_id": self.call_id(item.call_id),
                     "output": self._content(item.output, "user"),
                 }
-                # A result's name repeats that of its call: where this wire's client did not give it, nothing is lost.
-                own = said({"id": item.item_id, "name": item.name}) if self.same_wire else {}
-                return members | own | self._extra(item.extra)
+                if self.is_same_wire:  # on other wires the name only repeats that of the call
+                    members |= without_nones({"id": item.item_id, "name": item.name})
             case Reasoning():
-                return self._reasoning(item)
+                if not (item.encrypted or item.text or item.id):  # providers refuse summaries alone
+                    self.reject("summaries of reasoning without the reasoning")
+                    return None
+                members = self._reasoning(item)
             case OpaqueItem():
-                if item.wire != NAME:
-                    self._cannot_say("a provider's own items", "messages", f"an item of type {item.raw.get('type')!r}")
-                return item.raw
+                return self.opaque(item, ITEMS, "messages", "an item of type")
             case _:
                 assert_never(item)
+        return members | self.keep_extra(item.extra)
 
     def _message(self, item: Message) -> JsonObject:
         if item.name is not None:
-            self._cannot_say("name", "messages")
+            self.reject("name")
         members: JsonObject = {"type": "message", "role": item.role, "content": self._content(item.content, item.role)}
         if item.id is not None and item.id.startswith("msg"):
             members["id"] = item.id
         if item.phase is not None:
             members["phase"] = item.phase
-        return members | self._extra(item.extra)
+        return members
 
     def _call(self, call: Call) -> JsonObject:
-        function = call.kind == "function"
+        is_function = call.kind == "function"
         members: JsonObject = {
-            "type": "function_call" if function else "custom_tool_call",
-            "call_id": self._call_id(call.id),
+            "type": "function_call" if is_function else "custom_tool_call",
+            "call_id": self.call_id(call.id),
             "name": call.name,
+            "arguments" if is_function else "input": call.arguments or "{}" if is_function else call.arguments,
         }
-        if function:
-            members["arguments"] = call.arguments or "{}"
-        else:
-            members["input"] = call.arguments
-        if call.item_id is not None and call.item_id.startswith("fc_" if function else "ctc_"):
+        if call.item_id is not None and call.item_id.startswith("fc_" if is_function else "ctc_"):
             members["id"] = call.item_id
         if call.namespace is not None:
             members["namespace"] = call.namespace
-        return members | self._extra(call.extra)
+        return members
 
-    def _reasoning(self, thought: Reasoning) -> JsonObject | None:
-        """Summaries alone, without the thought that they sum up, tell a provider nothing: it refuses them."""
-        if not (thought.encrypted or thought.text or thought.id):
-            self._cannot_say("summaries of reasoning without the reasoning", "input")
-            return None
-        members: JsonObject = {
-            "type": "reasoning",
-            "summary": [{"type": "summary_text", "text": text} for text in thought.summary],
-        }
-        if thought.id is not None:
-            members["id"] = thought.id
-        if thought.text:
-            members["content"] = [{"type": "reasoning_text", "text": text} for text in thought.text]
-        if thought.encrypted is not None:
-            members["encrypted_content"] = thought.encrypted
-        return members | self._extra(thought.extra)
-
-    def _call_id(self, identifier: str) -> str:
-        return shorten_id(identifier) if self.profile.call_ids == "nine" else identifier
+    def _reasoning(self, reasoning: Reasoning) -> JsonObject:
+        summary: list[Json] = [{"type": "summary_text", "text": text} for text in reasoning.summary]
+        members: JsonObject = {"type": "reasoning", "summary": summary}
+        if reasoning.id is not None:
+            members["id"] = reasoning.id
+        if reasoning.text:
+            members["content"] = [{"type": "reasoning_text", "text": text} for text in reasoning.text]
+        if reasoning.encrypted is not None:
+            members["encrypted_content"] = reasoning.encrypted
+        return members
 
     def _content(self, content: Content, role: str) -> Json:
-        if isinstance(content, str):
-            return content
-        return [self._part(part, role) for part in content]
+        return content if isinstance(content, str) else [self._part(part, role) for part in content]
 
     def _part(self, part: Part, role: str) -> JsonObject:
         match part:
@@ -170,20 +138,17 @@ class _Writer:
                 value = {"type": "refusal", "refusal": part.text}
             case Image():
                 members = {"image_url": part.url, "file_id": part.file_id, "detail": part.detail}
-                value = {"type": "input_image", **said(members)}
+                value = {"type": "input_image", **without_nones(members)}
             case Audio():
                 value = {"type": "input_audio", "input_audio": {"data": part.data, "format": part.format}}
             case File():
                 members = {"file_id": part.file_id, "file_data": part.data, "file_url": part.url, "filename": part.filename}
-                value = {"type": "input_file", **said(members)}
+                value = {"type": "input_file", **without_nones(members)}
             case OpaquePart():
-                if part.wire != NAME:
-                    shown = f"a content part of type {part.raw.get('type')!r}"
-                    self._cannot_say("content parts of unknown type", "messages", shown)
-                return part.raw
+                return self.opaque(part, PARTS, "messages", "a content part of type")
             case _:
                 assert_never(part)
-        return value | self._extra(part.extra)
+        return value | self.keep_extra(part.extra)
 
     # Tools
 
@@ -193,37 +158,31 @@ class _Writer:
         if request.tools:
             members["tools"] = [self._tool(tool) for tool in request.tools]
         if request.tool_choice is not None:
-            raw = request.tool_choice.raw
-            if raw is not None and not self.same_wire:
-                shown = f"a tool_choice of type {raw.get('type')!r}"
-                self._cannot_say("tool_choice that names a provider's own tool", "tool_choice", shown)
+            self.check_tool_choice(request.tool_choice)
             members["tool_choice"] = tool_choice_value(request.tool_choice)
-        return members | said(
-            {"parallel_tool_calls": request.parallel_tool_calls, "max_tool_calls": request.max_tool_calls},
-        )
+        limits = {"parallel_tool_calls": request.parallel_tool_calls, "max_tool_calls": request.max_tool_calls}
+        return members | without_nones(limits)
 
     def _tool(self, tool: AnyTool) -> JsonObject:
-        """Responses takes a function without `strict` for a strict one, Chat does not: a Chat client's silence is spelt out."""
+        """Encode a tool. Functions without `strict` are strict on Responses and not on Chat: Chat's default is made explicit."""
         if isinstance(tool, OpaqueTool):
-            if tool.wire != NAME:
-                self._cannot_say("a provider's own tools", "tools", f"the tool {tool.raw.get('type')!r}")
-            return tool.raw
-        members = said(tool_members(tool))
+            return self.opaque(tool, TOOLS, "tools", "the tool")
+        members = without_nones(tool_members(tool))
         if tool.kind == "custom":
             if tool.format is None:
                 del members["format"]
         else:
             members["parameters"] = tool.parameters
-            if tool.strict is None and not self.same_wire:
+            if tool.strict is None and not self.is_same_wire:
                 members["strict"] = False
-        return members | self._extra(tool.extra)
+        return members | self.keep_extra(tool.extra)
 
     # Everything else
 
     def settings(self) -> JsonObject:
         request, sampling = self.request, self.request.sampling
-        self._drop_unsayable()
-        members = said(
+        self._reject_settings()
+        members = without_nones(
             {
                 "instructions": request.instructions,
                 "temperature": sampling.temperature,
@@ -234,7 +193,7 @@ class _Writer:
                 "reasoning": reasoning_members(request) or None,
                 "include": self._include() or None,
                 "metadata": request.metadata,
-                "store": request.store if self.same_wire else False,
+                "store": request.store if self.is_same_wire else False,
                 "user": request.user,
                 "service_tier": request.service_tier,
                 "prompt_cache_key": request.prompt_cache_key,
@@ -244,26 +203,74 @@ class _Writer:
         )
         if request.stream:
             members["stream"] = True
-        return members | {key: value for key, value in self._extra(request.extra).items() if key != "text"}
+        return members | {key: value for key, value in self.keep_extra(request.extra).items() if key != "text"}
 
     def _include(self) -> list[str]:
-        """What was asked for in so many words, and what another wire's fields amount to."""
-        wanted = list(self.request.include)
-        wish = self.request.reasoning
-        if wish is not None and wish.encrypted and ENCRYPTED not in wanted:
-            wanted.append(ENCRYPTED)
-        if self.request.sampling.logprobs and LOGPROBS not in wanted:
-            wanted.append(LOGPROBS)
-        return wanted
+        """Return what the client included, and what fields of other wires amount to."""
+        include = list(self.request.include)
+        reasoning = self.request.reasoning
+        if reasoning is not None and reasoning.encrypted and ENCRYPTED not in include:
+            include.append(ENCRYPTED)
+        if self.request.sampling.logprobs and LOGPROBS not in include:
+            include.append(LOGPROBS)
+        return include
 
-    def _drop_unsayable(self) -> None:
+    def _reject_settings(self) -> None:
         sampling = self.request.sampling
         if sampling.n is not None and sampling.n > 1:
-            self._cannot_say("n", "n", f"n = {sampling.n}")
+            self.reject("n", "n", f"n = {sampling.n}")
         if sampling.stop:
-            self._cannot_say("stop", "stop")
+            self.reject("stop", "stop")
         for name in ("seed", "presence_penalty", "frequency_penalty", "logit_bias"):
             if getattr(sampling, name) is not None:
-                self._cannot_say(name, name)
+                self.reject(name)
         if self.request.reasoning is not None:
-            self._extra(self.request.reasoning.extra)
+            self.keep_extra(self.request.reasoning.extra)
+
+
+# Settings of a request, which the answer repeats
+
+
+def tool_members(tool: Tool) -> JsonObject:
+    """Encode a tool with all its members, nulls included."""
+    members: JsonObject = {"type": tool.kind, "name": tool.name, "description": tool.description}
+    if tool.kind == "custom":
+        return members | {"format": tool.format if tool.format is not None else {"type": "text"}}
+    return members | {"parameters": tool.parameters, "strict": tool.strict}
+
+
+def tool_choice_value(choice: ToolChoice) -> Json:
+    if choice.raw is not None:
+        return choice.raw
+    named: list[Json] = [{"type": kind, "name": name} for kind, name in choice.names]
+    if choice.mode == "named":
+        return named[0]
+    if named and choice.mode != "none":
+        return {"type": "allowed_tools", "mode": choice.mode, "tools": named}
+    return choice.mode
+
+
+def _format_members(output: OutputFormat) -> JsonObject:
+    if output.type != "json_schema":
+        return {"type": output.type}
+    members = {"description": output.description, "schema": output.schema, "strict": output.strict}
+    return {"type": "json_schema", "name": output.name or "answer", **without_nones(members)}
+
+
+def text_members(request: Request) -> JsonObject:
+    """Encode `text`, with the members that only this wire's client knows."""
+    members: JsonObject = {}
+    if request.output is not None:
+        members["format"] = _format_members(request.output)
+    if request.sampling.verbosity is not None:
+        members["verbosity"] = request.sampling.verbosity
+    unknown = (request.extra or {}).get("text")
+    return merge_extra(members, unknown) if isinstance(unknown, dict) and request.wire == NAME else members
+
+
+def reasoning_members(request: Request) -> JsonObject:
+    reasoning = request.reasoning
+    if reasoning is None:
+        return {}
+    extra = reasoning.extra if reasoning.extra and request.wire == NAME else {}
+    return without_nones({"effort": reasoning.effort, "summary": reasoning.summary}) | extra

@@ -6,24 +6,39 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from toolrelay.core.json import Json, JsonObject
+from toolrelay.core.json import JsonObject
+from toolrelay.core.messages import (
+    Audio,
+    Call,
+    Content,
+    File,
+    Image,
+    Item,
+    Message,
+    OpaqueItem,
+    OpaquePart,
+    Part,
+    Reasoning,
+    Refusal,
+    Result,
+    Role,
+    Text,
+)
 from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Sampling, ToolChoice
-from toolrelay.core.request_checks import check_tool_choice
+from toolrelay.core.request_checks import check_tool_choice, find_orphan_result
 from toolrelay.errors import invalid
-from toolrelay.wires.json import convert, decode_body
-from toolrelay.wires.responses.items import NAME, decode_items
+from toolrelay.wires.extra import unknown_members
+from toolrelay.wires.json import arguments_text, convert, decode_body
+from toolrelay.wires.request import ImageUrl, InputAudio, JsonSchema, RequestBody
 from toolrelay.wires.tools import decode_tool_choice, decode_tools
 
+NAME = "openai_responses"
 ENCRYPTED = "reasoning.encrypted_content"
 LOGPROBS = "message.output_text.logprobs"
 
 
-class _Format(Struct):
+class _TextFormat(JsonSchema, kw_only=True):
     type: Literal["text", "json_object", "json_schema"]
-    name: str | None = None
-    description: str | None = None
-    schema: dict[str, Any] | None = None
-    strict: bool | None = None
 
 
 class _TextSettings(Struct):
@@ -36,46 +51,34 @@ class _ReasoningSettings(Struct):
     summary: str | None = None
 
 
-class _Body(Struct):
-    """The members that the gateway understands; the rest is `extra`."""
+class _ResponsesBody(RequestBody, kw_only=True):
+    """The members that the gateway understands; the others are `extra`."""
 
     model: str = ""
     input: str | list[dict[str, Any]] | None = None
     instructions: str | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
     max_tool_calls: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     max_output_tokens: int | None = None
-    top_logprobs: int | None = None
     text: dict[str, Any] | None = None
     reasoning: dict[str, Any] | None = None
     include: list[str] | None = None
-    stream: bool | None = None
     stream_options: dict[str, Any] | None = None
-    metadata: dict[str, str] | None = None
-    store: bool | None = None
-    user: str | None = None
-    service_tier: str | None = None
-    prompt_cache_key: str | None = None
-    safety_identifier: str | None = None
     truncation: str | None = None
     previous_response_id: Any = None
     conversation: Any = None
     background: bool | None = None
 
 
-# Only the shape of `stream_options` is looked at: its members are the provider's.
-_KNOWN = frozenset(_Body.__struct_fields__) - {"stream_options"}
+_KNOWN = frozenset(_ResponsesBody.__struct_fields__) - {"stream_options"}  # only its type is checked
 
 
 def decode_request(body: bytes) -> Request:
     value = decode_body(body)
     if "input" not in value and "messages" in value:
         raise invalid("This is /v1/responses, which takes 'input'. 'messages' belongs to /v1/chat/completions.", "input")
-    fields = convert(value, _Body, "")
+    fields = convert(value, _ResponsesBody, "")
     _refuse_state(fields)
     if not fields.model:
         raise invalid("'model' is missing.", "model", code="missing_required_parameter")
@@ -83,13 +86,13 @@ def decode_request(body: bytes) -> Request:
         raise invalid("'input' must hold at least one item.", "input", code="empty_array")
     if not fields.input:
         raise invalid("'input' must be the user's words or a list of items.", "input", code="missing_required_parameter")
-    extra: dict[str, Json] = {key: member for key, member in value.items() if key not in _KNOWN}
+    extra = unknown_members(value, _KNOWN) or {}
     include = tuple(fields.include or ())
-    output, verbosity = _decode_text(fields.text or {}, extra)
+    output, verbosity = _decode_text(fields.text, extra) if fields.text else (None, None)
     request = Request(
         wire=NAME,
         model=fields.model,
-        items=decode_items(fields.input),
+        items=_decode_input(fields.input),
         instructions=fields.instructions,
         tools=decode_tools(fields.tools or [], NAME),
         tool_choice=None if fields.tool_choice is None else _decode_choice(fields.tool_choice),
@@ -121,59 +124,241 @@ def decode_request(body: bytes) -> Request:
     return request
 
 
-def _refuse_state(fields: _Body) -> None:
+def _refuse_state(fields: _ResponsesBody) -> None:
     """Never ignored: the model would answer without the conversation that the client believes it has."""
-    asked = {
-        "previous_response_id": fields.previous_response_id is not None,
-        "conversation": fields.conversation is not None,
-        "background": bool(fields.background),
-    }
-    for name, was_asked in asked.items():
-        if was_asked:
+    for name in ("previous_response_id", "conversation", "background"):
+        value = getattr(fields, name)
+        if value or (value is not None and name != "background"):
             message = f"'{name}' is not supported: this gateway keeps no state yet. Send the whole conversation in 'input'."
             raise invalid(message, name, code="unsupported_parameter")
 
 
-def _decode_text(raw: dict[str, Any], extra: dict[str, Json]) -> tuple[OutputFormat | None, str | None]:
-    """What nothing here knows of `text` stays in the extra members, in its place."""
+def _decode_text(raw: dict[str, Any], extra: JsonObject) -> tuple[OutputFormat | None, str | None]:
+    """Decode the format and verbosity. Unknown members of `text` go to `extra`, at their level."""
     text = convert(raw, _TextSettings, "text")
-    unknown = _rest(raw, _TextSettings)
+    unknown = unknown_members(raw, _TextSettings.__struct_fields__, {"format": _TextFormat.__struct_fields__})
     output = None
     if text.format:
-        wanted = convert(text.format, _Format, "text.format")
+        wanted = convert(text.format, _TextFormat, "text.format")
         if wanted.type == "json_schema" and wanted.schema is None:
             raise invalid("A format of type json_schema needs 'schema'.", "text.format.schema", code="missing_required_parameter")
-        output = OutputFormat(
-            type=wanted.type, name=wanted.name, description=wanted.description, schema=wanted.schema, strict=wanted.strict
-        )
-        unknown_of_format = _rest(text.format, _Format)
-        if unknown_of_format:
-            unknown["format"] = unknown_of_format
+        output = wanted.output_format(wanted.type)
     if unknown:
         extra["text"] = unknown
     return output, text.verbosity
 
 
 def _decode_reasoning(raw: dict[str, Any], *, encrypted: bool) -> ReasoningOptions | None:
-    wish = convert(raw, _ReasoningSettings, "reasoning")
-    unknown = _rest(raw, _ReasoningSettings)
-    if not (wish.effort or wish.summary or unknown or encrypted):
+    settings = convert(raw, _ReasoningSettings, "reasoning")
+    unknown = unknown_members(raw, _ReasoningSettings.__struct_fields__)
+    if not (settings.effort or settings.summary or unknown or encrypted):
         return None
-    return ReasoningOptions(effort=wish.effort, summary=wish.summary, encrypted=encrypted, extra=unknown or None)
+    return ReasoningOptions(effort=settings.effort, summary=settings.summary, encrypted=encrypted, extra=unknown)
 
 
 def _decode_choice(raw: str | dict[str, Any]) -> ToolChoice:
-    if isinstance(raw, dict) and raw.get("type") == "allowed_tools":
-        tools = raw.get("tools")
-        if isinstance(tools, list) and not all(_is_own(tool) for tool in tools):
+    """Decode the choice. One that allows a provider's tools stays as it is."""
+    if isinstance(raw, dict) and raw.get("type") == "allowed_tools" and isinstance(raw.get("tools"), list):
+        are_own = [isinstance(tool, dict) and tool.get("type") in ("function", "custom") for tool in raw["tools"]]
+        if not all(are_own):
             return ToolChoice(raw=raw)
     return decode_tool_choice(raw)
 
 
-def _is_own(tool: object) -> bool:
-    """Whether it is of a kind that the client runs, rather than the provider."""
-    return isinstance(tool, dict) and tool.get("type") in ("function", "custom")
+# Items
 
 
-def _rest(raw: dict[str, Any], known: type[Struct]) -> JsonObject:
-    return {key: value for key, value in raw.items() if key not in known.__struct_fields__}
+class _Typed(Struct, kw_only=True):
+    type: Any = None
+
+
+class _InputMessage(_Typed):
+    role: Role
+    content: str | list[dict[str, Any]] | None = None
+    id: str | None = None
+    phase: str | None = None
+
+
+class _InputCall(_Typed):
+    call_id: str
+    name: str
+    id: str | None = None
+    namespace: str | None = None
+
+
+class _InputFunctionCall(_InputCall):
+    arguments: str | dict[str, Any] | None = None
+
+
+class _InputCustomCall(_InputCall):
+    input: str = ""
+
+
+class _InputResult(_Typed):
+    call_id: str
+    output: str | list[dict[str, Any]]
+    id: str | None = None
+    name: str | None = None
+
+
+class _ReasoningText(Struct):
+    text: str
+
+
+class _InputReasoning(_Typed):
+    id: str | None = None
+    summary: list[_ReasoningText] | None = None
+    content: list[_ReasoningText] | None = None
+    encrypted_content: str | None = None
+
+
+def _decode_input(given: str | list[dict[str, Any]]) -> tuple[Item, ...]:
+    """Decode `input`, which may be the user's text alone. A result must answer a call before it."""
+    if isinstance(given, str):
+        return (Message(role="user", content=given),)
+    items = tuple([_decode_item(raw, f"input[{number}]") for number, raw in enumerate(given)])
+    position = find_orphan_result(items)
+    if position is not None:
+        message = f"The output answers the call {given[position]['call_id']!r}, which is nowhere before it in 'input'."
+        raise invalid(message, f"input[{position}].call_id", code="unknown_call")
+    return items
+
+
+def _decode_item(raw: dict[str, Any], param: str) -> Item:
+    kind = raw.get("type")
+    if kind is None:
+        kind = "message" if "role" in raw else "item_reference" if "id" in raw else None
+    match kind:
+        case "message":
+            return _decode_message(raw, param)
+        case "function_call":
+            call = convert(raw, _InputFunctionCall, param)
+            return _call(call, arguments_text(call.arguments), raw)
+        case "custom_tool_call":
+            custom = convert(raw, _InputCustomCall, param)
+            return _call(custom, custom.input, raw)
+        case "function_call_output" | "custom_tool_call_output":
+            result = convert(raw, _InputResult, param)
+            return Result(
+                call_id=result.call_id,
+                output=_decode_content(result.output, f"{param}.output"),
+                kind="custom" if kind == "custom_tool_call_output" else "function",
+                name=result.name,
+                item_id=result.id,
+                extra=_extra(raw, _InputResult),
+            )
+        case "reasoning":
+            reasoning = convert(raw, _InputReasoning, param)
+            return Reasoning(
+                id=reasoning.id,
+                text=tuple(each.text for each in reasoning.content or ()),
+                summary=tuple(each.text for each in reasoning.summary or ()),
+                encrypted=reasoning.encrypted_content,
+                extra=_extra(raw, _InputReasoning),
+            )
+        case "item_reference":
+            message = "An item reference cannot be resolved: this gateway keeps no state yet. Send the item itself."
+            raise invalid(message, param, code="unsupported_parameter")
+        case str():
+            return OpaqueItem(wire=NAME, raw=raw)
+        case _:
+            raise invalid(f"The item at {param} needs a 'type', or a 'role' if it is a message.", param, code="invalid_type")
+
+
+def _decode_message(raw: dict[str, Any], param: str) -> Message:
+    message = convert(raw, _InputMessage, param)
+    if message.content is None and message.role != "assistant":
+        raise invalid(f"A {message.role} message needs content.", f"{param}.content", code="missing_required_parameter")
+    return Message(
+        role=message.role,
+        content="" if message.content is None else _decode_content(message.content, f"{param}.content"),
+        id=message.id,
+        phase=message.phase,
+        extra=_extra(raw, _InputMessage),
+    )
+
+
+def _call(call: _InputCall, arguments: str, raw: dict[str, Any]) -> Call:
+    return Call(
+        id=call.call_id,
+        name=call.name,
+        arguments=arguments,
+        kind="custom" if isinstance(call, _InputCustomCall) else "function",
+        item_id=call.id,
+        namespace=call.namespace,
+        extra=_extra(raw, call.__class__),
+    )
+
+
+def _extra(raw: dict[str, Any], known: type[Struct]) -> JsonObject | None:
+    names = known.__struct_fields__
+    return {key: value for key, value in raw.items() if key not in names} or None  # faster than unknown_members
+
+
+# Content parts
+
+
+class _InputText(_Typed):
+    text: str
+    annotations: list[Any] | None = None
+    logprobs: list[Any] | None = None
+
+
+class _InputRefusal(_Typed):
+    refusal: str
+
+
+class _InputImage(_Typed):
+    image_url: str | ImageUrl | None = None
+    file_id: str | None = None
+    detail: str | None = None
+
+
+class _InputFile(_Typed):
+    file_id: str | None = None
+    file_data: str | None = None
+    file_url: str | None = None
+    filename: str | None = None
+
+
+class _InputAudioPart(_Typed):
+    input_audio: InputAudio
+
+
+def _decode_content(content: str | list[dict[str, Any]], param: str) -> Content:
+    if isinstance(content, str):
+        return content
+    return tuple([_decode_part(raw, f"{param}[{number}]") for number, raw in enumerate(content)])
+
+
+def _decode_part(raw: dict[str, Any], param: str) -> Part:
+    match raw.get("type"):
+        case "input_text" | "output_text" | "text":
+            text = convert(raw, _InputText, param)
+            annotations, logprobs = tuple(text.annotations or ()), tuple(text.logprobs or ())
+            return Text(text=text.text, annotations=annotations, logprobs=logprobs, extra=_extra(raw, _InputText))
+        case "refusal":
+            return Refusal(text=convert(raw, _InputRefusal, param).refusal, extra=_extra(raw, _InputRefusal))
+        case "input_image":
+            image = convert(raw, _InputImage, param)
+            url, detail = image.image_url, image.detail
+            if isinstance(url, ImageUrl):  # Chat's shape
+                detail = detail or url.detail
+                url = url.url
+            return Image(url=url, file_id=image.file_id, detail=detail, extra=_extra(raw, _InputImage))
+        case "input_file":
+            file = convert(raw, _InputFile, param)
+            return File(
+                file_id=file.file_id,
+                data=file.file_data,
+                url=file.file_url,
+                filename=file.filename,
+                extra=_extra(raw, _InputFile),
+            )
+        case "input_audio":
+            audio = convert(raw, _InputAudioPart, param).input_audio
+            return Audio(data=audio.data, format=audio.format, extra=_extra(raw, _InputAudioPart))
+        case str():
+            return OpaquePart(wire=NAME, raw=raw)
+        case _:
+            raise invalid(f"The content part at {param} needs a 'type'.", f"{param}.type", code="invalid_type")

@@ -1,22 +1,24 @@
-"""Responses, the resource that an answer is: its items and everything that it says of itself."""
+"""Responses, the resource that an answer is: its output items and its settings."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from toolrelay.core.assembly import Answer
+from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import Usage
 from toolrelay.core.identity import make_item_id
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Part, Reasoning, Refusal, Result, Text
+from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Part, Reasoning, Refusal, Text
 from toolrelay.core.request import AnyTool, OpaqueTool, Request
 from toolrelay.errors import ToolrelayError
 from toolrelay.wires.base import Envelope
-from toolrelay.wires.responses.items import NAME
-from toolrelay.wires.responses.settings import reasoning_members, text_members, tool_choice_value, tool_members, written
+from toolrelay.wires.json import encode_repaired
+from toolrelay.wires.responses.outgoing import reasoning_members, text_members, tool_choice_value, tool_members
+from toolrelay.wires.responses.request import NAME
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
-ToolResult: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
+ResponseStatus: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
+ReasoningKind: TypeAlias = Literal["text", "summary"]
 
 FAILURE_CODES = frozenset(
     {
@@ -46,88 +48,86 @@ FAILURE_CODES = frozenset(
 
 
 def encode_answer(answer: Answer, envelope: Envelope) -> bytes:
-    """The whole resource: what the last event of a stream of the same answer carries, to the letter."""
-    shown = [item for item in answer.items if is_shown(item)]
-    cut = answer.finish in ("length", "content_filter") or answer.error is not None
+    """Encode the whole resource: exactly what the last event of a stream of the same answer carries."""
+    items = [item for item in answer.items if is_output(item)]
+    truncated = answer.finish in ("length", "content_filter") or answer.error is not None
     output = [
         item_members(
             item,
-            identifier(item, envelope.token, index),
-            "incomplete" if cut and isinstance(item, Message) and index == len(shown) - 1 else "completed",
+            output_id(item, envelope.token, index),
+            "incomplete" if truncated and isinstance(item, Message) and index == len(items) - 1 else "completed",
         )
-        for index, item in enumerate(shown)
+        for index, item in enumerate(items)
     ]
-    outcome: ToolResult = "failed" if answer.error is not None else "incomplete" if cut else "completed"
-    return written(Resource(envelope).ended(answer, output, outcome))
+    status: ResponseStatus = "failed" if answer.error is not None else "incomplete" if truncated else "completed"
+    return encode_repaired(Resource(envelope).finished(answer, output, status))
 
 
 class Resource:
-    """What does not change from the first event of an answer to its last is put together once."""
+    """The resource in its states. What they have in common is put together once."""
 
-    __slots__ = ("_created", "_echo", "_head", "_tier")
+    __slots__ = ("_head", "_settings", "_tier")
 
     def __init__(self, envelope: Envelope) -> None:
-        request = envelope.request
-        self._created = envelope.created
-        self._tier = request.service_tier
+        self._tier = envelope.request.service_tier
         self._head: JsonObject = {
             "id": f"resp_{envelope.token}",
             "object": "response",
             "created_at": envelope.created,
             "model": envelope.model,
         }
-        self._echo = _echo(request)
+        self._settings = _settings(envelope.request)
 
-    def begun(self) -> JsonObject:
-        return self._written("in_progress", [], None, self._tier)
+    def started(self) -> JsonObject:
+        return self._members("in_progress", [], None, self._tier)
 
-    def ended(self, answer: Answer, output: list[JsonObject], outcome: ToolResult) -> JsonObject:
+    def finished(self, answer: Answer | Assembly, output: list[JsonObject], status: ResponseStatus) -> JsonObject:
         tier = answer.service_tier or answer.started.service_tier or self._tier
-        resource = self._written(outcome, output, answer.usage, tier)
-        if outcome == "completed":
-            resource["completed_at"] = self._created
-        elif outcome == "incomplete":
+        resource = self._members(status, output, answer.usage, tier)
+        if status == "completed":
+            resource["completed_at"] = self._head["created_at"]
+        elif status == "incomplete":
             reason = "content_filter" if answer.finish == "content_filter" else "max_output_tokens"
             resource["incomplete_details"] = {"reason": reason}
         if answer.error is not None:
             resource["error"] = {"code": failure_code(answer.error), "message": answer.error.message}
         return resource
 
-    def _written(self, outcome: ToolResult, output: list[JsonObject], usage: Usage | None, tier: str | None) -> JsonObject:
+    def _members(self, status: ResponseStatus, output: list[JsonObject], usage: Usage | None, tier: str | None) -> JsonObject:
         return {
             **self._head,
-            "status": outcome,
+            "status": status,
             "completed_at": None,
             "error": None,
             "incomplete_details": None,
             "output": [*output],
             "usage": None if usage is None else _usage_members(usage),
             "service_tier": tier or "default",
-            **self._echo,
+            **self._settings,
         }
 
 
-def _echo(request: Request) -> JsonObject:
-    """The request's settings as the answer repeats them, the API's defaults where it made none."""
-    sampling, text = request.sampling, text_members(request)
+def _settings(request: Request) -> JsonObject:
+    """Return the request's settings as the answer repeats them, with the API's defaults."""
+    sampling = request.sampling
     return {
         "background": False,
-        "frequency_penalty": _number(request, "frequency_penalty"),
+        "frequency_penalty": _penalty(request, "frequency_penalty"),
         "instructions": request.instructions,
         "max_output_tokens": sampling.max_output_tokens,
         "max_tool_calls": request.max_tool_calls,
         "metadata": {**request.metadata} if request.metadata else {},
         "parallel_tool_calls": request.parallel_tool_calls is not False,
-        "presence_penalty": _number(request, "presence_penalty"),
+        "presence_penalty": _penalty(request, "presence_penalty"),
         "previous_response_id": None,
         "prompt_cache_key": request.prompt_cache_key,
         "reasoning": {"effort": None, "summary": None, **reasoning_members(request)},
         "safety_identifier": request.safety_identifier,
         "store": False,  # nothing is stored, whatever was asked
         "temperature": 1.0 if sampling.temperature is None else sampling.temperature,
-        "text": {"format": {"type": "text"}, **text},
+        "text": {"format": {"type": "text"}, **text_members(request)},
         "tool_choice": "auto" if request.tool_choice is None else tool_choice_value(request.tool_choice),
-        "tools": [_tool_echo(tool) for tool in request.tools if not isinstance(tool, OpaqueTool) or tool.wire == NAME],
+        "tools": [_tool(tool) for tool in request.tools if not isinstance(tool, OpaqueTool) or tool.wire == NAME],
         "top_logprobs": sampling.top_logprobs or 0,
         "top_p": 1.0 if sampling.top_p is None else sampling.top_p,
         "truncation": request.truncation or "disabled",
@@ -135,13 +135,13 @@ def _echo(request: Request) -> JsonObject:
     }
 
 
-def _number(request: Request, name: str) -> Json:
-    """A penalty is no parameter of this API, but some servers of it take one."""
+def _penalty(request: Request, name: str) -> Json:
+    """Return a penalty, which is not a parameter of this API, though some of its servers take one."""
     given = (request.extra or {}).get(name)
     return given if isinstance(given, int | float) else 0.0
 
 
-def _tool_echo(tool: AnyTool) -> JsonObject:
+def _tool(tool: AnyTool) -> JsonObject:
     return tool.raw if isinstance(tool, OpaqueTool) else {**tool_members(tool), **(tool.extra or {})}
 
 
@@ -156,7 +156,7 @@ def _usage_members(usage: Usage) -> JsonObject:
 
 
 def failure_code(error: ToolrelayError) -> str:
-    """The API's code nearest to what went wrong."""
+    """Return the API's code nearest to the error."""
     if error.code in FAILURE_CODES:
         return error.code
     if error.status == 429:
@@ -167,8 +167,8 @@ def failure_code(error: ToolrelayError) -> str:
 # Items
 
 
-def is_shown(item: Item) -> bool:
-    """Whether it is part of the output: not what only another wire understands, nor a message that says nothing."""
+def is_output(item: Item) -> bool:
+    """Return whether the item is shown: not an empty message, nor what only another wire understands."""
     match item:
         case Message(content=content):
             return bool(content)
@@ -178,8 +178,8 @@ def is_shown(item: Item) -> bool:
             return True
 
 
-def identifier(item: Item, token: str, index: int) -> str:
-    """Its id at that place of the output. Reasoning keeps the provider's, which its seal may be bound to."""
+def output_id(item: Item, token: str, index: int) -> str:
+    """Return the item's id. Reasoning keeps the provider's, which its encrypted content may be bound to."""
     match item:
         case Call(kind=kind):
             return make_item_id("ctc" if kind == "custom" else "fc", token, index)
@@ -201,27 +201,28 @@ def item_members(item: Item, own_id: str, status: ItemStatus) -> JsonObject:
         case Call():
             return _call_members(item, own_id, status)
         case Reasoning():
-            members = {"type": "reasoning", "id": own_id, "summary": [summary_members(text) for text in item.summary]}
+            summary: list[Json] = [reasoning_part("summary", text) for text in item.summary]
+            members = {"type": "reasoning", "id": own_id, "summary": summary}
             if item.text:
-                members["content"] = [thought_members(text) for text in item.text]
+                members["content"] = [reasoning_part("text", text) for text in item.text]
             if item.encrypted is not None:
                 members["encrypted_content"] = item.encrypted
             return members
         case OpaqueItem():
             return item.raw
-        case Result():  # the client's to give, never the model's
+        case _:  # a result, which a model never gives
             return {}
 
 
 def _call_members(call: Call, own_id: str, status: ItemStatus) -> JsonObject:
-    function = call.kind == "function"
+    is_function = call.kind == "function"
     members: JsonObject = {
-        "type": "function_call" if function else "custom_tool_call",
+        "type": "function_call" if is_function else "custom_tool_call",
         "id": own_id,
         "status": status,
         "call_id": call.id,
         "name": call.name,
-        "arguments" if function else "input": call.arguments,
+        "arguments" if is_function else "input": call.arguments,
     }
     if call.namespace is not None:
         members["namespace"] = call.namespace
@@ -231,21 +232,13 @@ def _call_members(call: Call, own_id: str, status: ItemStatus) -> JsonObject:
 def part_members(part: Part) -> JsonObject:
     match part:
         case Text():
-            return {
-                "type": "output_text",
-                "text": part.text,
-                "annotations": list(part.annotations),
-                "logprobs": list(part.logprobs),
-            }
+            annotations, logprobs = list(part.annotations), list(part.logprobs)
+            return {"type": "output_text", "text": part.text, "annotations": annotations, "logprobs": logprobs}
         case Refusal():
             return {"type": "refusal", "refusal": part.text}
-        case _:  # a model's own words are nothing else
+        case _:  # models give no other parts
             return {}
 
 
-def summary_members(text: str) -> JsonObject:
-    return {"type": "summary_text", "text": text}
-
-
-def thought_members(text: str) -> JsonObject:
-    return {"type": "reasoning_text", "text": text}
+def reasoning_part(kind: ReasoningKind, text: str) -> JsonObject:
+    return {"type": "reasoning_text" if kind == "text" else "summary_text", "text": text}

@@ -1,47 +1,44 @@
-"""Responses, the items of a provider's answer while they grow: what of each has come, and which frame belongs to which."""
+"""Responses, the items of a provider's answer while they are received, and which frame belongs to which."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+from msgspec import Struct, field
 
 from toolrelay.core.indexes import IndexLimit
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import CallKind
 from toolrelay.core.surrogates import join_surrogates, join_surrogates_so_far
+from toolrelay.wires.responses.resource import ReasoningKind
 
-Thought: TypeAlias = Literal["text", "summary"]
 
+class TextBuffer(Struct, eq=False):
+    """A text that is being received. `half` is a high surrogate that waits for the low one."""
 
-class Run:
-    """A text that grows. `half` is the first half of a surrogate pair, which waits for the second."""
+    pieces: list[str] = []
+    half: str = ""
 
-    __slots__ = ("half", "pieces")
-
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self.half = ""
-
-    def grow(self, delta: str) -> str:
-        """Takes a delta in; returns what is new and can be handed on."""
+    def add(self, delta: str) -> str:
+        """Add a delta. Return what can be emitted."""
         text, self.half = join_surrogates_so_far(self.half + delta)
         if text:
             self.pieces.append(text)
         return text
 
     def complete(self, whole: str) -> str:
-        """Takes the whole text in; returns what the deltas had left out. Where the two disagree, what was handed on stands."""
+        """Take the whole text. Return what the deltas had left out; nothing if the two disagree."""
         whole = join_surrogates(whole)
         so_far = "".join(self.pieces)
         if not whole.startswith(so_far):
-            return self.give_up()
-        rest = whole[len(so_far) :]
+            return self.flush()
         self.pieces = [whole] if whole else []
         self.half = ""
-        return rest
+        return whole[len(so_far) :]
 
-    def give_up(self) -> str:
-        """A half whose other half will not come."""
+    def flush(self) -> str:
+        """Replace a high surrogate whose low one will not come. Return the replacement, if any."""
         if not self.half:
             return ""
         self.half = ""
@@ -49,47 +46,33 @@ class Run:
         return "\ufffd"
 
 
-class _Slot:
-    """One item. `place` is the output_index that the provider gave it; `done`: nothing more is expected of it.
+class PartBuffer(TextBuffer, kw_only=True):
+    """A part of a message. `annotations` and `logprobs` count those that were emitted."""
 
-    `limit` counts the parts of all items of the answer.
-    """
-
-    __slots__ = ("done", "id", "limit", "place")
-
-    def __init__(self, place: int | None, identifier: str | None, limit: IndexLimit) -> None:
-        self.place = place
-        self.id = identifier
-        self.limit = limit
-        self.done = False
+    is_refusal: bool
+    annotations: int = 0
+    logprobs: int = 0
 
 
-class PartRun(Run):
-    """A part of a message; of its annotations and logprobs so many have been handed on."""
+class _Slot(Struct, eq=False):
+    """One item. `limit` counts the parts of all items of the answer. `is_done`: its last frame was received."""
 
-    __slots__ = ("annotations", "logprobs", "refusal")
-
-    def __init__(self, *, refusal: bool) -> None:
-        super().__init__()
-        self.refusal = refusal
-        self.annotations = 0
-        self.logprobs = 0
+    output_index: int | None
+    id: str | None
+    limit: IndexLimit
+    is_done: bool = False
 
 
 class MessageSlot(_Slot):
-    __slots__ = ("parts", "phase")
+    phase: str | None = None
+    parts: dict[int, PartBuffer] = {}
 
-    def __init__(self, place: int | None, identifier: str | None, limit: IndexLimit) -> None:
-        super().__init__(place, identifier, limit)
-        self.phase: str | None = None
-        self.parts: dict[int, PartRun] = {}
-
-    def part(self, index: int, *, refusal: bool) -> PartRun:
-        run = self.parts.get(index)
-        if run is None:
+    def part(self, index: int, *, is_refusal: bool) -> PartBuffer:
+        part = self.parts.get(index)
+        if part is None:
             self.limit.add(index)
-            run = self.parts[index] = PartRun(refusal=refusal)
-        return run
+            part = self.parts[index] = PartBuffer(is_refusal=is_refusal)
+        return part
 
     @property
     def is_empty(self) -> bool:
@@ -97,56 +80,48 @@ class MessageSlot(_Slot):
 
 
 class ReasoningSlot(_Slot):
-    """`begun`: it was announced once, under its own id. `shown` are the positions of its parts since it was announced last."""
+    """`is_started`: emitted once, with its id. `positions` are those of its parts since it was last started."""
 
-    __slots__ = ("begun", "runs", "shown")
+    is_started: bool = False
+    buffers: dict[tuple[ReasoningKind, int], TextBuffer] = {}
+    positions: dict[ReasoningKind, dict[int, int]] = {}
 
-    def __init__(self, place: int | None, identifier: str | None, limit: IndexLimit) -> None:
-        super().__init__(place, identifier, limit)
-        self.begun = False
-        self.runs: dict[tuple[Thought, int], Run] = {}
-        self.shown: dict[Thought, dict[int, int]] = {"text": {}, "summary": {}}
-
-    def run(self, kind: Thought, index: int) -> Run:
-        run = self.runs.get((kind, index))
-        if run is None:
+    def buffer(self, kind: ReasoningKind, index: int) -> TextBuffer:
+        buffer = self.buffers.get((kind, index))
+        if buffer is None:
             self.limit.add(index)
-            run = self.runs[kind, index] = Run()
-        return run
+            buffer = self.buffers[kind, index] = TextBuffer()
+        return buffer
 
-    def position(self, kind: Thought, index: int) -> int:
-        """Providers start at 1 or skip numbers; the positions are dense, in the order in which the parts began."""
-        shown = self.shown[kind]
-        return shown.setdefault(index, len(shown))
+    def position(self, kind: ReasoningKind, index: int) -> int:
+        """Return the part's number among those of its kind, in order of appearance. Providers start at 1 or skip numbers."""
+        positions = self.positions.setdefault(kind, {})
+        return positions.setdefault(index, len(positions))
 
 
 class CallSlot(_Slot):
-    """It starts when its name is known. `number` is its index in the answer; `first` the arguments it was announced with."""
+    """A call, emitted when its name is known. `number` is its index in the answer, `first` its arguments when it was added."""
 
-    __slots__ = ("call_id", "extra", "finished", "first", "kind", "name", "namespace", "number", "run")
-
-    def __init__(self, place: int | None, identifier: str | None, limit: IndexLimit) -> None:
-        super().__init__(place, identifier, limit)
-        self.kind: CallKind = "function"
-        self.name = ""
-        self.call_id: str | None = None
-        self.namespace: str | None = None
-        self.extra: JsonObject | None = None
-        self.number: int | None = None
-        self.run = Run()
-        self.first: Any = None
-        self.finished = False
+    kind: CallKind = "function"
+    name: str = ""
+    call_id: str | None = None
+    namespace: str | None = None
+    extra: JsonObject | None = None
+    number: int | None = None
+    buffer: TextBuffer = field(default_factory=TextBuffer)
+    first: Any = None
+    is_finished: bool = False
 
 
 class OpaqueSlot(_Slot):
-    __slots__ = ()
+    pass
 
 
 Slot: TypeAlias = MessageSlot | ReasoningSlot | CallSlot | OpaqueSlot
 
 S = TypeVar("S", bound=Slot)
 
-_SLOTS: dict[str, type[Slot]] = {
+_SLOT_TYPES: dict[object, type[Slot]] = {
     "message": MessageSlot,
     "reasoning": ReasoningSlot,
     "function_call": CallSlot,
@@ -156,14 +131,14 @@ _SLOTS: dict[str, type[Slot]] = {
 
 def slot_type(item: JsonObject) -> type[Slot]:
     kind = item.get("type")
-    return _SLOTS.get(kind, OpaqueSlot) if isinstance(kind, str) else OpaqueSlot
+    return _SLOT_TYPES.get(kind, OpaqueSlot) if isinstance(kind, str) else OpaqueSlot
 
 
 class Slots:
-    """The items of one answer, found by what a frame says of its own.
+    """The items of one answer.
 
-    Providers change ids between frames, leave the output_index out, or use one for all. So an id counts if it is known and
-    nothing speaks against it, then the place, then the id alone, then whatever item of that kind is open.
+    Providers change ids between frames, leave the output_index out, or use one for all. So a frame belongs to the item with its
+    id and output_index; else to the one with its output_index, with its id, or, without an output_index, to the last open one.
     """
 
     def __init__(self) -> None:
@@ -171,62 +146,62 @@ class Slots:
         self._item_limit = IndexLimit("output items")
         self._part_limit = IndexLimit("content parts")
         self._by_id: dict[str, Slot] = {}
-        self._by_place: dict[int, Slot] = {}
+        self._by_index: dict[int, Slot] = {}
 
-    def find(self, kind: type[S], place: int | None, identifier: str | None) -> S | None:
-        named = self._by_id.get(identifier) if identifier else None
-        if isinstance(named, kind) and (place is None or named.place == place):
+    def find(self, kind: type[S], index: int | None, item_id: str | None) -> S | None:
+        named = self._by_id.get(item_id) if item_id else None
+        if isinstance(named, kind) and (index is None or named.output_index == index):
             return named
-        if place is not None:
-            placed = self._by_place.get(place)
-            if isinstance(placed, kind):
-                return placed
+        if index is not None:
+            indexed = self._by_index.get(index)
+            if isinstance(indexed, kind):
+                return indexed
         if isinstance(named, kind):
             return named
-        if place is None:
+        if index is None:
             for slot in reversed(self.all):
-                if isinstance(slot, kind) and not slot.done:
+                if isinstance(slot, kind) and not slot.is_done:
                     return slot
         return None
 
-    def announced(self, kind: type[S], place: int | None, identifier: str | None) -> S | None:
-        """The slot of an item that is announced a second time, or whose deltas came before it."""
-        slot = self.find(kind, place, identifier) if place is not None or identifier else None
-        if slot is None or slot.done or (identifier and slot.id and slot.id != identifier):
+    def find_added(self, kind: type[S], index: int | None, item_id: str | None) -> S | None:
+        """Return the slot of an item that is added a second time, or whose deltas came before it was."""
+        slot = self.find(kind, index, item_id) if index is not None or item_id else None
+        if slot is None or slot.is_done or (item_id and slot.id and slot.id != item_id):
             return None
         return slot
 
-    def open(self, kind: type[S], place: int | None, identifier: str | None) -> S:
-        self._item_limit.add(place)
-        slot = kind(place, identifier, self._part_limit)
+    def open(self, kind: type[S], index: int | None, item_id: str | None) -> S:
+        self._item_limit.add(index)
+        slot = kind(index, item_id, self._part_limit)
         self.all.append(slot)
-        if identifier:
-            self._by_id[identifier] = slot
-        if place is not None:
-            self._by_place[place] = slot
+        if item_id:
+            self._by_id[item_id] = slot
+        if index is not None:
+            self._by_index[index] = slot
         return slot
 
     def pair(self, output: list[JsonObject]) -> list[Slot | None]:
-        """For each item of the final output the slot that it grew in, if any. The surest sign goes first."""
+        """Return the slot of each item of the final output, if it has one. See _KEYS for how they are matched."""
         pairs: list[Slot | None] = [None] * len(output)
-        places = streamed_indexes([slot.place for slot in self.all if slot.place is not None], len(output))
-        free = dict.fromkeys(self.all)
-        for sign_of_slot, sign_of_item in _SIGNS:
-            waiting: dict[tuple[type[Slot], object], list[Slot]] = {}
-            for slot in reversed(free):
-                sign = sign_of_slot(slot)
-                if sign is not None:
-                    waiting.setdefault((slot.__class__, sign), []).append(slot)
+        indexes = streamed_indexes([slot.output_index for slot in self.all if slot.output_index is not None], len(output))
+        unpaired = dict.fromkeys(self.all)
+        for slot_key, item_key in _KEYS:
+            by_key: dict[tuple[type[Slot], object], list[Slot]] = {}
+            for slot in reversed(unpaired):
+                key = slot_key(slot)
+                if key is not None:
+                    by_key.setdefault((slot.__class__, key), []).append(slot)
             for number, item in enumerate(output):
-                found = waiting.get((slot_type(item), sign_of_item(item, places[number]))) if pairs[number] is None else None
+                found = by_key.get((slot_type(item), item_key(item, indexes[number]))) if pairs[number] is None else None
                 if found:
                     pairs[number] = slot = found.pop()
-                    del free[slot]
+                    del unpaired[slot]
         return pairs
 
 
 def streamed_indexes(seen: Iterable[int], count: int) -> Sequence[int]:
-    """The indexes under which `count` parts of a whole were streamed, one by one. Providers may start at 1, or skip numbers."""
+    """Return the indexes under which the `count` parts of a whole were streamed. Providers may start at 1, or skip numbers."""
     known = sorted(seen)
     if not known or known[-1] < count:
         return range(count)
@@ -238,36 +213,36 @@ def _string(item: JsonObject, name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _spoken_words(slot: Slot) -> tuple[str, ...] | None:
+def _slot_content(slot: Slot) -> tuple[str, ...] | None:
     match slot:
         case MessageSlot(parts=parts):
             return tuple("".join(parts[index].pieces) for index in sorted(parts))
-        case CallSlot(kind=kind, name=name, run=run):
-            return kind, name, "".join(run.pieces)
+        case CallSlot(kind=kind, name=name, buffer=buffer):
+            return kind, name, "".join(buffer.pieces)
         case _:
             return None
 
 
-def _final_words(item: JsonObject, _place: int) -> tuple[object, ...] | None:
-    words: tuple[object, ...]
+def _item_content(item: JsonObject, _index: int) -> tuple[object, ...] | None:
+    content: tuple[object, ...]
     match item:
-        case {"type": "message", "content": list(content)}:
-            parts = [part for part in content if isinstance(part, dict)]
-            words = tuple([part.get("refusal" if part.get("type") == "refusal" else "text") for part in parts])
+        case {"type": "message", "content": list(parts)}:
+            objects = [part for part in parts if isinstance(part, dict)]
+            content = tuple([part.get("refusal" if part.get("type") == "refusal" else "text") for part in objects])
         case {"type": "function_call", "name": name, "arguments": arguments}:
-            words = "function", name, arguments
+            content = "function", name, arguments
         case {"type": "custom_tool_call", "name": name, "input": given}:
-            words = "custom", name, given
+            content = "custom", name, given
         case _:
             return None
-    return words if words and all(isinstance(word, str) for word in words) else None
+    return content if content and all(isinstance(each, str) for each in content) else None
 
 
-# What a slot and an item of the final output have in common: its id, its call_id, its words, its place; or the slot has no place.
-_SIGNS: tuple[tuple[Callable[[Slot], object], Callable[[JsonObject, int], object]], ...] = (
-    (lambda slot: slot.id or None, lambda item, _place: _string(item, "id")),
-    (lambda slot: slot.call_id or None if isinstance(slot, CallSlot) else None, lambda item, _place: _string(item, "call_id")),
-    (_spoken_words, _final_words),
-    (lambda slot: slot.place, lambda _item, place: place),
-    (lambda slot: "none" if slot.place is None else None, lambda _item, _place: "none"),
+# What a slot and an item of the final output have in common: id, call_id, content or index, the surest first; or no index at all.
+_KEYS: tuple[tuple[Callable[[Slot], object], Callable[[JsonObject, int], object]], ...] = (
+    (lambda slot: slot.id or None, lambda item, _index: _string(item, "id")),
+    (lambda slot: slot.call_id or None if isinstance(slot, CallSlot) else None, lambda item, _index: _string(item, "call_id")),
+    (_slot_content, _item_content),
+    (lambda slot: slot.output_index, lambda _item, index: index),
+    (lambda slot: "none" if slot.output_index is None else None, lambda _item, _index: "none"),
 )

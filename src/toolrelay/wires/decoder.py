@@ -1,0 +1,75 @@
+"""Base of the decoders of server-sent events."""
+
+from __future__ import annotations
+
+from toolrelay.core.events import AnswerFailed, StreamEvent
+from toolrelay.errors import BackendError
+from toolrelay.wires.sse import FrameTooLargeError, SseSplitter
+
+
+class FrameDecoder:
+    """See wires.base.Decoder. A subclass adds the events of one frame at a time, or raises BackendError.
+
+    After `_is_over` is set, nothing more is read.
+    """
+
+    def __init__(self) -> None:
+        self._splitter = SseSplitter()
+        self._is_over = False
+
+    def _read(self, frame: bytes, out: list[StreamEvent]) -> None:
+        raise NotImplementedError
+
+    def _read_whole(self, body: bytes, out: list[StreamEvent]) -> None:
+        """Read an answer that came as one object."""
+        raise NotImplementedError
+
+    def _close(self, out: list[StreamEvent]) -> None:
+        """Handle the end of the connection."""
+        raise NotImplementedError
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        out: list[StreamEvent] = []
+        try:
+            for frame in self._splitter.feed(data):
+                if self._is_over:
+                    break
+                self._read(frame, out)
+        except FrameTooLargeError:
+            self._fail(provider_error("sent a frame that is too large to be relayed"), out)
+        except BackendError as error:
+            self._fail(error, out)
+        return out
+
+    def flush(self) -> list[StreamEvent]:
+        out: list[StreamEvent] = []
+        try:
+            for frame in self._splitter.flush():
+                if not self._is_over:
+                    self._read_last(frame, out)
+            if not self._is_over:
+                self._close(out)
+        except BackendError as error:
+            self._fail(error, out)
+        return out
+
+    def decode_whole(self, body: bytes) -> list[StreamEvent]:
+        out: list[StreamEvent] = []
+        try:
+            self._read_whole(body, out)
+        except BackendError as error:
+            self._fail(error, out)
+        return out
+
+    def _read_last(self, frame: bytes, out: list[StreamEvent]) -> None:
+        """Read a frame that the stream ended with, without the frame's own end."""
+        self._read(frame, out)
+
+    def _fail(self, error: BackendError, out: list[StreamEvent]) -> None:
+        if not self._is_over:
+            self._is_over = True
+            out.append(AnswerFailed(error))
+
+
+def provider_error(problem: str, code: str = "upstream_invalid") -> BackendError:
+    return BackendError(f"The provider {problem}.", code=code)

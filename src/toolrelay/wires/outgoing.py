@@ -1,0 +1,60 @@
+"""Base of the request encoders: what a wire cannot express is dropped by name, or refused."""
+
+from __future__ import annotations
+
+from toolrelay.core.identity import shorten_id
+from toolrelay.core.json import JsonObject
+from toolrelay.core.messages import OpaqueItem, OpaquePart
+from toolrelay.core.profiles import Profile
+from toolrelay.core.request import OpaqueTool, Request, ToolChoice
+from toolrelay.errors import ClientError
+from toolrelay.wires.base import Unsupported
+from toolrelay.wires.extra import unknown_names
+
+# Rows of every wire's UNSUPPORTED table.
+TOOLS = "a provider's own tools (web_search, file_search, mcp, …)"
+ITEMS = "a provider's own items (web_search_call, …)"
+PARTS = "content parts of unknown type"
+TOOL_CHOICE = "tool_choice that names a provider's own tool"
+OTHER_FIELDS = "other fields, at any level"
+
+
+class RequestEncoder:
+    """Encodes one request, by a wire's table of what it does not support. `refusal` begins the message of an error."""
+
+    wire: str
+    unsupported: Unsupported
+    refusal: str
+
+    def __init__(self, request: Request, profile: Profile) -> None:
+        self.request = request
+        self.profile = profile
+        self.is_same_wire = request.wire == self.wire
+        self.dropped: list[str] = []
+
+    def reject(self, name: str, param: str = "", shown: str | None = None) -> None:
+        """Drop or refuse, as the table says. `shown` is the value in question."""
+        if self.unsupported[name] == "refused":
+            raise ClientError(f"{self.refusal} {shown or name}.", param=param, code="unsupported_by_upstream")
+        if name not in self.dropped:
+            self.dropped.append(name)
+
+    def keep_extra(self, extra: JsonObject | None) -> JsonObject:
+        """Return the members that only the client's wire knows, if this is that wire; else drop them by name."""
+        if not extra or self.is_same_wire:
+            return extra or {}
+        self.dropped += [name for name in unknown_names(extra) if name not in self.dropped]
+        return {}
+
+    def opaque(self, value: OpaqueItem | OpaquePart | OpaqueTool, name: str, param: str, shown: str) -> JsonObject:
+        """Return what only one wire understands as it came, or refuse it on other wires."""
+        if value.wire != self.wire:
+            self.reject(name, param, f"{shown} {value.raw.get('type')!r}")
+        return value.raw
+
+    def check_tool_choice(self, choice: ToolChoice) -> None:
+        if choice.raw is not None and not self.is_same_wire:
+            self.reject(TOOL_CHOICE, "tool_choice", f"a tool_choice of type {choice.raw.get('type')!r}")
+
+    def call_id(self, identifier: str) -> str:
+        return shorten_id(identifier) if self.profile.call_ids == "nine" else identifier
