@@ -14,7 +14,7 @@ from toolrelay.core.request import Request
 from toolrelay.core.turn import Turn
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.toolcalls.layer import ToolCallLayer
-from toolrelay.toolcalls.options import ModelMode, ToolCallOptions
+from toolrelay.toolcalls.options import ActiveOptions, ToolCallOptions
 from toolrelay.wires.base import Envelope, Wire
 
 TOKEN = "Turn0000000000000000"
@@ -46,7 +46,7 @@ def run_turn(request: Request, events: Iterable[StreamEvent]) -> tuple[list[Stre
 def trusting_layer(turn: Turn) -> ToolCallLayer:
     """Wrap a turn in a layer for a native model whose bad calls pass."""
     options = ToolCallOptions(dialect=discover_dialects()["sealed"], native=True, on_bad_call="pass")
-    return ToolCallLayer(turn, ModelMode(options))
+    return ToolCallLayer(turn, ActiveOptions(options))
 
 
 def envelope(request: Request) -> Envelope:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolrelay.backends.base import Backend, Deliver, deliver_batch
-from toolrelay.core.commands import Notice, Record
+from toolrelay.core.commands import Notice, RecordStep
 from toolrelay.core.events import CallStarted, Noticed, StreamEvent
 from toolrelay.core.policy import Policy
 from toolrelay.core.profiles import Profile
@@ -18,13 +18,13 @@ from toolrelay.runtime.driver import drive
 from toolrelay.runtime.models import tool_calling_mode
 from toolrelay.settings import ModelSettings
 from toolrelay.toolcalls.layer import ToolCallLayer
-from toolrelay.toolcalls.options import ModelMode
+from toolrelay.toolcalls.options import ActiveOptions
 
 
 class Layered:
     """`rejected`: the rules of rejected answers."""
 
-    def __init__(self, backend: Backend, mode: ModelMode) -> None:
+    def __init__(self, backend: Backend, mode: ActiveOptions) -> None:
         self.rejected: list[str] = []
         self._backend = backend
         self._mode = mode
@@ -47,7 +47,7 @@ class _Collector:
     def put(self, events: list[StreamEvent]) -> None:
         self.events += [replace(event, id="") if isinstance(event, CallStarted) else event for event in events]
 
-    def record(self, command: Record) -> None:
+    def record(self, command: RecordStep) -> None:
         if isinstance(command.step, AnswerRejected):
             self._rejected.append(command.step.rule)
 

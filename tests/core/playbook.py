@@ -2,7 +2,7 @@
 
     (
         Playbook(turn)
-        << [Record(TurnAccepted(model="m", wire="openai_chat")), CallModel(request)]
+        << [RecordStep(TurnAccepted(model="m", wire="openai_chat")), CallModel(request)]
         >> [TextDelta("hi")]
         << [Emit([TextDelta("hi")])]
         >> [AnswerFinished(finish="stop")]
@@ -22,13 +22,13 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, structs
 
-from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, Notice, Record, RunTool
+from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, Notice, RecordStep, RunTool
 from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, StreamEvent
 from toolrelay.core.identity import make_call_id
 from toolrelay.core.messages import Call, Result
 from toolrelay.core.policy import GatewayTool, Policy
 from toolrelay.core.request import Request, Tool
-from toolrelay.core.steps import QuestionAsked, RunFinished, RunStarted, StepEvent, VerdictGiven
+from toolrelay.core.steps import QuestionAsked, StepEvent, ToolRunFinished, ToolRunStarted, VerdictGiven
 from toolrelay.core.turn import Turn
 from toolrelay.toolcalls.layer import ToolCallLayer
 
@@ -45,12 +45,12 @@ class Playbook(Generic[T]):
         self._commands = turn.start()
         self._is_checked = True
 
-    def __rshift__(self, received: Sequence[StreamEvent] | VerdictGiven | RunFinished) -> Playbook[T]:
+    def __rshift__(self, received: Sequence[StreamEvent] | VerdictGiven | ToolRunFinished) -> Playbook[T]:
         __tracebackhide__ = True
         if not self._is_checked:
             raise AssertionError("\n".join([*self._transcript, "<< unchecked commands:", *_lines(self._commands)]))
         self._is_checked = False
-        if isinstance(received, VerdictGiven | RunFinished):
+        if isinstance(received, VerdictGiven | ToolRunFinished):
             self._transcript.append(f">> {format_value(received)}")
             self._commands = self.turn.handle_step(received)
         else:
@@ -95,8 +95,8 @@ def _lines(commands: Iterable[Command]) -> list[str]:
         match command:
             case Emit(events):
                 lines += ["Emit", *(f"    {format_value(event)}" for event in events)]
-            case Record(step):
-                lines.append(f"Record {format_value(step)}")
+            case RecordStep(step):
+                lines.append(f"RecordStep {format_value(step)}")
             case _:
                 lines.append(format_value(command))
     return lines
@@ -107,7 +107,7 @@ def emitted(commands: Iterable[Command]) -> list[StreamEvent]:
 
 
 def recorded(commands: Iterable[Command]) -> list[StepEvent]:
-    return [command.step for command in commands if isinstance(command, Record)]
+    return [command.step for command in commands if isinstance(command, RecordStep)]
 
 
 def notices(commands: Iterable[Command]) -> list[tuple[str, str | None]]:
@@ -157,16 +157,16 @@ def deny(number: int, reason: str | None = None) -> VerdictGiven:
     return VerdictGiven(call_id=IDS[number], verdict="deny", reason=reason)
 
 
-def run_finished(number: int, output: str = "done") -> RunFinished:
-    return RunFinished(call_id=IDS[number], output=output)
+def run_finished(number: int, output: str = "done") -> ToolRunFinished:
+    return ToolRunFinished(call_id=IDS[number], output=output)
 
 
 def ask_commands(number: int, name: str, arguments: str = "{}") -> list[Command]:
-    return [Record(QuestionAsked(call_id=IDS[number])), AskPerson(call_item(number, name, arguments))]
+    return [RecordStep(QuestionAsked(call_id=IDS[number])), AskPerson(call_item(number, name, arguments))]
 
 
 def run_commands(number: int, name: str, arguments: str = "{}") -> list[Command]:
-    return [Record(RunStarted(call_id=IDS[number], arguments=arguments)), RunTool(call_item(number, name, arguments))]
+    return [RecordStep(ToolRunStarted(call_id=IDS[number], arguments=arguments)), RunTool(call_item(number, name, arguments))]
 
 
 def next_request(commands: Iterable[Command]) -> Request:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.core.playbook import Playbook, make_request, make_turn
-from toolrelay.core.commands import CallModel, Command, Emit, Record
+from toolrelay.core.commands import CallModel, Command, Emit, RecordStep
 from toolrelay.core.events import RefusalDelta, TextDelta
 from toolrelay.core.steps import TurnAccepted
 
@@ -33,7 +33,7 @@ def test_unchecked_commands_fail_the_test() -> None:
 
 def test_commands_of_the_start_may_be_left_unchecked() -> None:
     request = make_request()
-    start: list[Command] = [Record(TurnAccepted(model="m", wire="openai_chat")), CallModel(request)]
+    start: list[Command] = [RecordStep(TurnAccepted(model="m", wire="openai_chat")), CallModel(request)]
     Playbook(make_turn(request)) << start >> [TextDelta("one")] << [Emit([TextDelta("one")])]
     Playbook(make_turn(request)) >> [TextDelta("one")] << [Emit([TextDelta("one")])]
     with pytest.raises(AssertionError):

@@ -19,7 +19,7 @@ from tests.core.playbook import (
     recorded,
 )
 from tests.exchange import trusting_layer
-from toolrelay.core.commands import AskAgain, CallModel, Emit, End, Notice, Record
+from toolrelay.core.commands import AskAgain, CallModel, Emit, End, Notice, RecordStep
 from toolrelay.core.events import (
     AnnotationAdded,
     AnswerFailed,
@@ -48,7 +48,7 @@ from toolrelay.core.steps import (
     AnswerRejected,
     CallPlanned,
     CallsHandedOver,
-    RunFinished,
+    ToolRunFinished,
     TurnAccepted,
     TurnFailed,
     TurnFinished,
@@ -73,7 +73,7 @@ def test_text_is_emitted_as_it_arrives() -> None:
     usage = Usage(input=3, output=2)
     (
         Playbook(make_turn(request))
-        << [Record(TurnAccepted(model="m", wire="openai_chat")), CallModel(request)]
+        << [RecordStep(TurnAccepted(model="m", wire="openai_chat")), CallModel(request)]
         >> [AnswerStarted(model="m-1"), TextDelta("Hel")]
         << [Emit([AnswerStarted(model="m-1"), TextDelta("Hel")])]
         >> [TextDelta("lo")]
@@ -82,8 +82,8 @@ def test_text_is_emitted_as_it_arrives() -> None:
         << []
         >> [AnswerFinished(finish="stop", usage=usage, service_tier="flex")]
         << [
-            Record(AnswerReceived(items=(message("Hello"),), finish="stop", usage=usage)),
-            Record(TurnFinished(finish="stop", usage=usage)),
+            RecordStep(AnswerReceived(items=(message("Hello"),), finish="stop", usage=usage)),
+            RecordStep(TurnFinished(finish="stop", usage=usage)),
             Emit([AnswerFinished(finish="stop", usage=usage, service_tier="flex")]),
             End(),
         ]
@@ -118,10 +118,10 @@ def test_call_is_handed_over_with_an_id_of_the_gateway() -> None:
         << [Emit(client_call(0, "f", '{"x":1}', number=0))]
         >> [AnswerFinished(finish="calls")]
         << [
-            Record(AnswerReceived(items=(call_item(0, "f", '{"x":1}'),), finish="calls")),
-            Record(CallPlanned(call=call_item(0, "f", '{"x":1}'), owner="client")),
-            Record(CallsHandedOver(call_ids=(IDS[0],))),
-            Record(TurnFinished(finish="calls")),
+            RecordStep(AnswerReceived(items=(call_item(0, "f", '{"x":1}'),), finish="calls")),
+            RecordStep(CallPlanned(call=call_item(0, "f", '{"x":1}'), owner="client")),
+            RecordStep(CallsHandedOver(call_ids=(IDS[0],))),
+            RecordStep(TurnFinished(finish="calls")),
             Emit([AnswerFinished(finish="calls")]),
             End(),
         ]
@@ -138,11 +138,11 @@ def test_interleaved_parallel_calls_are_passed_on() -> None:  # bug 8
         >> [CallFinished(1), CallFinished(0), AnswerFinished(finish="calls")]
         << [
             Emit([CallFinished(1), CallFinished(0)]),
-            Record(AnswerReceived(items=(call_item(0, "f", '{"x":1}'), call_item(1, "g", '{"y":2}')), finish="calls")),
-            Record(CallPlanned(call=call_item(0, "f", '{"x":1}'), owner="client")),
-            Record(CallPlanned(call=call_item(1, "g", '{"y":2}'), owner="client")),
-            Record(CallsHandedOver(call_ids=(IDS[0], IDS[1]))),
-            Record(TurnFinished(finish="calls")),
+            RecordStep(AnswerReceived(items=(call_item(0, "f", '{"x":1}'), call_item(1, "g", '{"y":2}')), finish="calls")),
+            RecordStep(CallPlanned(call=call_item(0, "f", '{"x":1}'), owner="client")),
+            RecordStep(CallPlanned(call=call_item(1, "g", '{"y":2}'), owner="client")),
+            RecordStep(CallsHandedOver(call_ids=(IDS[0], IDS[1]))),
+            RecordStep(TurnFinished(finish="calls")),
             Emit([AnswerFinished(finish="calls")]),
             End(),
         ]
@@ -258,10 +258,10 @@ def test_truncated_call_is_not_handed_over(finish: Finish) -> None:  # bug 5
         >> [*model_call(0, "f"), CallStarted(1, "f"), ArgumentsDelta(1, '{"x'), end]
         << [
             Emit([*client_call(0, "f", number=0), CallStarted(1, "f", IDS[1]), ArgumentsDelta(1, '{"x')]),
-            Record(AnswerReceived(items=(call_item(0, "f"),), finish=finish, cut=True)),
-            Record(CallPlanned(call=call_item(0, "f"), owner="client")),
-            Record(CallsHandedOver(call_ids=(IDS[0],))),
-            Record(TurnFinished(finish=finish)),
+            RecordStep(AnswerReceived(items=(call_item(0, "f"),), finish=finish, cut=True)),
+            RecordStep(CallPlanned(call=call_item(0, "f"), owner="client")),
+            RecordStep(CallsHandedOver(call_ids=(IDS[0],))),
+            RecordStep(TurnFinished(finish=finish)),
             Emit([end]),
             End(),
         ]
@@ -277,7 +277,7 @@ def test_truncated_answer_with_complete_calls_keeps_its_finish() -> None:
 def test_failure_before_any_output_ends_the_turn() -> None:
     failed = AnswerFailed(BackendError("It is down.", code="upstream_unreachable"))
     playbook = Playbook(make_turn()) >> [failed]
-    playbook << [Record(TurnFailed(code="upstream_unreachable", message="It is down.")), Emit([failed]), End()]
+    playbook << [RecordStep(TurnFailed(code="upstream_unreachable", message="It is down.")), Emit([failed]), End()]
     assert (playbook.turn.error, playbook.turn.finish) == (failed, None)
 
 
@@ -290,7 +290,7 @@ def test_text_before_a_failure_is_emitted_first() -> None:  # bug 38
         >> [TextDelta(" word"), failed, TextDelta("never")]
         << [
             Emit([TextDelta(" word")]),
-            Record(TurnFailed(code="upstream_cut", message="It died.")),
+            RecordStep(TurnFailed(code="upstream_cut", message="It died.")),
             Emit([failed]),
             End(),
         ]
@@ -309,7 +309,7 @@ def test_events_after_the_end_are_ignored(end: StreamEvent) -> None:
         << []
         >> VerdictGiven(call_id=IDS[0], verdict="allow")
         << []
-        >> RunFinished(call_id=IDS[0], output="")
+        >> ToolRunFinished(call_id=IDS[0], output="")
         << []
     )
 
@@ -334,7 +334,7 @@ def test_unrecorded_answer_still_records_its_calls() -> None:
     steps = []
     for recording in (unrecorded, recorded_turn):
         recording.start()
-        steps.append([command for command in recording.handle(events) if isinstance(command, Record | Emit)])
+        steps.append([command for command in recording.handle(events) if isinstance(command, RecordStep | Emit)])
     assert steps[0] == [command for command in steps[1] if not isinstance(getattr(command, "step", None), AnswerReceived)]
     assert len(steps[0]) == len(steps[1]) - 1
 
@@ -342,7 +342,7 @@ def test_unrecorded_answer_still_records_its_calls() -> None:
 def test_rejected_answer_is_recorded_and_asked_again() -> None:
     request = make_request("f")
     assert make_turn(request).ask_again("invalid_json", request) == [
-        Record(AnswerRejected(rule="invalid_json")),
+        RecordStep(AnswerRejected(rule="invalid_json")),
         AskAgain(request),
     ]
 

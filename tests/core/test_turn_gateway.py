@@ -28,7 +28,7 @@ from tests.core.playbook import (
     run_finished,
 )
 from tests.exchange import trusting_layer
-from toolrelay.core.commands import AskPerson, CallModel, Emit, End, Notice, Record, RunTool
+from toolrelay.core.commands import AskPerson, CallModel, Emit, End, Notice, RecordStep, RunTool
 from toolrelay.core.events import (
     AnswerFailed,
     AnswerFinished,
@@ -45,8 +45,8 @@ from toolrelay.core.steps import (
     CallPlanned,
     CallsHandedOver,
     QuestionAsked,
-    RunFinished,
-    RunStarted,
+    ToolRunFinished,
+    ToolRunStarted,
     TurnAccepted,
     TurnFailed,
     TurnFinished,
@@ -72,18 +72,18 @@ def test_tool_without_approval_runs_at_once_and_its_result_goes_to_the_model() -
         << [Emit([AnswerStarted(), TextDelta("Let me see.")])]
         >> [CALLS]
         << [
-            Record(
+            RecordStep(
                 AnswerReceived(
                     items=(Message(role="assistant", content=(Text(text="Let me see."),)), call_item(0, "g", '{"x":1}')),
                     finish="calls",
                 )
             ),
-            Record(CallPlanned(call=call_item(0, "g", '{"x":1}'), owner="gateway")),
+            RecordStep(CallPlanned(call=call_item(0, "g", '{"x":1}'), owner="gateway")),
             *run_commands(0, "g", '{"x":1}'),
         ]
         >> run_finished(0)
         << [
-            Record(run_finished(0)),
+            RecordStep(run_finished(0)),
             CallModel(
                 Request(
                     wire="openai_chat",
@@ -101,8 +101,8 @@ def test_tool_without_approval_runs_at_once_and_its_result_goes_to_the_model() -
         >> [AnswerStarted(), TextDelta("It rains."), STOP]
         << [
             Emit([TextDelta("It rains.")]),
-            Record(AnswerReceived(items=(Message(role="assistant", content=(Text(text="It rains."),)),), finish="stop")),
-            Record(TurnFinished(finish="stop")),
+            RecordStep(AnswerReceived(items=(Message(role="assistant", content=(Text(text="It rains."),)),), finish="stop")),
+            RecordStep(TurnFinished(finish="stop")),
             Emit([STOP]),
             End(),
         ]
@@ -117,18 +117,18 @@ def test_tool_with_approval_waits_for_the_verdict() -> None:  # bug 48
     playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g", '{"x":1}'), CALLS]
     assert playbook.commands[-2:] == ask_commands(0, "g", '{"x":1}')
     assert not any(isinstance(command, RunTool) for command in playbook.commands)
-    playbook >> allow(0) << [Record(allow(0)), *run_commands(0, "g", '{"x":1}')]
+    playbook >> allow(0) << [RecordStep(allow(0)), *run_commands(0, "g", '{"x":1}')]
 
 
 def test_edited_arguments_are_run() -> None:  # bug 50
     edited = allow(0, '{"x":2}')
     playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g", '{"x":1}'), CALLS] << ...
-    playbook >> edited << [Record(edited), *run_commands(0, "g", '{"x":2}')]
+    playbook >> edited << [RecordStep(edited), *run_commands(0, "g", '{"x":2}')]
 
 
 def test_arguments_may_be_edited_to_nothing() -> None:  # bug 50
     playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g", '{"x":1}'), CALLS] << ...
-    playbook >> allow(0, "") << [Record(allow(0, "")), *run_commands(0, "g", "")]
+    playbook >> allow(0, "") << [RecordStep(allow(0, "")), *run_commands(0, "g", "")]
 
 
 def test_denied_call_is_not_run_and_the_denial_is_its_result() -> None:
@@ -157,11 +157,11 @@ def test_gateway_calls_are_run_one_after_the_other() -> None:
     (
         playbook
         >> allow(0)
-        << [Record(allow(0)), *run_commands(0, "g")]
+        << [RecordStep(allow(0)), *run_commands(0, "g")]
         >> run_finished(0, "one")
-        << [Record(run_finished(0, "one")), *run_commands(1, "i")]
+        << [RecordStep(run_finished(0, "one")), *run_commands(1, "i")]
         >> run_finished(1, "two")
-        << [Record(run_finished(1, "two")), *ask_commands(2, "h")]
+        << [RecordStep(run_finished(1, "two")), *ask_commands(2, "h")]
         >> deny(2)
     )
     items = next_request(playbook.commands).items
@@ -178,7 +178,7 @@ def test_verdict_on_another_call_is_ignored() -> None:  # bug 29
         >> VerdictGiven(call_id="call_of_another_turn", verdict="allow")
         << []
         >> allow(0)
-        << [Record(allow(0)), *run_commands(0, "g")]
+        << [RecordStep(allow(0)), *run_commands(0, "g")]
     )
 
 
@@ -188,11 +188,11 @@ def test_second_verdict_is_ignored(second: VerdictGiven) -> None:  # bug 45
     (
         playbook
         >> allow(0)
-        << [Record(allow(0)), *run_commands(0, "g")]
+        << [RecordStep(allow(0)), *run_commands(0, "g")]
         >> second
         << []
         >> run_finished(0)
-        << [Record(run_finished(0)), *ask_commands(1, "g")]
+        << [RecordStep(run_finished(0)), *ask_commands(1, "g")]
         >> second
         << []
     )
@@ -207,13 +207,13 @@ def test_verdict_without_a_question_is_ignored() -> None:  # bug 45
 def test_result_of_a_tool_that_is_not_running_is_ignored() -> None:  # bug 48
     playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g"), *model_call(1, "g"), CALLS]
     assert playbook.commands[-2:] == ask_commands(0, "g")
-    playbook >> run_finished(0) << [] >> run_finished(1) << [] >> allow(0) << [Record(allow(0)), *run_commands(0, "g")]
+    playbook >> run_finished(0) << [] >> run_finished(1) << [] >> allow(0) << [RecordStep(allow(0)), *run_commands(0, "g")]
     (
         playbook
         >> run_finished(1)
         << []
         >> run_finished(0)
-        << [Record(run_finished(0)), *ask_commands(1, "g")]
+        << [RecordStep(run_finished(0)), *ask_commands(1, "g")]
         >> run_finished(0)
         << []
     )
@@ -238,7 +238,7 @@ def test_turn_can_fail_while_it_waits_for_a_person_or_a_tool(steps: list[Verdict
     (
         playbook
         >> [TextDelta("late"), failed]
-        << [Record(TurnFailed(code="timeout", message="Out of time.")), Emit([failed]), End()]
+        << [RecordStep(TurnFailed(code="timeout", message="Out of time.")), Emit([failed]), End()]
         >> allow(0)
         << []
         >> run_finished(0)
@@ -251,7 +251,7 @@ def test_name_declared_by_both_is_the_clients_with_a_notice() -> None:
     (
         Playbook(make_turn(request, approval="g"))
         << [
-            Record(TurnAccepted(model="m", wire="openai_chat")),
+            RecordStep(TurnAccepted(model="m", wire="openai_chat")),
             Notice(event="tool_block", rule="declared_by_both", tool="g"),
             CallModel(request),
         ]
@@ -280,12 +280,12 @@ def test_mixed_answer_runs_gateway_calls_then_hands_over_client_calls() -> None:
     (
         playbook
         >> run_finished(0)
-        << [Record(run_finished(0)), *run_commands(2, "g")]
+        << [RecordStep(run_finished(0)), *run_commands(2, "g")]
         >> run_finished(2)
         << [
-            Record(run_finished(2)),
-            Record(CallsHandedOver(call_ids=(IDS[1], IDS[3]))),
-            Record(TurnFinished(finish="calls", usage=Usage(input=1, output=2))),
+            RecordStep(run_finished(2)),
+            RecordStep(CallsHandedOver(call_ids=(IDS[1], IDS[3]))),
+            RecordStep(TurnFinished(finish="calls", usage=Usage(input=1, output=2))),
             Emit([AnswerFinished(finish="calls", service_tier="flex", usage=Usage(input=1, output=2))]),
             End(),
         ]
@@ -316,7 +316,7 @@ def test_custom_gateway_tool_gets_a_custom_result() -> None:  # bug 33
     own = Turn(token="t", request=make_request(), policy=Policy(tools={"g": GatewayTool(tool=tool, needs_approval=False)}))
     playbook = Playbook(own) >> [CallStarted(0, "g", kind="custom"), *model_call(0, "g")[1:], CALLS]
     (run,) = [command for command in playbook.commands if isinstance(command, RunTool)]
-    playbook >> RunFinished(call_id=run.call.id, output="")
+    playbook >> ToolRunFinished(call_id=run.call.id, output="")
     assert next_request(playbook.commands).items[-1] == Result(call_id=run.call.id, output="", kind="custom")
 
 
@@ -336,14 +336,14 @@ def test_every_action_is_recorded_before_it_is_executed() -> None:
     for before, command in pairwise(commands):
         match command:
             case RunTool(call):
-                assert before == Record(RunStarted(call_id=call.id, arguments=call.arguments))
+                assert before == RecordStep(ToolRunStarted(call_id=call.id, arguments=call.arguments))
             case AskPerson(call):
-                assert before == Record(QuestionAsked(call_id=call.id))
+                assert before == RecordStep(QuestionAsked(call_id=call.id))
     assert [type(step).__name__ for step in recorded(commands)] == [
         "TurnAccepted",
         *("AnswerReceived", "CallPlanned", "CallPlanned"),
-        *("RunStarted", "RunFinished"),
-        *("QuestionAsked", "VerdictGiven", "RunStarted", "RunFinished"),
+        *("ToolRunStarted", "ToolRunFinished"),
+        *("QuestionAsked", "VerdictGiven", "ToolRunStarted", "ToolRunFinished"),
         *("AnswerReceived", "CallPlanned", "CallPlanned"),
         *("QuestionAsked", "VerdictGiven"),
         *("CallsHandedOver", "TurnFinished"),

@@ -22,7 +22,7 @@ from toolrelay.core.events import (
 )
 from toolrelay.core.messages import Call, Result
 from toolrelay.core.request import Request, ToolChoice
-from toolrelay.core.steps import AnswerReceived, RunFinished, VerdictGiven
+from toolrelay.core.steps import AnswerReceived, ToolRunFinished, VerdictGiven
 from toolrelay.core.turn import Turn
 
 REQUESTS: st.SearchStrategy[Request] = st.builds(
@@ -97,7 +97,7 @@ def test_every_turn_ends_once(request: Request, answers_: list[list[StreamEvent]
             case AskPerson(call):
                 waiting += turn.handle_step(data.draw(verdicts(call)))
             case RunTool(call):
-                waiting += turn.handle_step(RunFinished(call_id=call.id, output="done"))
+                waiting += turn.handle_step(ToolRunFinished(call_id=call.id, output="done"))
     assert [command for command in done if isinstance(command, End)] == [done[-1]]
     events = emitted(done)
     assert [event for event in events if isinstance(event, AnswerFinished | AnswerFailed)] == events[-1:]

@@ -22,7 +22,7 @@ from tests.core.playbook import (
     run_finished,
 )
 from tests.exchange import trusting_layer
-from toolrelay.core.commands import Command, Emit, End, Record
+from toolrelay.core.commands import Command, Emit, End, RecordStep
 from toolrelay.core.events import (
     AnswerFinished,
     ArgumentsDelta,
@@ -44,8 +44,8 @@ def test_visible_unfinished_call_ends_the_turn() -> None:  # bug 5
     playbook = Playbook(make_turn(make_request("f"), auto="g"))
     playbook >> [*model_call(0, "g"), CallStarted(1, "f"), ArgumentsDelta(1, '{"x'), AnswerFinished(finish="length")]
     assert recorded(playbook.commands)[0] == AnswerReceived(items=(call_item(0, "g"),), finish="length", cut=True)
-    ended: list[Command] = [Record(TurnFinished(finish="length")), Emit([AnswerFinished(finish="length")]), End()]
-    playbook >> run_finished(0) << [Record(run_finished(0)), *ended]
+    ended: list[Command] = [RecordStep(TurnFinished(finish="length")), Emit([AnswerFinished(finish="length")]), End()]
+    playbook >> run_finished(0) << [RecordStep(run_finished(0)), *ended]
 
 
 def test_truncated_gateway_call_is_not_run() -> None:  # bug 5

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolrelay.dialects import glm, invoke, kimi, qwen3_coder, use_tool
-from toolrelay.dialects.tagged_calls import TagForm, plain_header
+from toolrelay.dialects.tagged_parameters import TagForm, plain_header
 
 TAGS: dict[str, TagForm] = {
     "qwen3_coder": qwen3_coder.QWEN,

@@ -14,7 +14,7 @@ from tests.stage import FRONTS, WIRES, Front, failure
 from toolrelay import log
 from toolrelay.backends.base import Deliver, deliver_all
 from toolrelay.backends.demo import ScriptedBackend
-from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Emit, End, Notice, Record
+from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Emit, End, Notice, RecordStep
 from toolrelay.core.events import (
     AnswerFailed,
     AnswerFinished,
@@ -46,7 +46,7 @@ class Client:
     def __init__(self) -> None:
         self.events: list[StreamEvent] = []
         self.batches = 0
-        self.records: list[Record] = []
+        self.records: list[RecordStep] = []
         self.notices: list[Notice] = []
         self.reading = asyncio.Event()
         self.reading.set()
@@ -65,7 +65,7 @@ class Client:
         self.batches += 1
         self.events += events
 
-    def record(self, command: Record) -> None:
+    def record(self, command: RecordStep) -> None:
         self.records.append(command)
 
     def notice(self, command: Notice) -> None:

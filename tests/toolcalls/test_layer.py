@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.layered import layered
 from toolrelay.backends.demo import ScriptedBackend, ScriptStep
 from toolrelay.core.assembly import Answer, Assembly
-from toolrelay.core.commands import Notice, Record
+from toolrelay.core.commands import Notice, RecordStep
 from toolrelay.core.events import (
     AnswerFailed,
     AnswerFinished,
@@ -32,7 +32,7 @@ from toolrelay.dialects.base import discover
 from toolrelay.errors import BackendError, InternalError
 from toolrelay.runtime.driver import USAGE_SECONDS, drive
 from toolrelay.toolcalls.layer import ToolCallLayer
-from toolrelay.toolcalls.options import ModelMode, ToolCallOptions
+from toolrelay.toolcalls.options import ActiveOptions, ToolCallOptions
 
 DIALECTS = discover()
 HERMES = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
@@ -184,7 +184,7 @@ class SlowClient:
             await self.released.wait()
         self.events += events
 
-    def record(self, command: Record) -> None: ...
+    def record(self, command: RecordStep) -> None: ...
 
     def notice(self, command: Notice) -> None: ...
 
@@ -194,7 +194,7 @@ def test_slow_client_gets_the_whole_cut_answer(*, usage: bool) -> None:
     """A client that takes longer than the wait for usage still gets the end of the answer."""
 
     async def main() -> tuple[list[StreamEvent], ScriptedBackend]:
-        client, mode = SlowClient(), ModelMode(ToolCallOptions(dialect=DIALECTS["hermes"]))
+        client, mode = SlowClient(), ActiveOptions(ToolCallOptions(dialect=DIALECTS["hermes"]))
         backend = script([TextDelta("Let me see. "), TextDelta(f"{HERMES}\nIt is noon"), STOP if usage else asyncio.Event()])
         layer = ToolCallLayer(Turn(token="t", request=REQUEST), mode)
         driving = asyncio.ensure_future(drive(layer, backend, client, client))
@@ -217,7 +217,7 @@ def test_client_that_blocks_at_the_end_of_a_cut_answer_gets_it() -> None:
     """The wait for usage is over when the usage has come, however long the client takes then."""
 
     async def main() -> list[StreamEvent]:
-        client, mode = SlowClient(), ModelMode(ToolCallOptions(dialect=DIALECTS["hermes"]))
+        client, mode = SlowClient(), ActiveOptions(ToolCallOptions(dialect=DIALECTS["hermes"]))
         backend = script([TextDelta(f"{HERMES}\nIt is noon"), STOP])
         layer = ToolCallLayer(Turn(token="t", request=REQUEST), mode)
         driving = asyncio.ensure_future(drive(layer, backend, client, client))

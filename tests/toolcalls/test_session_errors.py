@@ -30,8 +30,8 @@ from toolrelay.dialects.base import discover
 from toolrelay.errors import BackendError
 from toolrelay.parsing.triggers import ScanOptions
 from toolrelay.toolcalls.constraint import build_call_schema
+from toolrelay.toolcalls.model_request import ModelRequest
 from toolrelay.toolcalls.options import ToolCallOptions
-from toolrelay.toolcalls.prompt_plan import PromptPlan
 from toolrelay.toolcalls.session import ToolCallSession
 from toolrelay.toolcalls.states import State
 
@@ -41,7 +41,7 @@ WRITE = Tool(name="write", parameters={"type": "object", "properties": {"text": 
 @pytest.mark.parametrize("name", sorted(set(discover()) - {"llama3_json", "xlam", "pythonic"}))  # these scan whole answers only
 def test_unfinished_printed_call_is_never_completed(name: str) -> None:  # bug 5
     request, options = replace(REQUEST, tools=(WRITE,)), ToolCallOptions(dialect=discover()[name])
-    dialect = PromptPlan(request, options).base_dialect
+    dialect = ModelRequest(request, options).base_dialect
     whole = dialect.render_calls([Call(id="a", name="write", arguments='{"text": "hello", "n": 12}')])
     for end in range(1, len(whole)):
         for made in fold(feed_text(ToolCallSession(request, options), whole[:end])).calls:

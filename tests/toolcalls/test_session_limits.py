@@ -14,8 +14,8 @@ from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.dialects.base import discover
 from toolrelay.parsing.triggers import ScanOptions
 from toolrelay.toolcalls.limits import MAX_BLANKS, MAX_CALLS
+from toolrelay.toolcalls.model_request import ModelRequest
 from toolrelay.toolcalls.options import ToolCallOptions
-from toolrelay.toolcalls.prompt_plan import PromptPlan
 from toolrelay.toolcalls.session import ToolCallSession
 from toolrelay.toolcalls.states import State
 
@@ -152,7 +152,7 @@ def test_endless_bad_calls_do_not_satisfy_a_required_call() -> None:
 @pytest.mark.parametrize("name", sorted(set(discover()) - {"llama3_json", "xlam", "pythonic"}))  # these scan whole answers only
 def test_endless_blanks_are_cut_in_every_dialect(name: str) -> None:
     request, options = replace(REQUEST, tools=(Tool(name="get_time"),)), ToolCallOptions(dialect=discover()[name])
-    whole = PromptPlan(request, options).base_dialect.render_calls([Call(id="a", name="get_time", arguments="{}")])
+    whole = ModelRequest(request, options).base_dialect.render_calls([Call(id="a", name="get_time", arguments="{}")])
     events = feed_text(ToolCallSession(request, options), whole + "\n" * 4 * MAX_BLANKS)
     assert rules(events) == ["blanks_after_calls"]
 

@@ -1,4 +1,4 @@
-"""Record the transcripts again: `make transcripts`; of some models only: `make transcripts ARGS="hermes sealed"`."""
+"""RecordStep the transcripts again: `make transcripts`; of some models only: `make transcripts ARGS="hermes sealed"`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where models are."""
+"""Backends: connections to models, one package for each kind."""

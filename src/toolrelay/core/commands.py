@@ -29,7 +29,7 @@ class DrainModel(Struct, frozen=True):
 
 
 class RunTool(Struct, frozen=True):
-    """Run a gateway tool and feed RunFinished to the turn."""
+    """Run a gateway tool and feed ToolRunFinished to the turn."""
 
     call: Call
 
@@ -46,8 +46,8 @@ class Emit(Struct, frozen=True):
     events: list[StreamEvent]
 
 
-class Record(Struct, frozen=True):
-    """Write a step to the ledger before the next commands are executed."""
+class RecordStep(Struct, frozen=True):
+    """Record a step before the next commands are executed. Until there is a ledger, only planned calls are logged."""
 
     step: StepEvent
 
@@ -69,4 +69,4 @@ class End(Struct, frozen=True):
     """End the turn."""
 
 
-Command: TypeAlias = CallModel | AskAgain | DrainModel | RunTool | AskPerson | Emit | Record | Notice | End
+Command: TypeAlias = CallModel | AskAgain | DrainModel | RunTool | AskPerson | Emit | RecordStep | Notice | End

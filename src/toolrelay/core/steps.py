@@ -1,4 +1,4 @@
-"""Step events: the durable history of a turn, written to the ledger in order. A turn's state is a fold over them."""
+"""Step events: the history of a turn, in order. A ledger will store them; a turn's state is a fold over them."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class VerdictGiven(_Step, frozen=True):
     reason: str | None = None
 
 
-class RunStarted(_Step, frozen=True):
+class ToolRunStarted(_Step, frozen=True):
     """Written before the tool runs, with the arguments that it gets."""
 
     call_id: str
     arguments: str
 
 
-class RunFinished(_Step, frozen=True):
+class ToolRunFinished(_Step, frozen=True):
     call_id: str
     output: Content
     failed: bool = False
@@ -96,8 +96,8 @@ StepEvent: TypeAlias = (
     | CallPlanned
     | QuestionAsked
     | VerdictGiven
-    | RunStarted
-    | RunFinished
+    | ToolRunStarted
+    | ToolRunFinished
     | CallsHandedOver
     | TurnFinished
     | TurnFailed

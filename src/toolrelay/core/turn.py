@@ -11,8 +11,8 @@
     MODEL    AnswerFinished, client calls   hand the calls over, finish "calls"; ENDED
     MODEL    AnswerFinished, gateway calls  take the first: PERSON if it needs approval, else run it: TOOL
     PERSON   VerdictGiven, allow            run the call as approved; TOOL
-    PERSON   VerdictGiven, deny             make the denial its result; then as after RunFinished
-    TOOL     RunFinished                    the next gateway call: PERSON or TOOL; after the last one: ENDED if the answer
+    PERSON   VerdictGiven, deny             make the denial its result; then as after ToolRunFinished
+    TOOL     ToolRunFinished                    the next gateway call: PERSON or TOOL; after the last one: ENDED if the answer
                                             has client calls, else ask the model again: MODEL
     any      AnswerFailed                   fail; ENDED
 
@@ -34,7 +34,7 @@ from enum import Enum, auto
 from msgspec.structs import replace
 
 from toolrelay.core.assembly import Assembly, CallEntry
-from toolrelay.core.commands import AskAgain, AskPerson, CallModel, Command, Emit, End, Notice, Record, RunTool
+from toolrelay.core.commands import AskAgain, AskPerson, CallModel, Command, Emit, End, Notice, RecordStep, RunTool
 from toolrelay.core.events import (
     AnswerFailed,
     AnswerFinished,
@@ -59,8 +59,8 @@ from toolrelay.core.steps import (
     CallsHandedOver,
     Owner,
     QuestionAsked,
-    RunFinished,
-    RunStarted,
+    ToolRunFinished,
+    ToolRunStarted,
     TurnAccepted,
     TurnFailed,
     TurnFinished,
@@ -111,7 +111,7 @@ class Turn:
     def start(self) -> list[Command]:
         accepted = TurnAccepted(model=self.request.model, wire=self.request.wire)
         shared = [Notice(event="tool_block", rule="declared_by_both", tool=n) for n in self.policy.tools if n in self._declared]
-        return [Record(accepted), *shared, CallModel(self._model_request())]
+        return [RecordStep(accepted), *shared, CallModel(self._model_request())]
 
     def _model_request(self) -> Request:
         """Return the client's request; with gateway tools added it always streams."""
@@ -167,7 +167,7 @@ class Turn:
 
     def ask_again(self, rule: str, request: Request) -> list[Command]:
         """Replace the current answer: the layer below rejected it by this rule."""
-        return [Record(AnswerRejected(rule=rule)), AskAgain(request)]
+        return [RecordStep(AnswerRejected(rule=rule)), AskAgain(request)]
 
     def handle_model_stop(self) -> list[Command]:
         """Fail: the model's stream ended before the answer did."""
@@ -229,11 +229,11 @@ class Turn:
         )
         commands: list[Command] = []
         if self._records_answers:
-            commands.append(Record(AnswerReceived(items=answer.items, finish=answer.finish, usage=answer.usage, cut=cut)))
+            commands.append(RecordStep(AnswerReceived(items=answer.items, finish=answer.finish, usage=answer.usage, cut=cut)))
             self._history += answer.items
         for call in calls:
             owner = self._owner(call)
-            commands.append(Record(CallPlanned(call=call, owner=owner)))
+            commands.append(RecordStep(CallPlanned(call=call, owner=owner)))
             (self._queue if owner == "gateway" else self._client_calls).append(call)
             if call.kind == "function" and not is_json_object(call.arguments):
                 commands.append(Notice(event="tool_block", rule="malformed_arguments", tool=call.name))
@@ -245,26 +245,26 @@ class Turn:
         self._state = TurnState.ENDED
         self.error = event
         failed = TurnFailed(code=event.error.code, message=event.error.message)
-        return [Record(failed), Emit([event]), End()]
+        return [RecordStep(failed), Emit([event]), End()]
 
     # Gateway calls, one after the other
 
-    def handle_step(self, step: VerdictGiven | RunFinished) -> list[Command]:
+    def handle_step(self, step: VerdictGiven | ToolRunFinished) -> list[Command]:
         call = self._current
         if call is None or call.id != step.call_id:
             return []
         match self._state, step:
             case TurnState.PERSON, VerdictGiven(verdict="allow", arguments=edited):
-                return [Record(step), *self._run(call if edited is None else replace(call, arguments=edited))]
+                return [RecordStep(step), *self._run(call if edited is None else replace(call, arguments=edited))]
             case TurnState.PERSON, VerdictGiven(reason=reason):
                 why = f" Reason: {reason}" if reason else ""
                 output: Content = f"The user denied this call. It was not run.{why}"
-            case TurnState.TOOL, RunFinished():
+            case TurnState.TOOL, ToolRunFinished():
                 output = step.output
             case _:
                 return []
         self._history.append(Result(call_id=call.id, output=output, kind=call.kind))
-        return [Record(step), *self._advance()]
+        return [RecordStep(step), *self._advance()]
 
     def _advance(self) -> list[Command]:
         """Take the next gateway call; after the last one end the turn, or ask the model again."""
@@ -273,7 +273,7 @@ class Turn:
             if not self.policy.tools[call.name].needs_approval:
                 return self._run(call)
             self._state = TurnState.PERSON
-            return [Record(QuestionAsked(call_id=call.id)), AskPerson(call)]
+            return [RecordStep(QuestionAsked(call_id=call.id)), AskPerson(call)]
         if self._final is not None:
             return self._end(self._final)
         self._rounds += 1
@@ -285,14 +285,14 @@ class Turn:
 
     def _run(self, call: Call) -> list[Command]:
         self._state = TurnState.TOOL
-        return [Record(RunStarted(call_id=call.id, arguments=call.arguments)), RunTool(call)]
+        return [RecordStep(ToolRunStarted(call_id=call.id, arguments=call.arguments)), RunTool(call)]
 
     def _end(self, event: AnswerFinished) -> list[Command]:
         self._state = TurnState.ENDED
         self.finish = event.finish
         call_ids = tuple([call.id for call in self._client_calls])
-        handed_over = [Record(CallsHandedOver(call_ids=call_ids))] if call_ids else []
-        return [*handed_over, Record(TurnFinished(finish=event.finish, usage=self.usage)), Emit([event]), End()]
+        handed_over = [RecordStep(CallsHandedOver(call_ids=call_ids))] if call_ids else []
+        return [*handed_over, RecordStep(TurnFinished(finish=event.finish, usage=self.usage)), Emit([event]), End()]
 
 
 # All other events are only passed on. One set lookup is cheaper than trying the cases of a `match` in turn.

@@ -18,7 +18,7 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects.base import Dialect
 from toolrelay.dialects.rendering import framed_results, tools_section
-from toolrelay.dialects.tagged_calls import TagForm, render_parameters, tagged_call
+from toolrelay.dialects.tagged_parameters import TagForm, render_parameters, tagged_call
 from toolrelay.parsing.errors import NotACallError, TruncatedCallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader

@@ -23,7 +23,7 @@ from toolrelay.core.request import Tool
 from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.dialects.parameter_types import ANY, STRING
 from toolrelay.dialects.rendering import Argument, framed_results, function_schema, json_line, render_json_results
-from toolrelay.dialects.tagged_calls import Header, TagForm, attribute, render_parameters, tagged_call
+from toolrelay.dialects.tagged_parameters import Header, TagForm, attribute, render_parameters, tagged_call
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader

@@ -19,7 +19,7 @@ from toolrelay.core.request import Tool
 from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.dialects.parameter_types import ANY
 from toolrelay.dialects.rendering import Argument, arguments_json, json_list
-from toolrelay.dialects.tagged_calls import Header, TagForm, attribute, render_parameters, tagged_call
+from toolrelay.dialects.tagged_parameters import Header, TagForm, attribute, render_parameters, tagged_call
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.json import json_value

@@ -24,7 +24,7 @@ from toolrelay.core.request import Tool
 from toolrelay.dialects.base import Dialect
 from toolrelay.dialects.hermes import render_results
 from toolrelay.dialects.rendering import json_line, render_json_results
-from toolrelay.dialects.tagged_calls import TagForm, render_parameters, tagged_call
+from toolrelay.dialects.tagged_parameters import TagForm, render_parameters, tagged_call
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 

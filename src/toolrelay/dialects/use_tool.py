@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from toolrelay.core.messages import Call
 from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.dialects.python_calls import python_to_json
-from toolrelay.dialects.tagged_calls import TagForm, render_parameters, tagged_call
+from toolrelay.dialects.tagged_parameters import TagForm, render_parameters, tagged_call
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.json import encode_string
 from toolrelay.parsing.stream_reader import Parse, Reader

@@ -1,1 +1,1 @@
-"""The streaming parser: finds tool calls in a model's text as it arrives. Pure; knows no dialect."""
+"""The streaming parser: finds tool calls in a model's text as it arrives. No I/O; independent of any dialect."""

@@ -119,7 +119,7 @@ class CallParser:
             self._room += CALL_LIMIT - HELD_LIMIT
 
     def restart(self) -> None:
-        """Forget the input so far, after a complete call or other output."""
+        """Discard the input so far, after a complete call or other output."""
         reader = self._reader
         self.marker = ""
         self._committed = True

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from typing import Protocol
 
 from toolrelay.backends.base import Backend, Wanted
-from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Emit, End, Notice, Record
+from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Emit, End, Notice, RecordStep
 from toolrelay.core.events import StreamEvent
 from toolrelay.core.request import Request
 from toolrelay.errors import InternalError
@@ -40,7 +40,7 @@ class Sink(Protocol):
 class Observer(Protocol):
     """Receives a turn's records and notices."""
 
-    def record(self, command: Record) -> None: ...
+    def record(self, command: RecordStep) -> None: ...
 
     def notice(self, command: Notice) -> None: ...
 
@@ -107,7 +107,7 @@ class _CommandRunner:
                 waiting = self._sink.put(command.events)
                 if waiting is not None:
                     return self._execute_rest(waiting, commands)
-            elif type(command) is Record:
+            elif type(command) is RecordStep:
                 self._observer.record(command)
             elif type(command) is Notice:
                 self._observer.notice(command)

@@ -14,16 +14,16 @@ from toolrelay.dialects.base import discover
 from toolrelay.dialects.families import ModelFamily, family_of
 from toolrelay.parsing.triggers import ScanOptions
 from toolrelay.settings import ModelSettings
-from toolrelay.toolcalls.options import ModelMode, ToolCallOptions
+from toolrelay.toolcalls.options import ActiveOptions, ToolCallOptions
 
 
 class Model(Struct, frozen=True, kw_only=True):
     settings: ModelSettings
     backend: Backend
-    mode: ModelMode
+    mode: ActiveOptions
 
 
-def tool_calling_mode(settings: ModelSettings, profile: Profile, secret: Callable[[], bytes]) -> ModelMode:
+def tool_calling_mode(settings: ModelSettings, profile: Profile, secret: Callable[[], bytes]) -> ActiveOptions:
     """Derive a model's tool-calling options from its provider's profile, its family and its configuration."""
     chosen = settings.tool_calling
     dialects = discover()
@@ -46,9 +46,9 @@ def tool_calling_mode(settings: ModelSettings, profile: Profile, secret: Callabl
         validate=validate,
     )
     if not (native and chosen == "auto"):
-        return ModelMode(options)
+        return ActiveOptions(options)
     on_bad_call = settings.on_bad_call or "retry"
-    return ModelMode(options, replace(options, native=False, scans_text=False, whole_calls=False, on_bad_call=on_bad_call))
+    return ActiveOptions(options, replace(options, native=False, scans_text=False, whole_calls=False, on_bad_call=on_bad_call))
 
 
 def _scan_options(family: ModelFamily | None) -> ScanOptions:

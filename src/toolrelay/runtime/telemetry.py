@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from toolrelay import log
-from toolrelay.core.commands import Notice, Record
+from toolrelay.core.commands import Notice, RecordStep
 from toolrelay.core.events import Usage
 from toolrelay.core.steps import CallPlanned
 
@@ -37,7 +37,7 @@ class Histogram:
         self.total += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Return cumulative counts by upper bound, as Prometheus wants them."""
+        """Return cumulative counts by upper bound, as Prometheus expects them."""
         bounds = (*(str(float(bound)) for bound in _BOUNDS), "+Inf")
         return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 
@@ -132,7 +132,7 @@ class TurnLog:
             self._first = now
             self._metrics.first_event_seconds.add(now - self._started)
 
-    def record(self, command: Record) -> None:
+    def record(self, command: RecordStep) -> None:
         """Log a planned call; its arguments only if the configuration allows content."""
         step = command.step
         if type(step) is not CallPlanned:

@@ -22,10 +22,10 @@ from collections.abc import Iterable, Sequence
 from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Notice
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.request import Request
-from toolrelay.core.steps import RunFinished, VerdictGiven
+from toolrelay.core.steps import ToolRunFinished, VerdictGiven
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ToolrelayError
-from toolrelay.toolcalls.options import ModelMode
+from toolrelay.toolcalls.options import ActiveOptions
 from toolrelay.toolcalls.relay import RelaySession, can_relay
 from toolrelay.toolcalls.session import ToolCallSession
 from toolrelay.toolcalls.states import WAITING, State
@@ -41,7 +41,7 @@ _NO_TOOLS = re.compile(
 class ToolCallLayer:
     """`mode` is shared by all turns of the model."""
 
-    def __init__(self, turn: Turn, mode: ModelMode) -> None:
+    def __init__(self, turn: Turn, mode: ActiveOptions) -> None:
         self._turn = turn
         self._mode = mode
         self._request: Request = turn.request  # the turn's request for the current answer
@@ -64,7 +64,7 @@ class ToolCallLayer:
             commands.append(DrainModel())
         return commands
 
-    def handle_step(self, step: VerdictGiven | RunFinished) -> list[Command]:
+    def handle_step(self, step: VerdictGiven | ToolRunFinished) -> list[Command]:
         return self._translate(self._turn.handle_step(step))
 
     def handle_model_stop(self) -> list[Command]:

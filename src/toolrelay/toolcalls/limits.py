@@ -19,7 +19,7 @@ class CallRules:
         self._choice = request.tool_choice
         self._single = request.parallel_tool_calls is False
         self._declared = frozenset([tool.name for tool in request.functions()])
-        self._calling: set[int] = set()  # choices with a call
+        self._choices_with_call: set[int] = set()  # choices with a call
 
     def admit(self, start: CallStarted, out: list[StreamEvent]) -> bool:
         """Return whether the call may be emitted, and add a notice to `out` if it breaks a rule.
@@ -28,7 +28,7 @@ class CallRules:
         """
         rule = self._find_broken_rule(start)
         if rule is None:
-            self._calling.add(start.choice)
+            self._choices_with_call.add(start.choice)
             if start.namespace is not None or start.name in self._declared:
                 return True
         out.append(Noticed(event="tool_block", rule=rule or UNKNOWN_TOOL, tool=start.name))
@@ -40,7 +40,7 @@ class CallRules:
             return "tool_choice_none"
         if choice is not None and choice.names and (start.kind, start.name) not in choice.names:
             return "not_the_named_tool" if choice.mode == "named" else "not_in_allowed_tools"
-        if self._single and start.choice in self._calling:
+        if self._single and start.choice in self._choices_with_call:
             return "parallel_tool_calls_false"
         return None
 

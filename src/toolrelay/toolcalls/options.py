@@ -46,7 +46,7 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
     validate: Callable[[Tool, str], str | None] | None = None
 
 
-class ModelMode:
+class ActiveOptions:
     """The current options of one model. `fallback` replaces them when the server refuses tools."""
 
     def __init__(self, options: ToolCallOptions, fallback: ToolCallOptions | None = None) -> None:

@@ -12,8 +12,8 @@ from toolrelay.core.request import Tool
 from toolrelay.core.validation import is_json_object
 from toolrelay.toolcalls.custom_tools import as_function, decode_input
 from toolrelay.toolcalls.limits import UNKNOWN_TOOL
+from toolrelay.toolcalls.model_request import ModelRequest
 from toolrelay.toolcalls.options import ToolCallOptions
-from toolrelay.toolcalls.prompt_plan import PromptPlan
 from toolrelay.toolcalls.repair import repair_object
 from toolrelay.toolcalls.writer import AnswerWriter
 
@@ -74,7 +74,7 @@ class PendingCall:
     def arguments(self) -> str:
         return "".join(self.pieces)
 
-    def as_text(self, plan: PromptPlan) -> str:
+    def as_text(self, plan: ModelRequest) -> str:
         if not self.start.name:
             return self.arguments
         name = plan.names.to_model(self.start.name)

@@ -1,4 +1,4 @@
-"""One answer of a model, through any number of tries: the model's events in, the events of a well-behaved model out.
+"""One answer of a model, through any number of tries: the model's events in, events with usable calls out.
 
     the model                                the client gets
     --------------------------------------   ----------------------------------------------------------------------------
@@ -52,9 +52,9 @@ from toolrelay.errors import ModelError
 from toolrelay.parsing.events import CallBroken
 from toolrelay.parsing.scanner import Scanner
 from toolrelay.toolcalls.limits import UNKNOWN_TOOL, CallRules, OutputLimiter, make_stop_filter
+from toolrelay.toolcalls.model_request import ModelRequest
 from toolrelay.toolcalls.options import ToolCallOptions
 from toolrelay.toolcalls.pending_calls import CallError, CallKey, PendingCall, PendingCalls
-from toolrelay.toolcalls.prompt_plan import PromptPlan
 from toolrelay.toolcalls.states import TRANSITIONS, WAITING, State
 from toolrelay.toolcalls.writer import AnswerWriter
 
@@ -72,7 +72,7 @@ class ToolCallSession:
         self.state = State.READING
         self.rejected_for = ""
         self._options = options
-        self._plan = PromptPlan(request, options)
+        self._plan = ModelRequest(request, options)
         self._streams = request.stream
         self._single = request.parallel_tool_calls is False
         self._usage: Usage | None = None

@@ -14,7 +14,7 @@ from toolrelay import log
 from toolrelay.backends.demo import ScriptedBackend, ScriptStep
 from toolrelay.clients.xml.exchange import XmlClientOptions, XmlExchange, xml_client_options
 from toolrelay.clients.xml.watchdog import ResultWatchdog
-from toolrelay.core.commands import Notice, Record
+from toolrelay.core.commands import Notice, RecordStep
 from toolrelay.core.events import (
     AnswerFinished,
     AnswerStarted,
@@ -58,7 +58,7 @@ class Recorder:
             self.has_blocks.set()
         return None
 
-    def record(self, command: Record) -> None:
+    def record(self, command: RecordStep) -> None:
         pass
 
     def notice(self, command: Notice) -> None:

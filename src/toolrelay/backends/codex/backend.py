@@ -32,7 +32,7 @@ from toolrelay.errors import BackendError, ToolrelayError
 from toolrelay.settings import Environment
 
 MAX_ATTEMPTS = 2
-MAX_DEAD_PROCESSES = 4  # that an attempt may lease before one is alive
+MAX_DEAD_PROCESSES = 4  # that one attempt may get from the pool before it fails
 PROBE_SECONDS = 5.0  # of silence, while a call waits, before the upstream is probed
 MAX_WARNINGS = 256
 

@@ -1,6 +1,6 @@
 """Decoder of one Codex turn: messages of its thread in, stream events and answers to its requests out.
 
-Codex runs a loop of its own: it asks the model, runs the calls, and asks again. The gateway wants only one answer of the model,
+Codex runs a loop of its own: it asks the model, runs the calls, and asks again. The gateway needs only one answer of the model,
 so the decoder ends the answer with the first response that contains calls to run. The tool-calling layer decides which of them
 the client gets and where the text is cut, as for every backend.
 

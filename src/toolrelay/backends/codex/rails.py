@@ -20,7 +20,7 @@ Patches of one turn:
 
 Codex reads the files that a patch names before it requests approval, and tells the model whether its lines were found. A model
 could guess the content of any file that way. Codex starts reading when the gateway receives the patch, which nothing can prevent;
-but the turn fails at that moment, so what the model learned reaches nobody.
+but the turn fails at that moment, so the result is not returned to the client.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from toolrelay.errors import ConfigurationError, ModelError
 PATCH_APPROVAL = "item/fileChange/requestApproval"
 MAX_PATCH_RESPONSES = 10  # responses of one turn that contain patches, allowed or not
 
-# Items that Codex emits when it runs a built-in tool. If one starts that is not allowed, the confinement has failed.
+# Items that Codex emits when it runs a built-in tool. If one starts that is not allowed, the restriction did not work.
 BUILTIN_ITEMS = frozenset(
     {
         "commandExecution", "fileChange", "mcpToolCall", "collabAgentToolCall", "subAgentActivity", "webSearch", "imageView",

@@ -100,10 +100,10 @@ def plan_turn(request: Request, *, rails: Rails = NO_RAILS, accepts_plain_reason
 
     `accepts_plain_reasoning`: the provider accepts reasoning that is not encrypted. OpenAI refuses it.
     """
-    return _RequestEncoder(request, rails, accepts_plain_reasoning=accepts_plain_reasoning).encode()
+    return _CodexRequestEncoder(request, rails, accepts_plain_reasoning=accepts_plain_reasoning).encode()
 
 
-class _RequestEncoder:
+class _CodexRequestEncoder:
     def __init__(self, request: Request, rails: Rails, *, accepts_plain_reasoning: bool) -> None:
         self._request = request
         self._rails = rails

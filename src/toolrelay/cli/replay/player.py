@@ -31,7 +31,7 @@ from toolrelay.backends.demo import ScriptedBackend
 from toolrelay.clients.xml.answer import BlockOrder
 from toolrelay.clients.xml.exchange import XmlClientOptions, XmlExchange
 from toolrelay.core.assembly import Assembly
-from toolrelay.core.commands import Notice, Record
+from toolrelay.core.commands import Notice, RecordStep
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.policy import Policy
 from toolrelay.core.turn import Turn
@@ -39,7 +39,7 @@ from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.errors import ConfigurationError, ToolrelayError
 from toolrelay.runtime.driver import Sink, drive
 from toolrelay.toolcalls.layer import ToolCallLayer
-from toolrelay.toolcalls.options import ModelMode, ToolCallOptions
+from toolrelay.toolcalls.options import ActiveOptions, ToolCallOptions
 from toolrelay.wires.base import Envelope, Wire
 from toolrelay.wires.base import discover as discover_wires
 
@@ -148,7 +148,7 @@ async def _play(recording: Recording, chunk: int, out: Write, log: Write) -> Non
     printer = _Printer(wire, Envelope(token=_TOKEN, created=0, model=request.model, request=request), out, log)
     sink: Sink = printer if exchange is None else exchange.sink(printer, printer, turn=_TOKEN)
     turn = Turn(token=_TOKEN, request=request, policy=Policy(records_answers=False))
-    await drive(ToolCallLayer(turn, ModelMode(_options(recording.dialect))), backend, sink, printer)
+    await drive(ToolCallLayer(turn, ActiveOptions(_options(recording.dialect))), backend, sink, printer)
     printer.finish()
 
 
@@ -223,7 +223,7 @@ class _Printer:
         elif not self._envelope.request.stream:
             self._out(f"{self._wire.encode_answer(self._assembly.answer(), self._envelope).decode()}\n")
 
-    def record(self, command: Record) -> None:
+    def record(self, command: RecordStep) -> None:
         pass
 
     def notice(self, command: Notice) -> None:

@@ -29,7 +29,7 @@ from toolrelay.toolcalls.prompt import offered_tools, render_prompt
 from toolrelay.toolcalls.seal import derive_tag
 
 
-class PromptPlan:
+class ModelRequest:
     """Hold the request to send now, and change it when the model is asked again.
 
     request        what to send now

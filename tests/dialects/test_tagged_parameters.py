@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.scanning import ParsedCall, Text, call, scan, tool
-from toolrelay.dialects import tagged_calls
+from toolrelay.dialects import tagged_parameters
 from toolrelay.dialects.base import Dialect
-from toolrelay.dialects.tagged_calls import TagForm, attribute, render_parameters, tagged_call
+from toolrelay.dialects.tagged_parameters import TagForm, attribute, render_parameters, tagged_call
 from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.stream_reader import Parse, Reader
 
@@ -48,7 +48,7 @@ def test_values_are_parsed(inner: str, arguments: str) -> None:
 
 
 def test_held_value_is_limited_to_the_character(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tagged_calls, "HELD_LIMIT", 5)
+    monkeypatch.setattr(tagged_parameters, "HELD_LIMIT", 5)
     assert scan(DIALECT, "<call><n>12345</n></call>", [KNOWN]) == [ParsedCall("f", '{"n": 12345}')]
     assert scan(DIALECT, "<call><n>123456</n></call>!", [KNOWN]) == [ParsedCall("f", '{"n": ', "held_too_long"), Text("!")]
     assert scan(DIALECT, "<call><s>123456</s></call>", [KNOWN]) == [ParsedCall("f", '{"s": "123456"}')]
