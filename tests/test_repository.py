@@ -234,19 +234,32 @@ def test_pure_packages_have_no_async_and_no_io() -> None:
     assert impure == []
 
 
-@pytest.mark.parametrize("line", ["import os", "import asyncio", "from time import monotonic", "from toolrelay import config"])
-@pytest.mark.parametrize("package", PURE)
-def test_impure_import_breaks_the_contract(tmp_path: Path, package: str, line: str) -> None:
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    (tmp_path / "src/toolrelay" / package / "_impure.py").write_text(f"{line}\n")
-    ended = subprocess.run(
+def lint_imports(folder: Path, module: str, line: str) -> subprocess.CompletedProcess[str]:
+    """Check a copy of the source with one more module in it."""
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "tests").mkdir()
+    shutil.copy(ROOT / "tests/import_contracts.py", folder / "tests")
+    (folder / "src/toolrelay" / module).write_text(f"{line}\n")
+    return subprocess.run(
         [Path(sys.executable).with_name("lint-imports"), "--no-logo", "--no-cache"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{folder / 'src'}:{folder}"},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@pytest.mark.parametrize("line", ["import os", "import asyncio", "from time import monotonic", "from toolrelay import config"])
+@pytest.mark.parametrize("package", PURE)
+def test_impure_import_breaks_the_contract(tmp_path: Path, package: str, line: str) -> None:
+    ended = lint_imports(tmp_path, f"{package}/_impure.py", line)
     assert ended.returncode != 0
     assert f"toolrelay.{package}._impure -> {line.split()[1]}" in ended.stdout
+
+
+def test_import_of_a_private_module_breaks_the_contract(tmp_path: Path) -> None:
+    ended = lint_imports(tmp_path, "__main__.py", "from toolrelay.cli import _output")
+    assert ended.returncode != 0
+    assert "toolrelay.__main__ imports toolrelay.cli._output" in ended.stdout
