@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LOCKS = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "tests/node/package-lock.json"]
-PURE = ("core", "wires")
+PURE = ("core", "dialects", "parsing", "toolcalls", "wires")
 
 
 def relative(path: Path) -> str:
