@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from toolrelay.backends.codex.request import UNSUPPORTED
@@ -20,17 +20,20 @@ EXAMPLE = Call(id="call_1", name="get_weather", arguments='{"city": "Paris"}')
 def wires() -> str:
     out = ""
     for name, wire in sorted(discover_wires().items()):
-        rows = "".join(f"| {what} | {fate} |\n" for what, fate in wire.unsupported.items())
-        out += f"\n## A model reached over `{name}` cannot be told\n\n| what | what happens |\n|---|---|\n{rows}"
+        out += f"\n## Not supported by a model on `{name}`\n\n| what | result |\n|---|---|\n{_unsupported_rows(wire.unsupported)}"
     return f"{out}\n"
 
 
+def _unsupported_rows(unsupported: Mapping[str, str]) -> str:
+    return "".join(f"| {name} | {result} |\n" for name, result in unsupported.items())
+
+
 def codex() -> str:
-    rows = "".join(f"| {what} | {fate} |\n" for what, fate in UNSUPPORTED.items())
-    return f"\n| what Codex cannot be told | what happens |\n|---|---|\n{rows}\n"
+    return f"\n| not supported by Codex | result |\n|---|---|\n{_unsupported_rows(UNSUPPORTED)}\n"
 
 
 def dialects() -> str:
+    """List the dialects. `auto` picks one by the patterns of dialects/families."""
     patterns: dict[str, list[str]] = {}
     for family in FAMILIES:
         patterns.setdefault(family.dialect, []).append(_code(family.pattern))
@@ -63,7 +66,7 @@ MODELS = {
 
 
 def compatibility() -> str:
-    """The versions are those of the lock files."""
+    """List the tested packages with their versions in the lock files."""
     root = Path(__file__).parent.parent
     lines = (root / "requirements/dev.txt").read_text().splitlines()
     locked = dict(line.split(" ")[0].split("==") for line in lines if "==" in line)
@@ -78,12 +81,12 @@ def compatibility() -> str:
     return f"{out}\n"
 
 
-_SHOWN = str.maketrans({"\n": "⏎", "|": "&#124;", "<": "&lt;", "`": "&#96;", "]": "&#93;"})
+_ESCAPES = str.maketrans({"\n": "⏎", "|": "&#124;", "<": "&lt;", "`": "&#96;", "]": "&#93;"})
 
 
 def _code(text: str) -> str:
-    """Inline code for a table's cell; ⏎ is a line's end."""
-    return f"<code>{text.strip().translate(_SHOWN)}</code>"
+    """Return inline code for a table's cell; ⏎ is a line break."""
+    return f"<code>{text.strip().translate(_ESCAPES)}</code>"
 
 
 PAGES: dict[Path, Callable[[], str]] = {
@@ -96,7 +99,7 @@ PAGES: dict[Path, Callable[[], str]] = {
 
 
 def page(text: str, tables: str) -> str:
-    """The page with its tables made anew."""
+    """Return the page with its tables replaced."""
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}{tables}{END}{tail}"

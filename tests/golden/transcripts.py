@@ -1,8 +1,7 @@
-"""What becomes of each golden exchange, as a text that a person can read.
+"""Readable transcripts of the golden exchanges.
 
-A folder of exchanges/ holds what a client asks, once for each wire (request.chat.json), and what a provider answers
-(upstream.chat.sse), in the shape of OpenAI's own API or of another server (upstream.ollama.sse). expect/ holds a transcript for
-every way through: expect/FRONT-BACK.txt.
+A folder of exchanges/ has a client's request for each wire (request.chat.json) and providers' answers: OpenAI's
+(upstream.chat.sse) or another server's (upstream.ollama.sse). expect/ has a transcript for every route: expect/FRONT-BACK.txt.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ BACKS = {
 
 
 class Way(Struct, frozen=True, kw_only=True):
-    """One way through an exchange."""
+    """One route through an exchange."""
 
     folder: Path
     front: str
@@ -87,7 +86,7 @@ def ways() -> Iterator[Way]:
 
 
 def recorded(wire: Wire) -> list[bytes]:
-    """Every answer that came over that wire."""
+    """Every recorded answer over that wire."""
     paths = sorted(EXCHANGES.glob("*/upstream.*.sse"))
     return [path.read_bytes() for path in paths if BACKS[path.name.split(".")[1]].wire.name == wire.name]
 
@@ -116,7 +115,7 @@ def _error(wire: Wire, error: ToolrelayError) -> str:
 
 
 def _pretty(value: Any, indent: str = "") -> str:
-    """What fits into a line stands in one."""
+    """Format JSON. What fits into a line is written in one."""
     line = json.dumps(value, ensure_ascii=False)
     if len(indent) + len(line) <= 120 or not isinstance(value, dict | list):
         return line
@@ -130,7 +129,7 @@ def _pretty(value: Any, indent: str = "") -> str:
 
 
 def _shortened(frames: list[str]) -> Iterator[str]:
-    """Of a resource that was shown before, only what has changed is shown."""
+    """Shorten resources that were shown before to what has changed."""
     shown: dict[str, Any] = {}
     for frame in frames:
         before, mark, rest = frame.partition('"response":')

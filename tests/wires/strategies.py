@@ -1,4 +1,4 @@
-"""Hypothesis strategies for Responses requests, for what both of OpenAI's wires can say, and for what is wrong with a stream."""
+"""Hypothesis strategies for Responses requests, for what both wires support, and for malformed streams."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from toolrelay.core.request import AnyTool, Request, Tool
 
 Json = dict[str, Any]
 
-_YES_OR_NO = st.booleans()
+_BOOLEANS = st.booleans()
 _NAMES = st.sampled_from(["search", "read_note", "f", "a.b-c_d"])
 _IDS = st.lists(st.integers(0, 10**6).map("call_{}".format), unique=True, max_size=3)
-_WORDS = texts()
-_SILENCE_OR_WORDS = texts(min_size=0)
+_TEXT = texts()
+_TEXT_OR_EMPTY = texts(min_size=0)
 _ARGUMENTS = arguments()
 
 
@@ -27,38 +27,39 @@ def _optional(**members: SearchStrategy[Any]) -> SearchStrategy[Json]:
     return st.fixed_dictionaries({}, optional=members)
 
 
-_INPUT_TEXT = st.fixed_dictionaries({"type": st.just("input_text"), "text": _SILENCE_OR_WORDS})
+_INPUT_TEXT = st.fixed_dictionaries({"type": st.just("input_text"), "text": _TEXT_OR_EMPTY})
 _INPUT_IMAGE = st.fixed_dictionaries(
-    {"type": st.just("input_image"), "image_url": st.just("data:image/png;base64,AAAA") | _WORDS},
+    {"type": st.just("input_image"), "image_url": st.just("data:image/png;base64,AAAA") | _TEXT},
     optional={"detail": st.sampled_from(["low", "high", "auto"])},
 )
 _INPUT_FILE = st.just({"type": "input_file", "file_id": "file-1"}) | st.fixed_dictionaries(
-    {"type": st.just("input_file"), "file_data": st.just("data:application/pdf;base64,AAAA"), "filename": _WORDS}
+    {"type": st.just("input_file"), "file_data": st.just("data:application/pdf;base64,AAAA"), "filename": _TEXT}
 )
 _INPUT_AUDIO = st.just({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}})
-_SAID = st.lists(_INPUT_TEXT | _INPUT_IMAGE | _INPUT_FILE | _INPUT_AUDIO, min_size=1, max_size=3)
-_SPOKEN = st.lists(
-    st.fixed_dictionaries({"type": st.just("output_text"), "text": _SILENCE_OR_WORDS, "annotations": st.just([])}),
+_INPUT_PARTS = st.lists(_INPUT_TEXT | _INPUT_IMAGE | _INPUT_FILE | _INPUT_AUDIO, min_size=1, max_size=3)
+_OUTPUT_PARTS = st.lists(
+    st.fixed_dictionaries({"type": st.just("output_text"), "text": _TEXT_OR_EMPTY, "annotations": st.just([])}),
     min_size=1,
     max_size=2,
 )
 _MESSAGE = st.fixed_dictionaries(
-    {"role": st.sampled_from(["system", "developer", "user"]), "content": _WORDS | _SAID}, optional={"type": st.just("message")}
+    {"role": st.sampled_from(["system", "developer", "user"]), "content": _TEXT | _INPUT_PARTS},
+    optional={"type": st.just("message")},
 )
-_REFUSED = st.fixed_dictionaries({"type": st.just("refusal"), "refusal": _WORDS}).map(lambda part: [part])
+_REFUSED = st.fixed_dictionaries({"type": st.just("refusal"), "refusal": _TEXT}).map(lambda part: [part])
 _FORMATS = st.sampled_from([{"type": "text"}, {"type": "json_object"}]) | st.fixed_dictionaries(
     {"type": st.just("json_schema"), "name": _NAMES, "schema": json_objects()},
-    optional={"strict": _YES_OR_NO, "description": _WORDS},
+    optional={"strict": _BOOLEANS, "description": _TEXT},
 )
 _TOOLS = st.lists(
     st.fixed_dictionaries(
-        {"type": st.just("function"), "name": _NAMES, "parameters": json_objects(), "strict": _YES_OR_NO},
-        optional={"description": _WORDS},
+        {"type": st.just("function"), "name": _NAMES, "parameters": json_objects(), "strict": _BOOLEANS},
+        optional={"description": _TEXT},
     )
     | st.fixed_dictionaries(
         {"type": st.just("custom"), "name": _NAMES},
         optional={
-            "description": _WORDS,
+            "description": _TEXT,
             "format": st.sampled_from([{"type": "text"}, {"type": "grammar", "syntax": "lark", "definition": "start: /x/"}]),
         },
     ),
@@ -67,8 +68,8 @@ _TOOLS = st.lists(
     unique_by=lambda tool: tool["name"],
 )
 _SETTINGS = _optional(
-    instructions=_WORDS,
-    parallel_tool_calls=_YES_OR_NO,
+    instructions=_TEXT,
+    parallel_tool_calls=_BOOLEANS,
     temperature=st.floats(0, 2, width=16),
     top_p=st.floats(0, 1, width=16),
     max_output_tokens=st.integers(1, 10**6),
@@ -76,53 +77,53 @@ _SETTINGS = _optional(
     text=_optional(format=_FORMATS, verbosity=st.sampled_from(["low", "high"])),
     reasoning=st.fixed_dictionaries({"effort": st.sampled_from(["low", "high"])}),
     include=st.just(["message.output_text.logprobs"]),
-    metadata=st.dictionaries(_WORDS, _SILENCE_OR_WORDS, max_size=2),
-    user=_WORDS,
+    metadata=st.dictionaries(_TEXT, _TEXT_OR_EMPTY, max_size=2),
+    user=_TEXT,
     service_tier=st.sampled_from(["auto", "flex"]),
-    prompt_cache_key=_WORDS,
-    safety_identifier=_WORDS,
-    stream=_YES_OR_NO,
+    prompt_cache_key=_TEXT,
+    safety_identifier=_TEXT,
+    stream=_BOOLEANS,
 )
-# What Chat cannot say, and what the gateway does not know.
-_LOST = _optional(
+# Not supported by Chat, or unknown to the gateway.
+_UNSUPPORTED = _optional(
     max_tool_calls=st.integers(1, 9),
     truncation=st.just("auto"),
-    store=_YES_OR_NO,
+    store=_BOOLEANS,
     x_vendor=json_values(leaves=2),
 )
 
 
 @st.composite
 def _exchange(draw: DrawFn) -> list[Json]:
-    """The assistant's thoughts, words and calls, their results, and words of the user. Nobody thinks and then does nothing."""
+    """Reasoning, text and calls of the assistant, their results, and a user message. Reasoning never comes alone."""
     items: list[Json] = []
-    if draw(_YES_OR_NO):
-        items.append({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": draw(_WORDS)}]})
+    if draw(_BOOLEANS):
+        items.append({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": draw(_TEXT)}]})
     identifiers = draw(_IDS)
-    if not identifiers or draw(_YES_OR_NO):
-        items.append({"type": "message", "role": "assistant", "content": draw(_WORDS | _SPOKEN | _REFUSED)})
+    if not identifiers or draw(_BOOLEANS):
+        items.append({"type": "message", "role": "assistant", "content": draw(_TEXT | _OUTPUT_PARTS | _REFUSED)})
     results: list[Json] = []
     for identifier in identifiers:
-        output = draw(_SILENCE_OR_WORDS | _SAID)
-        if draw(_YES_OR_NO):
+        output = draw(_TEXT_OR_EMPTY | _INPUT_PARTS)
+        if draw(_BOOLEANS):
             call = {"type": "function_call", "arguments": draw(_ARGUMENTS)}
             results.append({"type": "function_call_output", "call_id": identifier, "output": output})
         else:
-            call = {"type": "custom_tool_call", "input": draw(_SILENCE_OR_WORDS)}
+            call = {"type": "custom_tool_call", "input": draw(_TEXT_OR_EMPTY)}
             results.append({"type": "custom_tool_call_output", "call_id": identifier, "output": output})
         items.append({**call, "call_id": identifier, "name": draw(_NAMES)})
-    return [*items, *results, {"role": "user", "content": draw(_WORDS)}]
+    return [*items, *results, {"role": "user", "content": draw(_TEXT)}]
 
 
 _EXCHANGES = st.lists(_exchange() | _MESSAGE.map(lambda message: [message]), min_size=1, max_size=2)
 
 
 @st.composite
-def responses_bodies(draw: DrawFn, *, lost: bool = True) -> Json:
-    """A Responses request. `lost`: it may ask for what Chat cannot say."""
-    given: Any = [item for exchange in draw(_EXCHANGES) for item in exchange] if draw(st.integers(0, 4)) else draw(_WORDS)
-    body = {"model": "fast", "input": given, **draw(_SETTINGS), **(draw(_LOST) if lost else {})}
-    if draw(_YES_OR_NO):
+def responses_bodies(draw: DrawFn, *, unsupported: bool = True) -> Json:
+    """A Responses request. `unsupported`: it may have fields that Chat does not support."""
+    given: Any = [item for exchange in draw(_EXCHANGES) for item in exchange] if draw(st.integers(0, 4)) else draw(_TEXT)
+    body = {"model": "fast", "input": given, **draw(_SETTINGS), **(draw(_UNSUPPORTED) if unsupported else {})}
+    if draw(_BOOLEANS):
         tools = body["tools"] = draw(_TOOLS)
         named = st.sampled_from([{"type": tool["type"], "name": tool["name"]} for tool in tools])
         allowed = st.fixed_dictionaries(
@@ -134,15 +135,15 @@ def responses_bodies(draw: DrawFn, *, lost: bool = True) -> Json:
         )
         body |= draw(_optional(tool_choice=st.sampled_from(["auto", "none", "required"]) | named | allowed))
     else:
-        body.pop("parallel_tool_calls", None)  # says nothing without tools
+        body.pop("parallel_tool_calls", None)  # has no effect without tools
     return body
 
 
-# What both can say
+# What both wires support
 
 
 def without_losses(request: Request) -> Request:
-    """The request as it is after a way over the other wire: docs/wires.md names what it has lost."""
+    """The request after translation to the other wire and back: docs/wires.md names what is lost."""
     instructions = () if request.instructions is None else (Message(role="developer", content=request.instructions),)
     sampling = request.sampling
     return replace(
@@ -150,7 +151,7 @@ def without_losses(request: Request) -> Request:
         wire="",
         extra=None,
         instructions=None,
-        items=(*instructions, *(_item(item) for item in request.items if not _is_nothing(item))),
+        items=(*instructions, *(_item(item) for item in request.items if not _is_empty(item))),
         tools=tuple(map(_tool, request.tools)),
         sampling=replace(
             sampling,
@@ -173,14 +174,14 @@ def without_losses(request: Request) -> Request:
 
 
 def _tool(tool: AnyTool) -> AnyTool:
-    """Chat takes silence about `strict` for no, Responses for yes: between them it is spelt out."""
+    """Functions without `strict` are strict on Responses and not on Chat: between them it is made explicit."""
     if isinstance(tool, Tool):
         return replace(tool, extra=None, strict=bool(tool.strict) if tool.kind == "function" else None)
     return tool
 
 
-def _is_nothing(item: Item) -> bool:
-    """What is left of a Chat message that has calls, no words, and members that only its own wire knows."""
+def _is_empty(item: Item) -> bool:
+    """A Chat message with calls, without content, and with unknown members."""
     return isinstance(item, Message) and item.content == ()
 
 
@@ -205,16 +206,18 @@ def _content(content: Content) -> Content:
     return tuple(replace(part, annotations=(), logprobs=()) if isinstance(part, Text) else part for part in bare)
 
 
-# What providers and clients get wrong
+# Malformed streams and values
 
 
 def altered_stream(stream: bytes, data: st.DataObject) -> bytes:
-    """The stream as a provider might send it on a bad day."""
-    return data.draw(st.sampled_from([_torn, _with_other_frames, _with_other_members, _with_other_members]))(stream, data)
+    """The stream with bytes, frames or members altered."""
+    return data.draw(st.sampled_from([_with_other_bytes, _with_other_frames, _with_other_members, _with_other_members]))(
+        stream, data
+    )
 
 
-def _torn(stream: bytes, data: st.DataObject) -> bytes:
-    """Bytes left out, doubled, or other ones in their place."""
+def _with_other_bytes(stream: bytes, data: st.DataObject) -> bytes:
+    """Bytes left out, doubled or replaced."""
     places = st.integers(0, len(stream))
     start, end = sorted((data.draw(places), data.draw(places)))
     return stream[:start] + data.draw(st.binary(max_size=8) | st.just(stream[start:end])) + stream[data.draw(places) :]
@@ -228,7 +231,7 @@ def _with_other_frames(stream: bytes, data: st.DataObject) -> bytes:
 
 
 def _with_other_members(stream: bytes, data: st.DataObject) -> bytes:
-    """Frames of JSON in which some members have another value, or are not there."""
+    """Frames in which some members have another value or are missing."""
     frames = stream.split(b"\n\n")
     for place in data.draw(st.lists(st.sampled_from(range(len(frames))), min_size=1, max_size=4)):
         head, mark, body = frames[place].partition(b"data: ")
@@ -243,7 +246,7 @@ _ODD = json_values(leaves=3) | st.sampled_from(
 
 
 def altered_value(value: Any, data: st.DataObject) -> Any:
-    """The value with one place in it altered, deeper rather than higher."""
+    """The value with one nested value altered."""
     if isinstance(value, dict | list) and value and data.draw(st.integers(0, 9)):
         keys = list(value) if isinstance(value, dict) else list(range(len(value)))
         key = data.draw(st.sampled_from(keys))

@@ -1,4 +1,4 @@
-"""From one wire to another and back: what both can say survives."""
+"""Translation from one wire to another and back: what both support survives."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ some = settings(max_examples=25)
 
 
 def over(wire: Wire, request: Request) -> Request:
-    """As a gateway behind this one would read it."""
+    """The request as a gateway behind this one would decode it."""
     return wire.decode_request(wire.encode_request(request, OPENAI).body)
 
 
@@ -55,19 +55,19 @@ def over(wire: Wire, request: Request) -> Request:
 
 @some
 @given(chat_bodies())
-def test_a_chat_request_survives_the_way_over_responses(body: Json) -> None:  # bug 21, 30, 31, 33, 34
+def test_chat_request_survives_translation_to_responses_and_back(body: Json) -> None:  # bug 21, 30, 31, 33, 34
     first = CHAT.decode_request(json.dumps(_with_known_formats(body)).encode())
     try:
         between = over(RESPONSES, first)
     except ClientError as refused:
         assert refused.code == "unsupported_by_upstream", refused  # noqa: PT017 -- to survive is just as good
-        assert _asks_too_much(first)
+        assert _has_unsupported_fields(first)
         return
-    assert not _asks_too_much(first)
+    assert not _has_unsupported_fields(first)
     assert without_losses(over(CHAT, between)) == without_losses(first)
 
 
-def _asks_too_much(request: Request) -> bool:
+def _has_unsupported_fields(request: Request) -> bool:
     contents = [
         item.content if isinstance(item, Message) else item.output for item in request.items if isinstance(item, Message | Result)
     ]
@@ -76,7 +76,7 @@ def _asks_too_much(request: Request) -> bool:
 
 
 def _with_known_formats(body: Json) -> Json:
-    """Formats that only some servers know are extra members, with which this has nothing to do."""
+    """Formats of unknown type are extra members, which are tested elsewhere."""
     form = body.get("response_format")
     if form is None or form in ({"type": "text"}, {"type": "json_object"}):
         return body
@@ -86,8 +86,8 @@ def _with_known_formats(body: Json) -> Json:
 
 @some
 @given(chat_bodies())
-def test_a_chat_request_comes_back_to_the_letter(body: Json) -> None:  # bug 20, 21, 34
-    """Where it says only what both wires know."""
+def test_chat_request_with_shared_members_comes_back_unchanged(body: Json) -> None:  # bug 20, 21, 34
+    """If it has only members that both wires support."""
     plain = _plain(_with_known_formats(body))
     first = CHAT.decode_request(json.dumps(plain).encode())
     there = RESPONSES.encode_request(first, OPENAI)
@@ -103,7 +103,7 @@ _BOTH = {"model", "messages", "tools", "tool_choice", "response_format", *_OPTIO
 
 
 def _plain(body: Json) -> Json:
-    """Without the members that Responses does not know; what it takes for granted is spelt out."""
+    """The message without members that Responses does not know, and with its defaults made explicit."""
     plain = {key: value for key, value in body.items() if key in _BOTH and (key, value) != ("logprobs", False)}
     plain["messages"] = [_plain_message(message) for message in body["messages"]]
     if "tools" in body:
@@ -149,21 +149,21 @@ def _only(members: Json, *names: str) -> Json:
 
 @some
 @given(responses_bodies())
-def test_a_responses_request_survives_the_way_over_chat(body: Json) -> None:  # bug 21, 30, 31, 33, 34
+def test_responses_request_survives_translation_to_chat_and_back(body: Json) -> None:  # bug 21, 30, 31, 33, 34
     first = RESPONSES.decode_request(json.dumps(body).encode())
     assert without_losses(over(RESPONSES, over(CHAT, first))) == without_losses(first)
 
 
 @some
-@given(responses_bodies(lost=False))
-def test_nothing_is_dropped_where_both_wires_can_say_everything(body: Json) -> None:
+@given(responses_bodies(unsupported=False))
+def test_request_that_both_wires_support_drops_nothing(body: Json) -> None:
     request = RESPONSES.decode_request(json.dumps(body).encode())
     assert CHAT.encode_request(request, OPENAI).dropped == ()
     again = over(CHAT, request)
     assert RESPONSES.encode_request(again, OPENAI).dropped == ()
 
 
-def test_legacy_functions_are_tools_to_the_other_wire() -> None:
+def test_legacy_functions_become_tools_on_responses() -> None:
     body = {
         "model": "m",
         "messages": [
@@ -180,7 +180,7 @@ def test_legacy_functions_are_tools_to_the_other_wire() -> None:
     assert without_losses(over(CHAT, between)) == without_losses(first)
 
 
-def test_either_shape_of_a_tool_and_of_a_choice_is_understood_at_either_door() -> None:
+def test_both_endpoints_accept_both_shapes_of_tools_and_choices() -> None:
     flat = {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
     grammar = {"syntax": "lark", "definition": "start: /x/"}
     flat_custom = {"type": "custom", "name": "g", "format": {"type": "grammar", **grammar}}
@@ -188,8 +188,8 @@ def test_either_shape_of_a_tool_and_of_a_choice_is_understood_at_either_door() -
     nested_custom = {"type": "custom", "custom": {"name": "g", "format": {"type": "grammar", "grammar": grammar}}}
     choices = [{"type": "function", "name": "f"}, {"type": "function", "function": {"name": "f"}}]
     read = [
-        wire.decode_request(json.dumps({"model": "m", said: [{"role": "user", "content": "Hi"}], **asked}).encode())
-        for wire, said in ((CHAT, "messages"), (RESPONSES, "input"))
+        wire.decode_request(json.dumps({"model": "m", member: [{"role": "user", "content": "Hi"}], **asked}).encode())
+        for wire, member in ((CHAT, "messages"), (RESPONSES, "input"))
         for asked in (
             {"tools": tools, "tool_choice": choice}
             for tools in ([flat, flat_custom], [nested, nested_custom])
@@ -204,7 +204,7 @@ def test_either_shape_of_a_tool_and_of_a_choice_is_understood_at_either_door() -
 
 @some
 @given(answers(custom=True, ids=False) | answers(ids=False, truncated=True))
-def test_all_four_ways_give_the_same_answer(events: list[StreamEvent]) -> None:  # bug 3, 4, 5, 7, 8, 10, 12, 33, 40
+def test_all_four_wire_pairs_give_the_same_answer(events: list[StreamEvent]) -> None:  # bug 3, 4, 5, 7, 8, 10, 12, 33, 40
     expected = None
     for front, back in itertools.product((CHAT, RESPONSES), repeat=2):
         request = Request(wire=front.name, model="m", items=(), stream=True, include_usage=True)
@@ -219,7 +219,7 @@ def test_all_four_ways_give_the_same_answer(events: list[StreamEvent]) -> None: 
 
 
 def relayed(front: Wire, back: Wire, events: list[StreamEvent], **members: Any) -> Answer:
-    """What a client makes of an answer that came that way."""
+    """The answer as a client of the front wire folds it."""
     request = Request(wire=front.name, model="m", items=(), stream=True, include_usage=True, **members)
     upstream = back.encoder(envelope(replace(request, wire=back.name))).encode(events)
     emitted, _ = run_turn(request, decode_all(back, upstream))
@@ -234,7 +234,7 @@ FOUR_WAYS = pytest.mark.parametrize(
 
 
 @FOUR_WAYS
-def test_words_before_between_and_after_calls_are_all_there(front: Wire, back: Wire) -> None:  # bug 12, 13
+def test_text_before_between_and_after_calls_is_relayed(front: Wire, back: Wire) -> None:  # bug 12, 13
     events: list[StreamEvent] = [AnswerStarted(model="m")]
     for index, word in enumerate(("before ", "between ")):
         events += [TextDelta(word), CallStarted(index, "f"), ArgumentsDelta(index, "{}"), CallFinished(index)]
@@ -255,8 +255,8 @@ def test_words_before_between_and_after_calls_are_all_there(front: Wire, back: W
         "not JSON at all",
     ],
 )
-def test_arguments_are_never_coerced_nor_written_anew(front: Wire, back: Wire, arguments: str) -> None:  # bug 6, 21, 23
-    """Whatever the schema says: the client has it too, and judges for itself."""
+def test_arguments_are_neither_coerced_nor_reserialized(front: Wire, back: Wire, arguments: str) -> None:  # bug 6, 21, 23
+    """Whatever the schema says: the client validates them itself."""
     schema: JsonObject = {
         "type": "object",
         "properties": {"count": {"anyOf": [{"$ref": "#/$defs/c"}]}},
@@ -273,7 +273,7 @@ def test_arguments_are_never_coerced_nor_written_anew(front: Wire, back: Wire, a
 
 
 @FOUR_WAYS
-def test_names_are_neither_cleaned_nor_cut(front: Wire, back: Wire) -> None:  # bug 32
+def test_tool_names_are_neither_sanitized_nor_truncated(front: Wire, back: Wire) -> None:  # bug 32
     names = ["notes.read", "notes_read", "notes-read", "mcp__server__" + "x" * 80, "größe"]
     request = Request(wire=front.name, model="m", items=(), tools=tuple(Tool(name=name) for name in names))
     asked = json.loads(back.encode_request(request, OPENAI).body)
@@ -289,10 +289,10 @@ def test_names_are_neither_cleaned_nor_cut(front: Wire, back: Wire) -> None:  # 
 @pytest.mark.parametrize("front", WIRES.values(), ids=WIRES)
 @some
 @given(st.data())
-def test_whatever_a_provider_sends_the_client_gets_a_stream_with_an_end(
+def test_malformed_upstream_stream_gives_client_a_finished_stream(
     front: Wire, back: Wire, data: st.DataObject
 ) -> None:  # bug 18, 24, 38
-    """Odd values that a provider puts into its frames must not break our own."""
+    """Odd values in a provider's frames must not break ours."""
     request = Request(wire=front.name, model="m", items=(), stream=True, include_usage=True)
     stream = altered_stream(data.draw(st.sampled_from(recorded(back))), data)
     emitted, _ = run_turn(request, decode_all(back, stream))

@@ -1,4 +1,4 @@
-"""What holds for every wire. A new one is found by itself and held to all of it."""
+"""The contract of every wire. New wires are discovered."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from toolrelay.wires.base import KEEP_ALIVE, Wire, discover
 WIRES = discover()
 every_wire = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
 
-# What every wire can say: words, thoughts, calls of functions. The rest is for the wire's own tests.
+# What every wire supports: text, reasoning and function calls. The rest is for the wire's own tests.
 ANSWERS = answers(refusals=False)
 CUT_ANSWERS = answers(refusals=False, truncated=True)
 
-# Whole answers take long to make up, and each of these tests runs for every wire.
+# Whole answers are slow to generate, and each of these tests runs for every wire.
 some = settings(max_examples=15)
 
 
 def encoded(wire: Wire, events: list[StreamEvent]) -> bytes:
-    return wire.encoder(envelope(asked(wire))).encode(events)
+    return wire.encoder(envelope(request_for(wire))).encode(events)
 
 
-def asked(wire: Wire) -> Request:
-    said = Message(role="user", content="Hi")
-    return Request(wire=wire.name, model="fast", items=(said,), stream=True, include_usage=True)
+def request_for(wire: Wire) -> Request:
+    message = Message(role="user", content="Hi")
+    return Request(wire=wire.name, model="fast", items=(message,), stream=True, include_usage=True)
 
 
-SPOKEN: list[StreamEvent] = [
+ANSWER: list[StreamEvent] = [
     AnswerStarted(model="m"),
     ReasoningDelta("Hm, 漢"),
     *(TextDelta(text) for text in ("Grüß", " Gott", " 👋\n\n")),
@@ -66,35 +66,35 @@ SPOKEN: list[StreamEvent] = [
 
 
 def streams(wire: Wire) -> list[bytes]:
-    """As the wire's providers send them, and one in our own hand."""
-    return [*recorded(wire), encoded(wire, SPOKEN)]
+    """Recorded streams of the wire, and one of our encoder."""
+    return [*recorded(wire), encoded(wire, ANSWER)]
 
 
-def said(events: list[StreamEvent]) -> list[object]:
-    """Errors compare by what they say."""
+def comparable(events: list[StreamEvent]) -> list[object]:
+    """The events with errors as their message and code, so that they compare."""
     return [(event.error.message, event.error.code) if isinstance(event, AnswerFailed) else event for event in events]
 
 
-# How the bytes arrive
+# Chunking
 
 
 @every_wire
 @some
 @given(st.data())
-def test_it_never_matters_how_a_stream_is_cut(wire: Wire, data: st.DataObject) -> None:  # bug 1, 2, 3, 24
+def test_chunking_of_a_stream_does_not_change_events(wire: Wire, data: st.DataObject) -> None:  # bug 1, 2, 3, 24
     stream = encoded(wire, data.draw(CUT_ANSWERS))
     if data.draw(st.booleans()):
         stream = stream.replace(b"\n", b"\r\n")
-    assert said(decode_all(wire, *data.draw(cut_bytes(stream)))) == said(decode_all(wire, stream))
+    assert comparable(decode_all(wire, *data.draw(cut_bytes(stream)))) == comparable(decode_all(wire, stream))
 
 
 @every_wire
-def test_it_never_matters_how_a_providers_stream_is_cut(wire: Wire) -> None:  # bug 1, 2, 3, 24
+def test_chunking_of_a_recorded_stream_does_not_change_events(wire: Wire) -> None:  # bug 1, 2, 3, 24
     for stream in streams(wire):
-        whole = said(decode_all(wire, stream))
-        assert said(decode_all(wire, *(stream[place : place + 1] for place in range(len(stream))))) == whole
-        assert said(decode_all(wire, *_pieces(stream.replace(b"\n", b"\r\n"), 3))) == whole
-        assert said(decode_all(wire, *_pieces(stream.replace(b"\n", b"\r"), 2))) == whole
+        whole = comparable(decode_all(wire, stream))
+        assert comparable(decode_all(wire, *(stream[place : place + 1] for place in range(len(stream))))) == whole
+        assert comparable(decode_all(wire, *_pieces(stream.replace(b"\n", b"\r\n"), 3))) == whole
+        assert comparable(decode_all(wire, *_pieces(stream.replace(b"\n", b"\r"), 2))) == whole
 
 
 def _pieces(data: bytes, size: int) -> Iterator[bytes]:
@@ -104,25 +104,25 @@ def _pieces(data: bytes, size: int) -> Iterator[bytes]:
 @every_wire
 @some
 @given(st.data())
-def test_it_never_matters_how_events_are_gathered(wire: Wire, data: st.DataObject) -> None:  # bug 1, 3
+def test_batching_of_events_does_not_change_frames(wire: Wire, data: st.DataObject) -> None:  # bug 1, 3
     events = data.draw(CUT_ANSWERS)
-    encoder = wire.encoder(envelope(asked(wire)))
+    encoder = wire.encoder(envelope(request_for(wire)))
     assert b"".join(encoder.encode([event]) for event in events) == encoded(wire, events)
 
 
 @every_wire
-def test_comments_between_frames_say_nothing(wire: Wire) -> None:  # bug 46
+def test_comments_between_frames_are_ignored(wire: Wire) -> None:  # bug 46
     for stream in streams(wire):
-        assert said(decode_all(wire, stream.replace(b"\n\n", b"\n\n" + KEEP_ALIVE))) == said(decode_all(wire, stream))
+        assert comparable(decode_all(wire, stream.replace(b"\n\n", b"\n\n" + KEEP_ALIVE))) == comparable(decode_all(wire, stream))
 
 
-# Whatever the bytes
+# Malformed input
 
 
 @every_wire
 @given(st.data())
 @settings(max_examples=40)
-def test_reading_never_raises_and_always_comes_to_one_end(wire: Wire, data: st.DataObject) -> None:  # bug 18, 38
+def test_malformed_stream_never_raises_and_ends_once(wire: Wire, data: st.DataObject) -> None:  # bug 18, 38
     broken = altered_stream(data.draw(st.sampled_from(streams(wire))), data)
     check_one_end(decode_all(wire, broken))
     check_one_end(wire.decode_answer(broken))
@@ -131,7 +131,7 @@ def test_reading_never_raises_and_always_comes_to_one_end(wire: Wire, data: st.D
 @every_wire
 @given(st.binary(max_size=100))
 @settings(max_examples=40)
-def test_bytes_without_sense_are_a_failure(wire: Wire, noise: bytes) -> None:  # bug 18, 39
+def test_random_bytes_are_a_failure(wire: Wire, noise: bytes) -> None:  # bug 18, 39
     for raw in (noise, b"data: " + noise + b"\n\n", b'data: {"model":"' + noise + b'"}\n\n', b'data: {"' + noise):
         check_one_end(decode_all(wire, raw))
     check_one_end(wire.decode_answer(noise))
@@ -140,7 +140,7 @@ def test_bytes_without_sense_are_a_failure(wire: Wire, noise: bytes) -> None:  #
 
 
 @every_wire
-def test_nothing_comes_after_the_end(wire: Wire) -> None:  # bug 38
+def test_input_after_the_end_is_ignored(wire: Wire) -> None:  # bug 38
     for stream in streams(wire):
         decoder = wire.decoder()
         check_one_end(decoder.feed(stream) + decoder.flush())
@@ -148,28 +148,28 @@ def test_nothing_comes_after_the_end(wire: Wire) -> None:  # bug 38
         assert decoder.flush() == []
 
 
-# Streams that break off
+# Truncated streams
 
 
 @every_wire
 @some
 @given(st.data())
-def test_a_stream_that_breaks_off_is_one_failure_or_complete(wire: Wire, data: st.DataObject) -> None:  # bug 5, 38
+def test_truncated_stream_is_one_failure_or_complete(wire: Wire, data: st.DataObject) -> None:  # bug 5, 38
     stream = encoded(wire, data.draw(ANSWERS))
     place = data.draw(st.integers(0, len(stream)))
-    check_cut(decode_all(wire, stream[:place]), fold(decode_all(wire, stream)))
+    check_truncated(decode_all(wire, stream[:place]), fold(decode_all(wire, stream)))
 
 
 @every_wire
-def test_a_providers_stream_that_breaks_off_is_one_failure_or_complete(wire: Wire) -> None:  # bug 5, 38
+def test_truncated_recorded_stream_is_one_failure_or_complete(wire: Wire) -> None:  # bug 5, 38
     """At every byte near the end, where it matters most, and at some before."""
     for stream in streams(wire):
         whole = fold(decode_all(wire, stream))
         for place in [*range(0, len(stream), 97), *range(len(stream) - 80, len(stream))]:
-            check_cut(decode_all(wire, stream[:place]), whole)
+            check_truncated(decode_all(wire, stream[:place]), whole)
 
 
-def check_cut(events: list[StreamEvent], whole: Answer) -> None:
+def check_truncated(events: list[StreamEvent], whole: Answer) -> None:
     answer = fold(events)
     if isinstance(check_one_end(events), AnswerFailed):
         assert _calls(answer) <= _calls(whole)
@@ -181,51 +181,51 @@ def _calls(answer: Answer) -> set[tuple[str, str]]:
     return {(call.name, call.arguments) for each in (answer, *answer.others) for call in each.calls}
 
 
-# Each half reads the other
+# The decoder against the encoder
 
 
 @every_wire
 @some
 @given(ANSWERS)
-def test_what_is_written_is_read_again(wire: Wire, events: list[StreamEvent]) -> None:  # bug 7, 8, 9, 12, 14, 40
+def test_decoder_reads_what_the_encoder_writes(wire: Wire, events: list[StreamEvent]) -> None:  # bug 7, 8, 9, 12, 14, 40
     assert gist(fold(decode_all(wire, encoded(wire, events)))) == gist(fold(events))
 
 
 @every_wire
 @some
 @given(ANSWERS)
-def test_a_whole_answer_says_what_its_stream_says(wire: Wire, events: list[StreamEvent]) -> None:  # bug 4
-    whole = wire.encode_answer(fold(events), envelope(asked(wire)))
+def test_whole_answer_equals_its_folded_stream(wire: Wire, events: list[StreamEvent]) -> None:  # bug 4
+    whole = wire.encode_answer(fold(events), envelope(request_for(wire)))
     assert gist(fold(wire.decode_answer(whole))) == gist(fold(decode_all(wire, encoded(wire, events))))
 
 
 @every_wire
 @some
 @given(CUT_ANSWERS)
-def test_a_call_without_its_end_is_never_read_as_one(wire: Wire, events: list[StreamEvent]) -> None:  # bug 5
+def test_unfinished_call_is_never_decoded_as_a_call(wire: Wire, events: list[StreamEvent]) -> None:  # bug 5
     again = fold(decode_all(wire, encoded(wire, events)))
     assert gist(again) == gist(fold(events))
-    whole = wire.encode_answer(fold(events), envelope(asked(wire)))
+    whole = wire.encode_answer(fold(events), envelope(request_for(wire)))
     assert gist(fold(wire.decode_answer(whole))) == gist(fold(events))
 
 
 @every_wire
 @some
 @given(ANSWERS, st.text(min_size=1, max_size=20))
-def test_a_failure_in_the_midst_is_read_as_one(wire: Wire, events: list[StreamEvent], why: str) -> None:  # bug 38
+def test_failure_in_mid_stream_is_decoded_as_failure(wire: Wire, events: list[StreamEvent], why: str) -> None:  # bug 38
     stream = encoded(wire, [*events[:-1], AnswerFailed(BackendError(why, code="upstream_cut"))])
     last = check_one_end(decode_all(wire, stream))
     assert isinstance(last, AnswerFailed)
     assert last.error.message == why
 
 
-# What clients trip over
+# What clients depend on
 
 
 @every_wire
-def test_a_calls_name_goes_out_once_and_its_arguments_in_increments(wire: Wire) -> None:  # bug 1, 9
-    """Clients put together what they get: a name sent twice doubles, arguments sent again corrupt."""
-    encoder = wire.encoder(envelope(asked(wire)))
+def test_call_name_is_sent_once_and_arguments_as_increments(wire: Wire) -> None:  # bug 1, 9
+    """Clients concatenate deltas: a repeated name would double, repeated arguments would corrupt."""
+    encoder = wire.encoder(envelope(request_for(wire)))
     encoder.encode([AnswerStarted(model="m")])
     started = encoder.encode([CallStarted(0, "the_name", "call_1")])
     assert started.count(b"the_name") == 1
@@ -238,12 +238,12 @@ def test_a_calls_name_goes_out_once_and_its_arguments_in_increments(wire: Wire) 
 
 
 @every_wire
-def test_each_call_keeps_its_own_id(wire: Wire) -> None:  # bug 29
+def test_calls_keep_their_ids_and_order(wire: Wire) -> None:  # bug 29
     events: list[StreamEvent] = [AnswerStarted(model="m")]
     for index in range(3):
         events += [CallStarted(index, "f", f"call_number_{index}"), ArgumentsDelta(index, "{}"), CallFinished(index)]
     events.append(AnswerFinished(finish="calls"))
-    whole = wire.encode_answer(fold(events), envelope(asked(wire))).decode()
+    whole = wire.encode_answer(fold(events), envelope(request_for(wire))).decode()
     stream = encoded(wire, events).decode()
     for text in (whole, stream):
         places = [text.index(f"call_number_{index}") for index in range(3)]
@@ -251,8 +251,8 @@ def test_each_call_keeps_its_own_id(wire: Wire) -> None:  # bug 29
 
 
 @every_wire
-def test_words_leave_as_they_come(wire: Wire) -> None:  # bug 14
-    encoder = wire.encoder(envelope(asked(wire)))
+def test_each_text_delta_is_sent_at_once(wire: Wire) -> None:  # bug 14
+    encoder = wire.encoder(envelope(request_for(wire)))
     encoder.encode([AnswerStarted(model="m")])
     for word in ("one", "two", "three"):
         assert word.encode() in encoder.encode([TextDelta(word)])
@@ -273,7 +273,7 @@ def test_words_leave_as_they_come(wire: Wire) -> None:  # bug 14
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_says_what_is_wrong_in_an_error_object(wire: Wire, error: ToolrelayError) -> None:  # bug 39
+def test_error_body_has_message_and_type(wire: Wire, error: ToolrelayError) -> None:  # bug 39
     members = json.loads(wire.encode_error(error))["error"]
     assert members["message"] == error.message
     assert members["type"] == error.type
@@ -282,7 +282,7 @@ def test_an_error_says_what_is_wrong_in_an_error_object(wire: Wire, error: Toolr
 
 
 @every_wire
-def test_an_error_is_read_as_it_was_written(wire: Wire) -> None:  # bug 39
+def test_encoded_error_decodes_to_the_same_error(wire: Wire) -> None:  # bug 39
     error = ClientError("Too long.", param="messages", code="context_length_exceeded")
     read = wire.decode_error(400, wire.encode_error(error))
     assert (read.status, read.message, read.type, read.code) == (400, error.message, error.type, error.code)
@@ -296,12 +296,12 @@ any_request = pytest.mark.parametrize("path", REQUESTS, ids=lambda path: f"{path
 
 
 def read(path: Path) -> Request:
-    """Without its settings, which may be such as a wire refuses."""
+    """The request without its sampling settings, which a wire may refuse."""
     return replace(FRONTS[path.name.split(".")[1]].decode_request(path.read_bytes()), sampling=Sampling())
 
 
 def bodies(wire: Wire) -> list[bytes]:
-    """As the wire's clients write them, and in our own hand."""
+    """Recorded requests of the wire, and those of our encoder."""
     own = [path.read_bytes() for path in REQUESTS if FRONTS[path.name.split(".")[1]] is wire]
     return own + [wire.encode_request(read(path), Profile()).body for path in REQUESTS]
 
@@ -309,7 +309,7 @@ def bodies(wire: Wire) -> list[bytes]:
 @every_wire
 @any_request
 @pytest.mark.parametrize("profile", [Profile(), Profile(developer_role=True, call_ids="nine", stream_usage=False)])
-def test_the_same_request_gives_the_same_bytes(wire: Wire, path: Path, profile: Profile) -> None:
+def test_same_request_encodes_to_the_same_bytes(wire: Wire, path: Path, profile: Profile) -> None:
     """Providers cache by the prompt's bytes."""
     first = wire.encode_request(read(path), profile)
     assert isinstance(json.loads(first.body), dict)
@@ -317,8 +317,8 @@ def test_the_same_request_gives_the_same_bytes(wire: Wire, path: Path, profile: 
 
 
 @every_wire
-def test_a_stream_is_asked_for_only_if_the_client_asked(wire: Wire) -> None:
-    streamed, whole = (wire.encode_request(replace(asked(wire), stream=stream), Profile()) for stream in (True, False))
+def test_upstream_stream_is_requested_only_if_the_client_streams(wire: Wire) -> None:
+    streamed, whole = (wire.encode_request(replace(request_for(wire), stream=stream), Profile()) for stream in (True, False))
     assert b"stream" in streamed.body + streamed.path.encode()
     assert b"stream" not in whole.body + whole.path.encode()
 
@@ -326,7 +326,7 @@ def test_a_stream_is_asked_for_only_if_the_client_asked(wire: Wire) -> None:
 @every_wire
 @given(st.binary(max_size=60) | st.builds(lambda value: json.dumps(value).encode(), json_values()))
 @settings(max_examples=30)
-def test_a_request_without_sense_is_the_clients_mistake(wire: Wire, body: bytes) -> None:  # bug 18
+def test_malformed_request_is_a_client_error(wire: Wire, body: bytes) -> None:  # bug 18
     with pytest.raises(ClientError) as refused:
         wire.decode_request(body)
     assert refused.value.status == 400
@@ -335,7 +335,7 @@ def test_a_request_without_sense_is_the_clients_mistake(wire: Wire, body: bytes)
 @every_wire
 @given(st.data())
 @settings(max_examples=30)
-def test_a_request_with_odd_members_is_understood_or_refused(wire: Wire, data: st.DataObject) -> None:  # bug 18
+def test_request_with_odd_members_is_decoded_or_refused(wire: Wire, data: st.DataObject) -> None:  # bug 18
     body = altered_value(json.loads(data.draw(st.sampled_from(bodies(wire)))), data)
     try:
         request = wire.decode_request(json.dumps(body).encode())

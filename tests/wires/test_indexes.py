@@ -1,4 +1,4 @@
-"""Indexes in an upstream's answer are keys: none of them sets a length, and there is a limit on how many there may be."""
+"""Indexes in an upstream's answer: they are only keys, and their number is limited."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ WIRES = discover()
 CHAT, RESPONSES = WIRES["openai_chat"], WIRES["openai_responses"]
 every_wire = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
 HUGE = 50_000_000
-MOST_BYTES = 8_000_000  # of any encoded answer below; with an index for a length there would be gigabytes
+MAX_BYTES = 8_000_000  # of any encoded answer below; an index used as a length would give gigabytes
 
 
 def relayed(events: list[StreamEvent]) -> None:
-    """Take an answer through a turn to the clients of every wire, streamed and whole."""
+    """Relay an answer to the clients of every wire, streamed and whole."""
     for wire in WIRES.values():
-        said = Message(role="user", content="Hi")
-        request = Request(wire=wire.name, model="fast", items=(said,), stream=True, sampling=Sampling(n=10**12))
+        message = Message(role="user", content="Hi")
+        request = Request(wire=wire.name, model="fast", items=(message,), stream=True, sampling=Sampling(n=10**12))
         shown, _ = run_turn(request, events)
-        assert len(wire.encoder(envelope(request)).encode(shown)) < MOST_BYTES
-        assert len(wire.encode_answer(fold(shown), envelope(request))) < MOST_BYTES
+        assert len(wire.encoder(envelope(request)).encode(shown)) < MAX_BYTES
+        assert len(wire.encode_answer(fold(shown), envelope(request))) < MAX_BYTES
 
 
 def check_clean(events: list[StreamEvent]) -> None:
-    """The answer ends once, and reaches every client."""
+    """Check that the answer ends once, and reaches every client."""
     end = check_one_end(events)
     assert isinstance(end, AnswerFinished) or isinstance(end.error, BackendError)
     relayed(events)
@@ -56,7 +56,7 @@ def check_clean(events: list[StreamEvent]) -> None:
 
 
 def changed(value: Any, number: Callable[[str, Any], Any], within: str = "") -> Any:
-    """The JSON with other values under `index`, `output_index` and the like; `number` is told the list that they are within."""
+    """The JSON with other values for `index`, `output_index` and so on; `number` gets the name of the enclosing list."""
     match value:
         case dict():
             return {
@@ -70,7 +70,7 @@ def changed(value: Any, number: Callable[[str, Any], Any], within: str = "") -> 
 
 
 def frames(stream: bytes) -> Iterator[tuple[bytes, Json | None]]:
-    """Each frame, with what stands before its data and its data, if that is an object."""
+    """Each frame: what precedes its data, and its data if that is an object."""
     for frame in stream.split(b"\n\n"):
         head, mark, body = frame.partition(b"data: ")
         yield (head + mark, json.loads(body)) if body.startswith(b"{") else (frame, None)
@@ -89,7 +89,7 @@ INDEXES = st.integers(0, 3) | st.integers(-3, 10**12) | st.sampled_from([HUGE, -
 @every_wire
 @given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_any_indexes_in_a_stream_give_one_clean_end(wire: Wire, data: st.DataObject) -> None:
+def test_any_indexes_in_a_stream_end_the_answer_once(wire: Wire, data: st.DataObject) -> None:
     stream = data.draw(st.sampled_from(recorded(wire)))
     rarely = data.draw(st.sampled_from([0, 5, 20]))
 
@@ -102,7 +102,7 @@ def test_any_indexes_in_a_stream_give_one_clean_end(wire: Wire, data: st.DataObj
 @every_wire
 @given(st.data())
 @settings(max_examples=5, deadline=None)
-def test_a_frame_repeated_with_ever_new_indexes_gives_one_clean_end(wire: Wire, data: st.DataObject) -> None:
+def test_frame_repeated_with_new_indexes_ends_the_answer_once(wire: Wire, data: st.DataObject) -> None:
     stream = data.draw(st.sampled_from(recorded(wire)))
     start, step = data.draw(st.sampled_from([(0, 1), (1, 1), (HUGE, 7), (2 * HUGE, -1)]))
     repeated = []
@@ -121,8 +121,8 @@ def _always(number: int, _within: str, _value: Any) -> int:
 
 @every_wire
 @pytest.mark.parametrize("renumber", [lambda n: n + 1, lambda n: 7 * n, lambda n: HUGE + n], ids=["from 1", "skipping", "huge"])
-def test_indexes_that_start_later_or_skip_numbers_change_nothing(wire: Wire, renumber: Callable[[int], int]) -> None:
-    """But for those of choices, which the client sees."""
+def test_sparse_indexes_give_the_same_answer(wire: Wire, renumber: Callable[[int], int]) -> None:
+    """Except for choices, whose numbers the client sees."""
     for stream in recorded(wire):
         altered = with_indexes(stream, lambda within, value: value if within == "choices" else renumber(value))
         assert gist(fold(decode_all(wire, altered))) == gist(fold(decode_all(wire, stream)))
@@ -131,7 +131,7 @@ def test_indexes_that_start_later_or_skip_numbers_change_nothing(wire: Wire, ren
 @every_wire
 @given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_any_indexes_in_a_whole_answer_give_one_clean_end(wire: Wire, data: st.DataObject) -> None:
+def test_any_indexes_in_a_whole_answer_end_it_once(wire: Wire, data: st.DataObject) -> None:
     folded = fold(decode_all(wire, data.draw(st.sampled_from(recorded(wire)))))
     request = Request(wire=wire.name, model="fast", items=())
     body = json.loads(wire.encode_answer(folded, envelope(request)))
@@ -143,7 +143,7 @@ def test_any_indexes_in_a_whole_answer_give_one_clean_end(wire: Wire, data: st.D
 
 
 def lists_in(value: Any) -> Iterator[list[Any]]:
-    """The outermost lists: lengths of lists within lists would multiply."""
+    """The outermost lists only: the lengths of nested lists would multiply."""
     if isinstance(value, list):
         yield value
     elif isinstance(value, dict):
@@ -189,7 +189,7 @@ STREAMS: dict[str, tuple[Wire, Callable[[list[int]], bytes]]] = {
     "arguments": (RESPONSES, responses_stream("response.function_call_arguments.delta", "output_index")),
     "texts": (RESPONSES, responses_stream("response.output_text.delta", "content_index", output_index=0)),
     "refusals": (RESPONSES, responses_stream("response.refusal.delta", "content_index", output_index=0)),
-    "thoughts": (RESPONSES, responses_stream("response.reasoning_text.delta", "content_index", output_index=0)),
+    "reasoning_deltas": (RESPONSES, responses_stream("response.reasoning_text.delta", "content_index", output_index=0)),
     "summaries": (RESPONSES, responses_stream("response.reasoning_summary_text.delta", "summary_index", output_index=0)),
 }
 every_stream = pytest.mark.parametrize(("wire", "stream"), STREAMS.values(), ids=STREAMS)
@@ -197,14 +197,14 @@ every_stream = pytest.mark.parametrize(("wire", "stream"), STREAMS.values(), ids
 
 @every_stream
 @pytest.mark.parametrize("indexes", [[HUGE], [10**30], [HUGE, 1, HUGE], [3, 2, 1]])
-def test_an_index_is_only_a_key(wire: Wire, stream: Callable[[list[int]], bytes], indexes: list[int]) -> None:
+def test_huge_index_costs_no_memory(wire: Wire, stream: Callable[[list[int]], bytes], indexes: list[int]) -> None:
     events = decode_all(wire, stream(indexes))
     assert isinstance(check_one_end(events), AnswerFinished)
     relayed(events)
 
 
 @every_stream
-def test_a_negative_index_is_an_upstream_error(wire: Wire, stream: Callable[[list[int]], bytes]) -> None:
+def test_negative_index_is_an_upstream_error(wire: Wire, stream: Callable[[list[int]], bytes]) -> None:
     check_breach(decode_all(wire, stream([0, 1, -1, 2])))
 
 
@@ -247,7 +247,7 @@ WHOLE: dict[str, tuple[Wire, Callable[[int], bytes]]] = {
         RESPONSES,
         lambda n: responses_body({"type": "reasoning", "summary": [{"type": "summary_text", "text": "x"}] * n}),
     ),
-    "thoughts": (
+    "reasoning_deltas": (
         RESPONSES,
         lambda n: responses_body({"type": "reasoning", "content": [{"type": "reasoning_text", "text": "x"}] * n}),
     ),
@@ -255,7 +255,7 @@ WHOLE: dict[str, tuple[Wire, Callable[[int], bytes]]] = {
 
 
 @pytest.mark.parametrize(("wire", "body"), WHOLE.values(), ids=WHOLE)
-def test_a_whole_answer_with_more_parts_than_the_limit_is_an_upstream_error(wire: Wire, body: Callable[[int], bytes]) -> None:
+def test_whole_answer_with_too_many_parts_is_an_upstream_error(wire: Wire, body: Callable[[int], bytes]) -> None:
     events = wire.decode_answer(body(MAX_INDEXES))
     assert isinstance(check_one_end(events), AnswerFinished)
     relayed(events)
@@ -263,7 +263,7 @@ def test_a_whole_answer_with_more_parts_than_the_limit_is_an_upstream_error(wire
         check_breach(wire.decode_answer(body(size)))
 
 
-def test_a_final_response_with_far_more_items_than_were_streamed_is_an_upstream_error() -> None:
+def test_final_response_with_too_many_items_is_an_upstream_error() -> None:
     given = [responses_provider.added(index, responses_provider.function(id=f"fc_{index}")) for index in range(MAX_INDEXES)]
     final = responses_provider.completed(*[responses_provider.function("{}", id="other", call_id="other")] * 20_000)
     check_breach(decode_all(RESPONSES, responses_frames.stream(responses_provider.CREATED, *given, final)))
@@ -272,7 +272,7 @@ def test_a_final_response_with_far_more_items_than_were_streamed_is_an_upstream_
 # Order
 
 
-def thoughts(events: list[StreamEvent]) -> list[Reasoning]:
+def reasoning_deltas(events: list[StreamEvent]) -> list[Reasoning]:
     return [item for item in fold(events).items if isinstance(item, Reasoning)]
 
 
@@ -281,22 +281,22 @@ def summary(text: str, index: int, item: int = 0) -> Json:
     return responses_provider.placed(kind, item, summary_index=index, delta=text)
 
 
-def test_parts_of_reasoning_stand_in_the_order_in_which_they_began() -> None:
-    events = responses_provider.said(
+def test_reasoning_parts_keep_the_order_in_which_they_began() -> None:
+    events = responses_provider.events_between(
         summary("a", 1), summary("b", HUGE), summary("a", 1), summary("c", 3), responses_provider.completed()
     )
     assert [event.part for event in events if isinstance(event, ReasoningDelta)] == [0, 1, 0, 2]
-    assert thoughts(events) == [Reasoning(summary=("aa", "b", "c"))]
+    assert reasoning_deltas(events) == [Reasoning(summary=("aa", "b", "c"))]
 
 
-def test_reasoning_that_goes_on_after_another_item_counts_its_parts_anew() -> None:
-    events = responses_provider.said(
+def test_reasoning_resumed_after_another_item_numbers_parts_from_zero() -> None:
+    events = responses_provider.events_between(
         summary("a", 0), responses_provider.text("x", 1), summary("b", 1), responses_provider.completed()
     )
-    assert [each.summary for each in thoughts(events)] == [("a",), ("b",)]
+    assert [each.summary for each in reasoning_deltas(events)] == [("a",), ("b",)]
 
 
-def test_choices_keep_their_numbers_and_their_order() -> None:
+def test_choices_keep_their_numbers_and_order() -> None:
     stream = chat.chunk({"content": "five"}, "stop", 5) + chat.chunk({"content": "zero"}, "stop")
     events = decode_all(CHAT, stream + chat.chunk({"content": "two"}, "stop", 2) + chat.DONE)
     assert [event.choice for event in events if isinstance(event, TextDelta)] == [5, 0, 2]

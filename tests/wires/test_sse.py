@@ -1,4 +1,4 @@
-"""Server-sent events: where one ends, and what of it is data."""
+"""Splitting of server-sent events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def split(*pieces: bytes) -> list[bytes]:
         (b"\n\n\n\ndata: a\n\n\n\n\ndata: b\n\n", [b"a", b"b"]),
         (b"event: ping\n\ndata: a\n\n", [b"a"]),
         (b"data\n\ndata: a\n\n", [b"a"]),
-        (b"data: \n\ndata:\n\ndata: a\n\n", [b"a"]),  # the standard: an event without data is none
+        (b"data: \n\ndata:\n\ndata: a\n\n", [b"a"]),  # the standard: an event without data is ignored
         (b"data: \n\n", []),
         (b"data:\n\n", []),
         (b"datax: a\n\nxdata: b\n\n", []),
@@ -61,7 +61,7 @@ def split(*pieces: bytes) -> list[bytes]:
         (b": nothing but a comment", []),
     ],
 )
-def test_the_data_of_events(stream: bytes, events: list[bytes]) -> None:
+def test_events_are_split_into_their_data(stream: bytes, events: list[bytes]) -> None:
     assert split(stream) == events
     assert split(*(stream[place : place + 1] for place in range(len(stream)))) == events
 
@@ -85,7 +85,7 @@ _LINES = st.sampled_from(
 
 
 @given(st.data(), st.lists(st.tuples(_LINES, st.sampled_from([b"\n", b"\r\n", b"\r", b"\n\n"])), max_size=12))
-def test_cuts_never_matter(draw: st.DataObject, lines: list[tuple[bytes, bytes]]) -> None:
+def test_chunking_does_not_change_events(draw: st.DataObject, lines: list[tuple[bytes, bytes]]) -> None:
     stream = b"".join(line + end for line, end in lines)
     assert split(*draw.draw(cut_bytes(stream))) == split(stream)
 
@@ -94,11 +94,11 @@ _EVENTS = st.sampled_from([b"data: a\n\n", b"event: x\ndata: b\n\n", b"data: [DO
 
 
 @given(st.lists(_EVENTS, max_size=6))
-def test_what_comes_with_an_event_does_not_matter(events: list[bytes]) -> None:
+def test_other_fields_and_comments_are_skipped(events: list[bytes]) -> None:
     assert split(b"".join(events)) == split(*events)
 
 
-def test_an_event_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_larger_than_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_FRAME", 1000)
     splitter = SseSplitter()
     for _ in range(10):
@@ -107,7 +107,7 @@ def test_an_event_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         splitter.feed(b"x")
 
 
-def test_events_that_end_are_not_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit_applies_to_single_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_FRAME", 1000)
     splitter = SseSplitter()
     for _ in range(50):
@@ -115,7 +115,7 @@ def test_events_that_end_are_not_counted_together(monkeypatch: pytest.MonkeyPatc
         assert splitter.feed(b"\n\n") == [b"x" * 100]
 
 
-def test_a_large_event_in_small_pieces_is_joined_once() -> None:  # bug 25
+def test_large_event_in_small_chunks_is_joined_once() -> None:  # bug 25
     splitter = SseSplitter()
     splitter.feed(b"data: ")
     for _ in range(100_000):

@@ -1,4 +1,4 @@
-"""Tool declarations and choices: both shapes, on both doors, and what is refused."""
+"""Tool declarations and choices: both shapes, and what is refused."""
 
 from __future__ import annotations
 
@@ -30,23 +30,25 @@ def choice_refusal(raw: Any) -> ClientError:
     return caught.value
 
 
-@pytest.mark.parametrize("nests", [True, False])
+@pytest.mark.parametrize("is_nested", [True, False])
 @pytest.mark.parametrize("raw", [NESTED, FLAT])
-def test_both_shapes_of_a_function_are_one_tool(raw: dict[str, Any], nests: bool) -> None:  # noqa: FBT001 -- a parameter of pytest
-    assert decode_tools([raw], "a_wire", nests=nests) == (Tool(name="f", description="d", parameters=SCHEMA, strict=True),)
+def test_both_shapes_of_a_function_decode_to_the_same_tool(raw: dict[str, Any], is_nested: bool) -> None:  # noqa: FBT001 -- a parameter of pytest
+    assert decode_tools([raw], "a_wire", is_nested=is_nested) == (
+        Tool(name="f", description="d", parameters=SCHEMA, strict=True),
+    )
 
 
-def test_null_members_are_members_that_were_not_given() -> None:
+def test_null_members_equal_missing_members() -> None:
     raw = {"type": "function", "function": {"name": "f", "description": None, "parameters": None, "strict": None}}
     assert decode_tools([raw], "a_wire") == (Tool(name="f"),)
 
 
 @pytest.mark.parametrize("kind", [{}, {"type": None}])
-def test_a_tool_without_a_type_is_a_function(kind: dict[str, Any]) -> None:
+def test_tool_without_a_type_is_a_function(kind: dict[str, Any]) -> None:
     assert decode_tools([{**kind, "name": "f"}], "a_wire") == (Tool(name="f"),)
 
 
-def test_both_shapes_of_a_grammar_are_kept_flat() -> None:  # bug 33
+def test_both_shapes_of_a_grammar_decode_to_the_flat_one() -> None:  # bug 33
     flat: JsonObject = {"type": "grammar", "syntax": "lark", "definition": "start: x"}
     nested = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: x"}}
     tool = Tool(name="c", kind="custom", format=flat)
@@ -56,19 +58,19 @@ def test_both_shapes_of_a_grammar_are_kept_flat() -> None:  # bug 33
     assert nest_format({"type": "text"}) == {"type": "text"}
 
 
-def test_a_providers_own_tool_stays_as_it_is() -> None:
+def test_provider_tool_is_opaque() -> None:
     raw: JsonObject = {"type": "web_search", "name": 5, "filters": None}
     assert decode_tools([raw], "a_wire") == (OpaqueTool(wire="a_wire", raw=raw),)
 
 
 def test_unknown_members_of_a_nested_tool_keep_their_level() -> None:
     raw = {"type": "function", "function": {"name": "f", "inner": 1}, "outer": 2}
-    (tool,) = decode_tools([raw], "a_wire", nests=True)
+    (tool,) = decode_tools([raw], "a_wire", is_nested=True)
     assert isinstance(tool, Tool)
     assert tool.extra == {"outer": 2, "function": {"inner": 1}}
 
 
-def test_unknown_members_of_a_nested_tool_are_flat_where_the_wire_is() -> None:
+def test_unknown_members_of_a_nested_tool_are_flattened_on_a_flat_wire() -> None:
     raw = {"type": "function", "function": {"name": "f", "inner": 1}, "outer": 2}
     (tool,) = decode_tools([raw], "a_wire")
     assert isinstance(tool, Tool)
@@ -88,17 +90,17 @@ def test_unknown_members_of_a_nested_tool_are_flat_where_the_wire_is() -> None:
         ({"type": "custom", "custom": {}}, "tools[1].custom.name"),
     ],
 )
-def test_a_tool_that_cannot_be_read_is_named_by_its_place(raw: dict[str, Any], param: str) -> None:
+def test_invalid_tool_is_refused_with_its_path(raw: dict[str, Any], param: str) -> None:
     assert refusal([NESTED, raw]).param == param
 
 
-def test_a_name_declared_twice_is_refused() -> None:
+def test_duplicate_tool_name_is_refused() -> None:
     error = refusal([NESTED, FLAT])
     assert (error.param, error.code) == ("tools[1]", "duplicate_tool")
     assert "'f'" in error.message
 
 
-def test_the_parameter_is_called_what_the_client_calls_it() -> None:
+def test_error_names_the_parameter_that_the_client_used() -> None:
     assert refusal([{"description": "d"}], param="functions").param == "functions[0].name"
 
 
@@ -129,11 +131,11 @@ def test_the_parameter_is_called_what_the_client_calls_it() -> None:
         ({"type": "web_search"}, ToolChoice(raw={"type": "web_search"})),
     ],
 )
-def test_every_shape_of_a_choice(raw: Any, choice: ToolChoice) -> None:  # bug 26
+def test_every_shape_of_a_choice_is_decoded(raw: Any, choice: ToolChoice) -> None:  # bug 26
     assert decode_tool_choice(raw) == choice
 
 
-def test_allowed_tools_with_a_providers_own_tool_are_the_providers_to_understand() -> None:
+def test_allowed_tools_with_a_provider_tool_stay_raw() -> None:
     raw: JsonObject = {
         "type": "allowed_tools",
         "mode": "auto",
@@ -162,10 +164,10 @@ def test_allowed_tools_with_a_providers_own_tool_are_the_providers_to_understand
         ),
     ],
 )
-def test_a_choice_that_cannot_be_read_is_refused_with_its_place(raw: Any, param: str) -> None:
+def test_invalid_choice_is_refused_with_its_path(raw: Any, param: str) -> None:
     assert choice_refusal(raw).param == param
 
 
-def test_a_refused_choice_is_not_quoted_at_length() -> None:
+def test_long_invalid_choice_is_truncated_in_the_error() -> None:
     assert len(choice_refusal("x" * 10_000).message) < 400
     assert len(choice_refusal({"y": "x" * 10_000}).message) < 400

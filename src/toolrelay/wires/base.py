@@ -14,6 +14,7 @@ from toolrelay.core.events import StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ToolrelayError
+from toolrelay.wires.errors import decode_error, encode_error
 
 KEEP_ALIVE = b": keep-alive\n\n"  # a comment, on every wire that streams server-sent events
 
@@ -57,8 +58,13 @@ class OutgoingRequest(Struct, frozen=True, kw_only=True):
     dropped: tuple[str, ...] = ()
 
 
+def bearer(api_key: str) -> list[tuple[str, str]]:
+    """Return the bearer-token header that most providers want."""
+    return [("authorization", f"Bearer {api_key}")] if api_key else []
+
+
 class Wire(Struct, frozen=True, kw_only=True):
-    """`config_name` is the value of the configuration key `wire`."""
+    """`config_name` is the value of the configuration key `wire`. The defaults are OpenAI's errors and a bearer token."""
 
     name: str
     config_name: str
@@ -68,21 +74,16 @@ class Wire(Struct, frozen=True, kw_only=True):
     decode_request: Callable[[bytes], Request]
     encoder: Callable[[Envelope], Encoder]
     encode_answer: Callable[[Answer, Envelope], bytes]
-    encode_error: Callable[[ToolrelayError], bytes]
+    encode_error: Callable[[ToolrelayError], bytes] = encode_error
 
     # Client half. The request's model is the provider's name for it. `unsupported` lists which parts of requests from other wires
     # are dropped or refused; docs/wires.md is generated from it.
     unsupported: Unsupported
     encode_request: Callable[[Request, Profile], OutgoingRequest]
-    credentials: Callable[[str], list[tuple[str, str]]]
+    credentials: Callable[[str], list[tuple[str, str]]] = bearer
     decoder: Callable[[], Decoder]
     decode_answer: Callable[[bytes], list[StreamEvent]]
-    decode_error: Callable[[int, bytes], BackendError]
-
-
-def bearer(api_key: str) -> list[tuple[str, str]]:
-    """Return the bearer-token header that most providers want."""
-    return [("authorization", f"Bearer {api_key}")] if api_key else []
+    decode_error: Callable[[int, bytes], BackendError] = decode_error
 
 
 def discover() -> dict[str, Wire]:

@@ -18,15 +18,13 @@ class FrameDecoder:
         self._is_over = False
 
     def _read(self, frame: bytes, out: list[StreamEvent]) -> None:
-        raise NotImplementedError
+        """Add the events of one frame."""
 
     def _read_whole(self, body: bytes, out: list[StreamEvent]) -> None:
-        """Read an answer that came as one object."""
-        raise NotImplementedError
+        """Add the events of an answer that came as one object."""
 
     def _close(self, out: list[StreamEvent]) -> None:
         """Handle the end of the connection."""
-        raise NotImplementedError
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         out: list[StreamEvent] = []
@@ -43,10 +41,11 @@ class FrameDecoder:
 
     def flush(self) -> list[StreamEvent]:
         out: list[StreamEvent] = []
+        if self._is_over:
+            return out
         try:
             for frame in self._splitter.flush():
-                if not self._is_over:
-                    self._read_last(frame, out)
+                self._read_last(frame, out)
             if not self._is_over:
                 self._close(out)
         except BackendError as error:

@@ -120,6 +120,14 @@ def decode_repaired(data: bytes | str) -> Any:  # noqa: ANN401 -- any JSON
     return repair_surrogates(value) if has_surrogates else value
 
 
+def is_object(text: str) -> bool:
+    """Return whether the text is a JSON object."""
+    try:
+        return isinstance(decode(text), dict)
+    except ValueError:
+        return False
+
+
 def decode_body(body: bytes) -> JsonObject:
     """Decode a request's body, or raise a 400 if it is not a JSON object."""
     try:

@@ -11,12 +11,17 @@ from toolrelay.errors import ClientError
 from toolrelay.wires.base import Unsupported
 from toolrelay.wires.extra import unknown_names
 
-# Rows of every wire's UNSUPPORTED table.
-TOOLS = "a provider's own tools (web_search, file_search, mcp, …)"
-ITEMS = "a provider's own items (web_search_call, …)"
-PARTS = "content parts of unknown type"
-TOOL_CHOICE = "tool_choice that names a provider's own tool"
-OTHER_FIELDS = "other fields, at any level"
+_TOOL_CHOICE = "tool_choice that names a provider's own tool"
+_OPAQUE = {
+    OpaqueTool: "a provider's own tools (web_search, file_search, mcp, …)",
+    OpaqueItem: "a provider's own items (web_search_call, …)",
+    OpaquePart: "content parts of unknown type",
+}
+# The rows that every wire's table of unsupported features ends with.
+FOREIGN: Unsupported = {
+    **dict.fromkeys((*_OPAQUE.values(), _TOOL_CHOICE), "refused"),
+    "other fields, at any level": "dropped",
+}
 
 
 class RequestEncoder:
@@ -46,15 +51,15 @@ class RequestEncoder:
         self.dropped += [name for name in unknown_names(extra) if name not in self.dropped]
         return {}
 
-    def opaque(self, value: OpaqueItem | OpaquePart | OpaqueTool, name: str, param: str, shown: str) -> JsonObject:
+    def opaque(self, value: OpaqueItem | OpaquePart | OpaqueTool, param: str, shown: str) -> JsonObject:
         """Return what only one wire understands as it came, or refuse it on other wires."""
         if value.wire != self.wire:
-            self.reject(name, param, f"{shown} {value.raw.get('type')!r}")
+            self.reject(_OPAQUE[type(value)], param, f"{shown} {value.raw.get('type')!r}")
         return value.raw
 
     def check_tool_choice(self, choice: ToolChoice) -> None:
         if choice.raw is not None and not self.is_same_wire:
-            self.reject(TOOL_CHOICE, "tool_choice", f"a tool_choice of type {choice.raw.get('type')!r}")
+            self.reject(_TOOL_CHOICE, "tool_choice", f"a tool_choice of type {choice.raw.get('type')!r}")
 
     def call_id(self, identifier: str) -> str:
         return shorten_id(identifier) if self.profile.call_ids == "nine" else identifier

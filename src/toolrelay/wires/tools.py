@@ -89,9 +89,9 @@ class _AllowedTools(Struct):
 
 
 def decode_tool_choice(raw: str | dict[str, Any], *, param: str = "tool_choice") -> ToolChoice:
-    if isinstance(raw, dict):
-        return _decode_choice_object(raw, param)
     match raw:
+        case dict():
+            return _decode_choice_object(raw, param)
         case "auto" | "none" | "required":
             return ToolChoice(mode=raw)
         case "any":  # Mistral's name for it

@@ -1,4 +1,4 @@
-"""Chat Completions for tests: streams as providers write them, and what comes out of both halves of the wire."""
+"""Chat Completions for tests: builders of providers' streams, and helpers for the decoder and the encoder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from toolrelay.wires.chat import WIRE
 DONE = b"data: [DONE]\n\n"
 
 
-# What a provider writes
+# Providers' streams
 
 
 def data(value: object) -> bytes:
@@ -41,9 +41,9 @@ def call(**members: Any) -> bytes:
 
 
 def function(name: str | None = None, arguments: Any = None, **members: Any) -> bytes:
-    """A chunk with one entry of tool_calls; what is None is left out."""
-    said = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
-    return call(**members, function=said)
+    """A chunk with one entry of tool_calls, without the members that are None."""
+    members_of_function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    return call(**members, function=members_of_function)
 
 
 def stream(*frames: bytes, finish: str | None = "stop") -> bytes:
@@ -71,7 +71,7 @@ PARALLEL = stream(
 BOTH = [("f", '{"city":"Zürich"}'), ("g", '{"n":1}')]
 
 
-# What the client half makes of it
+# Decoded
 
 
 def decode(*pieces: bytes) -> list[StreamEvent]:
@@ -113,7 +113,7 @@ def failure(*pieces: bytes) -> ToolrelayError:
     return last.error
 
 
-def words(*pieces: bytes) -> str:
+def text_in(*pieces: bytes) -> str:
     return text_of(answer(*pieces))
 
 
@@ -133,7 +133,7 @@ def complete(message: dict[str, Any], finish: str | None = "stop", **members: An
     return folded
 
 
-# What the server half writes
+# Encoded
 
 
 def envelope(**members: Any) -> Envelope:
@@ -155,7 +155,7 @@ def frames(stream_bytes: bytes) -> list[Any]:
 
 
 def deltas(stream_bytes: bytes, choice: int = 0) -> list[Any]:
-    """What the chunks of one choice add, the last one's finish_reason as a string."""
+    """The deltas of one choice, and its finish_reason."""
     out: list[Any] = []
     for frame in frames(stream_bytes):
         if frame != "[DONE]":
@@ -168,25 +168,25 @@ def whole(events: Iterable[StreamEvent], **members: Any) -> Any:
 
 
 def folded_by_the_sdk(stream_bytes: bytes) -> Any:
-    """The completion that OpenAI's own library makes of the chunks, without what only it adds."""
+    """The completion that OpenAI's library folds the chunks into, without what only the library adds."""
     state = ChatCompletionStreamState()
     for frame in frames(stream_bytes):
         if frame != "[DONE]":
             list(state.handle_chunk(ChatCompletionChunk.construct(**frame)))
     # Its get_final_completion() would raise on a finish of "length"; the snapshot is what that returns otherwise.
-    return said(state.current_completion_snapshot.to_dict())
+    return without_nulls(state.current_completion_snapshot.to_dict())
 
 
-def said(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
     """The JSON without nulls, and without the members that the library puts in."""
     match value:
         case dict():
             return {
-                key: said(member)
+                key: without_nulls(member)
                 for key, member in value.items()
                 if member is not None and key not in ("parsed", "parsed_arguments")
             }
         case list():
-            return [said(element) for element in value]
+            return [without_nulls(element) for element in value]
         case _:
             return value

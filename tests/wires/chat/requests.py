@@ -1,4 +1,4 @@
-"""Chat requests for tests: the parts of a body as clients write it, and what is read of it or refused."""
+"""Chat requests for tests: builders of bodies, and helpers that decode them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be read of a provider's chunk or completion: odd members, nulls, numbers, halves of characters, depth."""
+"""Decoding of chunks: odd members, nulls, numbers, surrogates, depth."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.wires.chat.chunks import (
     failure,
     function,
     stream,
+    text_in,
     text_of,
-    words,
 )
 from toolrelay.core.events import (
     AnswerFailed,
@@ -38,7 +38,7 @@ from toolrelay.wires.chat import WIRE
         {"prompt_tokens": 1, "completion_tokens": 2, "x": {}},
     ],
 )
-def test_usage_is_read_however_the_numbers_are_written(usage: dict[str, Any]) -> None:  # bug 40
+def test_usage_is_decoded_from_any_form_of_numbers(usage: dict[str, Any]) -> None:  # bug 40
     last = decode(chunk({}, "stop", usage=usage) + DONE)[-1]
     assert isinstance(last, AnswerFinished)
     assert last.usage is not None
@@ -56,12 +56,12 @@ def test_usage_is_read_however_the_numbers_are_written(usage: dict[str, Any]) ->
         {"id": 5, "created": "x", "object": None},
     ],
 )
-def test_an_odd_member_beside_the_answer_does_not_spoil_it(oddity: dict[str, Any]) -> None:
-    assert words(chunk({"content": "a"}, **oddity) + chunk({"content": "b"}, "stop", **oddity) + DONE) == "ab"
+def test_invalid_member_beside_the_choices_is_ignored(oddity: dict[str, Any]) -> None:
+    assert text_in(chunk({"content": "a"}, **oddity) + chunk({"content": "b"}, "stop", **oddity) + DONE) == "ab"
     assert text_of(complete({"content": "ab"}, **oddity)) == "ab"
 
 
-def test_null_stands_for_what_is_not_there_everywhere() -> None:
+def test_null_members_equal_missing_members() -> None:
     nothing = None
     part = {"index": nothing, "id": nothing, "type": nothing, "function": {"name": "f", "arguments": nothing}, "custom": nothing}
     frame = {
@@ -91,10 +91,10 @@ def test_null_stands_for_what_is_not_there_everywhere() -> None:
     assert calls(data(frame), data(more), data(end), DONE) == [("f", "{}")]
 
 
-# Surrogates and bytes that are no text
+# Surrogates and invalid UTF-8
 
 
-def torn(*texts: str, member: str = "content") -> bytes:
+def split_pair(*texts: str, member: str = "content") -> bytes:
     return stream(
         *(b'data: {"choices":[{"index":0,"delta":{"%b":"%b"}}]}\n\n' % (member.encode(), text.encode()) for text in texts)
     )
@@ -112,22 +112,22 @@ def torn(*texts: str, member: str = "content") -> bytes:
         (("\\ud83d\\ude00",), "😀"),
     ],
 )
-def test_a_surrogate_pair_over_two_chunks_is_one_character(pieces: tuple[str, ...], whole_text: str) -> None:  # bug 24
-    assert words(torn(*pieces)) == whole_text
-    thoughts = answer(torn(*pieces, member="reasoning_content")).items
+def test_surrogate_pair_over_two_chunks_is_joined(pieces: tuple[str, ...], whole_text: str) -> None:  # bug 24
+    assert text_in(split_pair(*pieces)) == whole_text
+    thoughts = answer(split_pair(*pieces, member="reasoning_content")).items
     assert thoughts == (Reasoning(text=(whole_text,)),)
-    refused = answer(torn(*pieces, member="refusal")).items
+    refused = answer(split_pair(*pieces, member="refusal")).items
     assert refused == (Message(role="assistant", content=(Refusal(text=whole_text),)),)
 
 
-def test_a_surrogate_pair_over_two_deltas_of_arguments() -> None:  # bug 24
+def test_surrogate_pair_over_two_argument_deltas_is_joined() -> None:  # bug 24
     frames = [
         function("f", "x", index=0, id="a").replace(b'"x"', b'"%b"' % text) for text in (b'{\\"a\\":\\"\\ud83d', b'\\ude00\\"}')
     ]
     assert calls(stream(*frames)) == [("f", '{"a":"😀"}')]
 
 
-def test_an_escaped_pair_inside_the_arguments_is_left_to_their_reader() -> None:  # bug 24
+def test_escaped_surrogate_pair_inside_arguments_is_unchanged() -> None:  # bug 24
     frames = [function("f", '{"a":"\\ud83d', index=0, id="a"), function(arguments='\\ude00"}', index=0)]
     assert calls(stream(*frames)) == [("f", '{"a":"\\ud83d\\ude00"}')]
 
@@ -164,7 +164,7 @@ _TORN_EVERYWHERE = {
     "frame",
     [_TORN_EVERYWHERE, {"error": {"message": "\ud800", "code": "\ud800"}}, {"object": "error", "message": "\ud800"}],
 )
-def test_lone_surrogates_anywhere_can_be_written_again(frame: dict[str, Any]) -> None:  # bug 24
+def test_lone_surrogates_in_any_member_can_be_encoded(frame: dict[str, Any]) -> None:  # bug 24
     raw = json.dumps(frame).encode()
     for events in (decode(b"data: " + raw + b"\n\n" + DONE), WIRE.decode_answer(raw)):
         for event in events:
@@ -172,9 +172,9 @@ def test_lone_surrogates_anywhere_can_be_written_again(frame: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\xbd", b"\xf0\x9f\x98"])
-def test_bytes_that_are_no_utf8_become_the_replacement_character(bad: bytes) -> None:  # bug 24
+def test_invalid_utf8_becomes_the_replacement_character(bad: bytes) -> None:  # bug 24
     frame = b'data: {"choices":[{"index":0,"delta":{"content":"a%bb"}}]}\n\n' % bad
-    text = words(stream(frame))
+    text = text_in(stream(frame))
     assert text.strip("\ufffd") == text
     assert (text[0], text[-1]) == ("a", "b")
     assert set(text[1:-1]) == {"\ufffd"}
@@ -185,19 +185,19 @@ def test_bytes_that_are_no_utf8_become_the_replacement_character(bad: bytes) -> 
 
 @pytest.mark.parametrize("depth", [300, 900, 100_000])
 @pytest.mark.parametrize("member", [b'"error"', b'"usage"', b'"choices"', b'"choices":[],"error"'])
-def test_a_frame_nested_too_deeply_is_a_failure(depth: int, member: bytes) -> None:
+def test_frame_nested_too_deeply_is_a_failure(depth: int, member: bytes) -> None:
     deep = b"{%b:%b%b}" % (member, b"[" * depth, b"]" * depth)
     assert failure(b"data: " + deep + b"\n\n").code == "upstream_invalid"
     told = WIRE.decode_answer(deep)[-1]
     assert isinstance(told, AnswerFailed)
 
 
-def test_what_nobody_reads_may_be_deep() -> None:
+def test_unknown_member_may_be_nested_deeply() -> None:
     deep = b'{"x":%b%b,"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}' % (b"[" * 300, b"]" * 300)
-    assert words(b"data: " + deep + b"\n\n") == "a"
+    assert text_in(b"data: " + deep + b"\n\n") == "a"
 
 
-def test_a_large_answer_is_not_a_deep_one() -> None:
+def test_large_flat_answer_is_not_too_deep() -> None:
     logprobs = {"content": [{"token": "a", "top_logprobs": [{"token": "b"}]} for _ in range(1000)]}
     frame = {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": logprobs, "finish_reason": "stop"}]}
-    assert words(data(frame)) == "a"
+    assert text_in(data(frame)) == "a"

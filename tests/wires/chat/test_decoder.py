@@ -1,4 +1,4 @@
-"""Providers' answers over Chat, with the faults that providers have: streams cut anywhere, and whole answers."""
+"""Decoding of providers' answers over Chat, streamed and whole, with the faults of providers."""
 
 from __future__ import annotations
 
@@ -63,25 +63,27 @@ RECORDED: dict[str, bytes] = {
 
 @pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
 @given(st.data())
-def test_cuts_never_matter(recorded: bytes, draw: st.DataObject) -> None:  # bug 1, 2, 24
+def test_chunking_does_not_change_events(recorded: bytes, draw: st.DataObject) -> None:  # bug 1, 2, 24
     pieces = draw.draw(cut_bytes(recorded))
-    assert said(decode(*pieces)) == said(decode(recorded))
+    assert comparable(decode(*pieces)) == comparable(decode(recorded))
 
 
-def said(events: list[StreamEvent]) -> list[object]:
-    """Errors compare by what they say."""
+def comparable(events: list[StreamEvent]) -> list[object]:
+    """The events with errors as their message and code, so that they compare."""
     return [(event.error.message, event.error.code) if isinstance(event, AnswerFailed) else event for event in events]
 
 
-def test_cuts_at_every_byte_never_matter() -> None:  # bug 24
+def test_chunking_at_every_byte_does_not_change_events() -> None:  # bug 24
     for recorded in RECORDED.values():
-        assert said(decode(*(recorded[place : place + 1] for place in range(len(recorded))))) == said(decode(recorded))
+        assert comparable(decode(*(recorded[place : place + 1] for place in range(len(recorded))))) == comparable(
+            decode(recorded)
+        )
 
 
 # Text
 
 
-def test_text_comes_as_it_was_cut() -> None:
+def test_text_deltas_are_not_merged() -> None:
     assert decode(TEXT) == [
         AnswerStarted(model="provider-model"),
         TextDelta("Grüß"),
@@ -90,7 +92,7 @@ def test_text_comes_as_it_was_cut() -> None:
     ]
 
 
-def test_fingerprint_tier_and_usage() -> None:
+def test_fingerprint_tier_and_usage_are_decoded() -> None:
     head: dict[str, Any] = {"system_fingerprint": "fp", "service_tier": "default"}
     usage = {
         "prompt_tokens": 7,
@@ -129,13 +131,13 @@ def test_fingerprint_tier_and_usage() -> None:
     )
 
 
-def test_the_head_is_taken_from_the_first_chunk_that_says_something() -> None:
-    """Azure begins with a chunk about its filters, which names no model."""
+def test_model_is_taken_from_the_first_chunk_with_choices() -> None:
+    """Azure starts with a chunk about its filters, without a model."""
     filters = data({"choices": [], "model": "", "prompt_filter_results": []})
     assert decode(filters + chunk({"content": "a"}, "stop") + DONE)[0] == AnswerStarted(model="provider-model")
 
 
-def test_usage_in_every_chunk_is_the_last_ones() -> None:  # bug 40
+def test_last_of_several_usages_counts() -> None:  # bug 40
     events = decode(
         chunk({"content": "a"}, usage={"prompt_tokens": 1, "completion_tokens": 1})
         + chunk({"content": "b"}, usage={"prompt_tokens": 1, "completion_tokens": 2})
@@ -146,7 +148,7 @@ def test_usage_in_every_chunk_is_the_last_ones() -> None:  # bug 40
     assert len(events) == 4
 
 
-def test_chunks_that_say_nothing_say_nothing() -> None:
+def test_empty_chunks_give_no_events() -> None:
     empty = [
         chunk({}),
         chunk({"content": ""}),
@@ -167,7 +169,7 @@ def test_chunks_that_say_nothing_say_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said_", "meant"),
+    ("finish_reason", "expected"),
     [
         ("stop", "stop"),
         ("length", "length"),
@@ -181,12 +183,12 @@ def test_chunks_that_say_nothing_say_nothing() -> None:
         ("something new", "stop"),
     ],
 )
-def test_finishes_in_the_words_of_others(said_: str, meant: str) -> None:
-    assert answer(chunk({"content": "a"}, said_) + DONE).finish == meant
-    assert complete({"content": "a"}, said_).finish == meant
+def test_finish_reasons_of_other_providers_are_mapped(finish_reason: str, expected: str) -> None:
+    assert answer(chunk({"content": "a"}, finish_reason) + DONE).finish == expected
+    assert complete({"content": "a"}, finish_reason).finish == expected
 
 
-def test_logprobs_come_with_their_text() -> None:
+def test_logprobs_belong_to_their_text_delta() -> None:
     probability: JsonObject = {"token": "a", "logprob": -1.0, "bytes": None, "top_logprobs": []}
     frame = {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [probability], "refusal": None}}]}
     silent = {"choices": [{"index": 0, "delta": {"content": ""}, "logprobs": {"content": [probability]}}]}
@@ -199,14 +201,14 @@ def test_logprobs_come_with_their_text() -> None:
     ]
 
 
-def test_a_refusal() -> None:
+def test_refusal_is_decoded() -> None:
     assert answer(stream(chunk({"refusal": "I "}), chunk({"refusal": "cannot."}))).items == (
         Message(role="assistant", content=(Refusal(text="I cannot."),)),
     )
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_thoughts_by_either_name(name: str) -> None:
+def test_reasoning_is_decoded_under_either_name(name: str) -> None:
     assert decode(stream(chunk({name: "hm"}), chunk({name: "m", "content": "4"}), chunk({"content": "2"})))[1:-1] == [
         ReasoningDelta("hm"),
         ReasoningDelta("m"),
@@ -215,13 +217,13 @@ def test_thoughts_by_either_name(name: str) -> None:
     ]
 
 
-def test_thoughts_by_both_names_are_taken_once() -> None:
+def test_reasoning_under_both_names_is_taken_once() -> None:
     assert decode(stream(chunk({"reasoning": "hm", "reasoning_content": "hm", "reasoning_details": [{"text": "hm"}]})))[1:-1] == [
         ReasoningDelta("hm")
     ]
 
 
-def test_mistrals_parts() -> None:
+def test_mistral_content_parts_are_decoded() -> None:
     parts = [
         {"type": "thinking", "thinking": [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}, {"type": "x"}, None]},
         {"type": "text", "text": "4"},
@@ -237,13 +239,13 @@ def test_mistrals_parts() -> None:
     )
 
 
-def test_the_logprobs_of_parts_are_taken_once() -> None:
+def test_logprobs_of_content_parts_are_taken_once() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     frame = {"choices": [{"index": 0, "delta": {"content": parts}, "logprobs": {"content": [{"token": "ab"}]}}]}
     assert decode(stream(data(frame)))[1:-1] == [TextDelta("a", 0, [{"token": "ab"}]), TextDelta("b")]
 
 
-def test_citations() -> None:
+def test_citations_are_flattened() -> None:
     members: JsonObject = {"url": "u", "title": "t", "start_index": 0, "end_index": 1}
     notes = [{"type": "url_citation", "url_citation": members}, {"type": "file", "file": {"hash": "x"}}, None, 5]
     assert decode(stream(chunk({"content": "a", "annotations": notes})))[2:-1] == [
@@ -252,7 +254,7 @@ def test_citations() -> None:
     ]
 
 
-def test_choices_are_told_apart() -> None:
+def test_choices_are_kept_apart() -> None:
     events = decode(
         chunk({"content": "a"})
         + chunk({"content": "b"}, index=1)
@@ -277,13 +279,13 @@ def test_choices_are_told_apart() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"nonsense", b"[]", b"5", b"null", b'{"choices": 5}', b"{}", b'{"choices": []}', b'{"choices": null}']
 )
-def test_a_body_that_is_no_completion_is_a_failure(body: bytes) -> None:  # bug 39
+def test_body_that_is_not_a_completion_is_a_failure(body: bytes) -> None:  # bug 39
     (failed,) = WIRE.decode_answer(body)
     assert isinstance(failed, AnswerFailed)
     assert (failed.error.status, failed.error.code) == (502, "upstream_invalid")
 
 
-def test_a_whole_answer_is_the_stream_in_one() -> None:  # bug 4
+def test_whole_answer_gives_the_events_of_its_stream() -> None:  # bug 4
     made = [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
     message = {"content": "hi", "refusal": None, "reasoning_content": "hm", "tool_calls": made}
     streamed = stream(
@@ -292,7 +294,7 @@ def test_a_whole_answer_is_the_stream_in_one() -> None:  # bug 4
     assert WIRE.decode_answer(completion(message, "tool_calls")) == decode(streamed)
 
 
-def test_choices_without_index_are_counted() -> None:
+def test_choices_without_index_are_numbered_by_position() -> None:
     body = {
         "choices": [
             {"message": {"content": "a"}, "finish_reason": "stop"},

@@ -1,4 +1,4 @@
-"""How providers' answers over Chat end: with a finish, without one, with an error, and once whatever comes."""
+"""Ends of providers' answers over Chat: with a finish reason, without one, with an error."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from toolrelay.wires.chat import WIRE
 # Ends
 
 
-def test_an_end_mark_is_not_needed_after_the_finish() -> None:
+def test_done_mark_is_optional_after_the_finish_reason() -> None:
     assert decode(TEXT.removesuffix(DONE)) == decode(TEXT)
 
 
-def test_nothing_comes_after_the_end() -> None:
+def test_input_after_the_end_is_ignored() -> None:
     decoder = WIRE.decoder()
     decoder.feed(TEXT)
     assert decoder.feed(TEXT) == []
@@ -53,7 +53,7 @@ def test_nothing_comes_after_the_end() -> None:
         TEXT[:-120],
     ],
 )
-def test_a_stream_without_a_finish_has_failed(cut: bytes) -> None:  # bug 38
+def test_stream_without_a_finish_reason_is_a_failure(cut: bytes) -> None:  # bug 38
     error = failure(cut)
     assert (error.status, error.code) == (502, "upstream_cut")
     assert sum(isinstance(event, AnswerFailed | AnswerFinished) for event in decode(cut)) == 1
@@ -62,7 +62,7 @@ def test_a_stream_without_a_finish_has_failed(cut: bytes) -> None:  # bug 38
 @pytest.mark.parametrize(
     "bad", [b"data: {nonsense\n\n", b"data: 5\n\n", b"data: null\n\n", b'data: "x"\n\n', b'data: {"choices": 5}\n\n']
 )
-def test_a_frame_that_cannot_be_read_is_a_failure(bad: bytes) -> None:  # bug 18
+def test_unreadable_frame_is_a_failure(bad: bytes) -> None:  # bug 18
     events = decode(chunk({"content": "a"}) + bad + TEXT)
     assert events[1] == TextDelta("a")
     assert len(events) == 3
@@ -90,7 +90,7 @@ def test_a_frame_that_cannot_be_read_is_a_failure(bad: bytes) -> None:  # bug 18
         ({"detail": "Not Found"}, "Not Found", 502),
     ],
 )
-def test_an_error_in_the_stream_is_the_end_of_it(frame: dict[str, Any], message: str, status: int) -> None:  # bug 38, 39
+def test_error_in_the_stream_ends_it(frame: dict[str, Any], message: str, status: int) -> None:  # bug 38, 39
     error = failure(chunk({"content": "a"}) + data(frame) + TEXT)
     assert (error.message, error.status) == (message, status)
     told = WIRE.decode_answer(json.dumps(frame).encode())[-1]
@@ -99,13 +99,13 @@ def test_an_error_in_the_stream_is_the_end_of_it(frame: dict[str, Any], message:
 
 
 @pytest.mark.parametrize("reason", ["error", "abort", "network_error", "insufficient_system_resource"])
-def test_a_finish_that_speaks_of_a_failure_is_one(reason: str) -> None:  # bug 38
+def test_finish_reason_that_names_an_error_is_a_failure(reason: str) -> None:  # bug 38
     assert reason in failure(chunk({"content": "a"}, reason) + DONE).message
     told = WIRE.decode_answer(completion({"content": "a"}, reason))[-1]
     assert isinstance(told, AnswerFailed)
 
 
-def test_a_frame_without_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frame_larger_than_the_limit_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolrelay.wires.sse.MAX_FRAME", 1000)
     decoder = WIRE.decoder()
     events = [event for _ in range(30) for event in decoder.feed(b"x" * 100)]
@@ -113,7 +113,7 @@ def test_a_frame_without_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> No
     assert decoder.flush() == []
 
 
-# Anything at all
+# Malformed streams
 
 
 _DELTAS = st.fixed_dictionaries(
@@ -163,14 +163,14 @@ _FRAMES = st.fixed_dictionaries(
 
 @given(st.lists(_FRAMES, max_size=5), st.booleans())
 @example([{"choices": [{"index": -1, "delta": {"content": "a"}, "finish_reason": "stop"}]}], True)
-def test_whatever_comes_gives_one_end_and_well_formed_calls(values: list[Any], marked: bool) -> None:  # noqa: FBT001 -- Hypothesis gives it
+def test_any_stream_ends_once_with_well_formed_calls(values: list[Any], marked: bool) -> None:  # noqa: FBT001 -- Hypothesis gives it
     check_grammar(decode(b"".join(map(data, values)) + (DONE if marked else b"")))
     for value in values:
         check_grammar(WIRE.decode_answer(json.dumps(value).encode()))
 
 
 @given(st.binary(max_size=200))
-def test_bytes_without_any_sense_give_one_end(raw: bytes) -> None:
+def test_random_bytes_end_once(raw: bytes) -> None:
     check_grammar(decode(raw))
     check_grammar(decode(b"data: " + raw + b"\n\n"))
     check_grammar(WIRE.decode_answer(raw))

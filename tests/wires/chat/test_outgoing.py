@@ -1,4 +1,4 @@
-"""Requests to a provider over Chat: what goes out for what came in, and how a provider's profile changes it."""
+"""Requests to a provider over Chat, from both wires and with every profile."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def relayed(raw: dict[str, Any], profile: Profile = FULL) -> Any:
 
 
 @given(chat_bodies())
-def test_a_chat_request_leaves_as_it_came(raw: dict[str, Any]) -> None:
+def test_chat_request_is_sent_unchanged(raw: dict[str, Any]) -> None:
     assert relayed(raw) == raw
 
 
 @given(chat_bodies())
-def test_reading_what_was_written_gives_the_same_request_and_that_the_same_bytes(raw: dict[str, Any]) -> None:
+def test_decoding_an_encoded_request_gives_the_same_request_and_bytes(raw: dict[str, Any]) -> None:
     request = WIRE.decode_request(json.dumps(raw).encode())
     written = WIRE.encode_request(request, FULL)
     assert written.dropped == ()
@@ -76,7 +76,7 @@ def test_numbers_keep_their_form() -> None:
     assert b'"logit_bias":{"5":-100}' in written
 
 
-def test_legacy_functions_go_out_as_tools() -> None:
+def test_legacy_functions_are_sent_as_tools() -> None:
     out = relayed(
         {
             "model": "m",
@@ -98,7 +98,7 @@ def test_legacy_functions_go_out_as_tools() -> None:
     assert result["role"] == "tool"
 
 
-def test_strict_null_is_not_passed_on() -> None:
+def test_null_strict_is_not_sent() -> None:
     tool = {"type": "function", "function": {"name": "f", "strict": None, "parameters": {}}}
     out = relayed({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [tool]})
     assert out["tools"] == [{"type": "function", "function": {"name": "f", "parameters": {}}}]
@@ -111,7 +111,7 @@ def test_flat_tools_are_nested() -> None:
 
 
 @pytest.mark.parametrize("without", [{}, {"tools": []}])
-def test_a_choice_without_tools_is_not_sent(without: dict[str, Any]) -> None:
+def test_tool_choice_without_tools_is_not_sent(without: dict[str, Any]) -> None:
     raw = {
         "model": "m",
         "messages": [{"role": "user", "content": "x"}],
@@ -122,15 +122,15 @@ def test_a_choice_without_tools_is_not_sent(without: dict[str, Any]) -> None:
     assert set(relayed(raw)) == {"model", "messages"}
 
 
-def test_options_for_a_stream_are_not_sent_without_one() -> None:
+def test_stream_options_are_not_sent_without_stream() -> None:
     raw = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream_options": {"include_obfuscation": False}}
     assert "stream_options" not in relayed(raw)
 
 
-# ToolCallSession
+# The conversation
 
 
-def test_an_assistants_thoughts_words_and_calls_are_one_message() -> None:
+def test_reasoning_text_and_calls_of_the_assistant_are_one_message() -> None:
     assert messages(
         Reasoning(text=("hm", "so")),
         Message(role="assistant", content="let me see"),
@@ -153,20 +153,20 @@ def test_an_assistants_thoughts_words_and_calls_are_one_message() -> None:
     ]
 
 
-def test_calls_without_words_have_null_content() -> None:
+def test_calls_without_text_have_null_content() -> None:
     (message,) = messages(Call(id="a", name="f", arguments="{}"))
     assert message["content"] is None
 
 
-def test_messages_that_follow_each_other_stay_apart() -> None:
+def test_consecutive_messages_are_not_merged() -> None:
     contents: list[Content] = ["a", "b", (Refusal(text="c"),), "d"]
-    said = messages(*(Message(role="assistant", content=content) for content in contents))
-    assert [message["content"] for message in said] == ["a", "b", None, "d"]
+    sent = messages(*(Message(role="assistant", content=content) for content in contents))
+    assert [message["content"] for message in sent] == ["a", "b", None, "d"]
 
 
-def test_results_stand_right_behind_their_calls() -> None:  # bug 30
-    """Responses lets words stand between a call and its result. Chat does not."""
-    said = messages(
+def test_results_are_moved_behind_their_calls() -> None:  # bug 30
+    """Responses allows messages between a call and its result. Chat does not."""
+    sent = messages(
         Call(id="a", name="f", arguments="{}"),
         Call(id="b", name="f", arguments="{}"),
         Message(role="assistant", content="one moment"),
@@ -174,7 +174,7 @@ def test_results_stand_right_behind_their_calls() -> None:  # bug 30
         USER,
         Result(call_id="a", output="1"),
     )
-    assert [(message["role"], message.get("tool_call_id")) for message in said] == [
+    assert [(message["role"], message.get("tool_call_id")) for message in sent] == [
         ("assistant", None),
         ("tool", "b"),
         ("tool", "a"),
@@ -183,8 +183,8 @@ def test_results_stand_right_behind_their_calls() -> None:  # bug 30
     ]
 
 
-def test_a_result_belongs_to_the_latest_call_with_its_id() -> None:  # bug 29
-    said = messages(
+def test_result_belongs_to_the_latest_call_with_its_id() -> None:  # bug 29
+    sent = messages(
         Call(id="a", name="f", arguments="{}"),
         Result(call_id="a", output="1"),
         USER,
@@ -192,32 +192,32 @@ def test_a_result_belongs_to_the_latest_call_with_its_id() -> None:  # bug 29
         USER,
         Result(call_id="a", output="2"),
     )
-    assert [message["content"] for message in said] == [None, "1", "hi", None, "2", "hi"]
+    assert [message["content"] for message in sent] == [None, "1", "hi", None, "2", "hi"]
 
 
-def test_sealed_thoughts_are_dropped_and_said_so() -> None:  # bug 31
+def test_encrypted_reasoning_is_dropped_by_name() -> None:  # bug 31
     out = outgoing(Reasoning(encrypted="xyz"), USER, Reasoning(summary=("s",)), Call(id="a", name="f", arguments="{}"))
     assert [message["role"] for message in json.loads(out.body)["messages"]] == ["user", "assistant"]
     assert out.dropped == ("reasoning items that are summarised or sealed",)
 
 
-def test_instructions_come_first() -> None:
+def test_instructions_are_the_first_message() -> None:
     assert messages(USER, instructions="be brief")[0] == {"role": "developer", "content": "be brief"}
 
 
-def test_empty_arguments_are_an_empty_object() -> None:  # bug 22
+def test_empty_arguments_become_an_empty_object() -> None:  # bug 22
     (message,) = messages(Call(id="a", name="f", arguments=""))
     assert message["tool_calls"][0]["function"]["arguments"] == "{}"
     (message,) = messages(Call(id="a", name="c", arguments="", kind="custom"))
     assert message["tool_calls"][0]["custom"]["input"] == ""
 
 
-def test_arguments_go_out_as_they_are() -> None:  # bug 21
+def test_arguments_are_not_reserialized() -> None:  # bug 21
     (message,) = messages(Call(id="a", name="f", arguments='{ "a" : 1.0 }'))
     assert message["tool_calls"][0]["function"]["arguments"] == '{ "a" : 1.0 }'
 
 
-def test_arrays_and_images_in_results_stay_arrays() -> None:  # bug 34
+def test_content_parts_in_results_stay_an_array() -> None:  # bug 34
     *_, result = messages(
         Call(id="a", name="f", arguments="{}"), Result(call_id="a", output=(Text(text="x"), Image(url="u", detail="low")))
     )
@@ -227,21 +227,21 @@ def test_arrays_and_images_in_results_stay_arrays() -> None:  # bug 34
     ]
 
 
-def test_a_refusal_with_members_of_its_own_stays_a_part() -> None:
+def test_refusal_with_extra_members_stays_a_part() -> None:
     (message,) = messages(Message(role="assistant", content=(Refusal(text="no", extra={"x": 1}),)))
     assert message["content"] == [{"type": "refusal", "refusal": "no", "x": 1}]
 
 
-# What a provider insists on
+# Profiles
 
 
-def test_the_role_developer_is_system_where_it_is_not_known() -> None:
-    said = messages(Message(role="developer", content="d"), USER, instructions="i", profile=Profile(developer_role=False))
-    assert [message["role"] for message in said] == ["system", "system", "user"]
+def test_developer_role_becomes_system_if_unsupported() -> None:
+    sent = messages(Message(role="developer", content="d"), USER, instructions="i", profile=Profile(developer_role=False))
+    assert [message["role"] for message in sent] == ["system", "system", "user"]
 
 
 @pytest.mark.parametrize(
-    ("profile", "said", "written"),
+    ("profile", "sent", "written"),
     [
         (None, "max_tokens", "max_tokens"),
         (None, "max_completion_tokens", "max_completion_tokens"),
@@ -251,12 +251,12 @@ def test_the_role_developer_is_system_where_it_is_not_known() -> None:
         ("max_completion_tokens", None, "max_completion_tokens"),
     ],
 )
-def test_the_limit_is_spelt_as_the_provider_or_the_client_wants(profile: Any, said: Any, written: str) -> None:
-    out = body(sampling=Sampling(max_output_tokens=5, max_tokens_field=said), profile=Profile(max_tokens_field=profile))
+def test_token_limit_uses_the_field_of_provider_or_client(profile: Any, sent: Any, written: str) -> None:
+    out = body(sampling=Sampling(max_output_tokens=5, max_tokens_field=sent), profile=Profile(max_tokens_field=profile))
     assert {key: value for key, value in out.items() if key.startswith("max_")} == {written: 5}
 
 
-def test_ids_of_nine_characters_are_the_same_for_call_and_result() -> None:
+def test_nine_character_ids_match_between_call_and_result() -> None:
     history = (Call(id="call_123456789", name="f", arguments="{}"), Result(call_id="call_123456789", output="x"))
     call, result = messages(*history, profile=Profile(call_ids="nine"))
     identifier = call["tool_calls"][0]["id"]
@@ -266,12 +266,12 @@ def test_ids_of_nine_characters_are_the_same_for_call_and_result() -> None:
     assert messages(*history, profile=Profile(call_ids="nine")) == [call, result]
 
 
-def test_ids_that_already_fit_stay() -> None:
+def test_ids_of_nine_characters_are_unchanged() -> None:
     (call,) = messages(Call(id="abcDEF123", name="f", arguments="{}"), profile=Profile(call_ids="nine"))
     assert call["tool_calls"][0]["id"] == "abcDEF123"
 
 
-def test_usage_is_asked_for_only_where_it_may_be() -> None:
+def test_usage_is_requested_only_if_the_profile_allows() -> None:
     assert body(stream=True)["stream_options"] == {"include_usage": True}
     assert "stream_options" not in body(stream=True, profile=Profile(stream_usage=False))
     assert not {"stream", "stream_options"} & set(body(stream=False))
@@ -284,7 +284,7 @@ def other(*items: Item, **members: Any) -> OutgoingRequest:
     return outgoing(*items, wire="another_wire", **members)
 
 
-def test_what_chat_cannot_say_and_does_no_harm_is_dropped_by_name() -> None:
+def test_harmless_unsupported_fields_are_dropped_by_name() -> None:
     out = other(
         Message(role="assistant", content="x", phase="commentary"),
         include=("reasoning.encrypted_content", "message.output_text.logprobs"),
@@ -305,7 +305,7 @@ def test_what_chat_cannot_say_and_does_no_harm_is_dropped_by_name() -> None:
     assert set(json.loads(out.body)) == {"model", "messages", "reasoning_effort"}
 
 
-def test_members_of_another_wire_stay_behind() -> None:
+def test_extra_members_of_another_wire_are_dropped() -> None:
     out = other(
         Message(role="user", content=(Text(text="x", extra={"a": 1}),), extra={"b": 2}, id="msg_1"),
         Call(id="a", name="f", arguments="{}", extra={"c": 3}, item_id="fc_1"),
@@ -338,14 +338,14 @@ def test_members_of_another_wire_stay_behind() -> None:
         Request(wire="o", model="m", items=(USER,), tools=(Tool(name="f"),), tool_choice=ToolChoice(raw={"type": "web_search"})),
     ],
 )
-def test_what_would_change_the_meaning_is_refused(request_: Request) -> None:
+def test_unsupported_features_that_change_the_meaning_are_refused(request_: Request) -> None:
     with pytest.raises(ClientError) as caught:
         WIRE.encode_request(request_, FULL)
     assert (caught.value.status, caught.value.code) == (400, "unsupported_by_upstream")
     assert caught.value.param
 
 
-def test_a_schema_goes_out_as_response_format() -> None:
+def test_json_schema_is_sent_as_response_format() -> None:
     wanted = OutputFormat(type="json_schema", name="n", schema={"type": "object"}, strict=True)
     assert body(output=wanted)["response_format"] == {
         "type": "json_schema",
@@ -353,11 +353,11 @@ def test_a_schema_goes_out_as_response_format() -> None:
     }
 
 
-def test_the_table_of_what_chat_cannot_say_says_what_becomes_of_it() -> None:
+def test_unsupported_table_has_only_dropped_and_refused() -> None:
     assert set(UNSUPPORTED.values()) == {"dropped", "refused"}
 
 
-def test_nothing_of_a_request_is_changed_by_writing_it() -> None:
+def test_encoding_does_not_change_the_request() -> None:
     request = Request(wire="openai_chat", model="m", items=(USER,), stream=True, extra={"stream_options": {"a": 1}})
     before = replace(request)
     WIRE.encode_request(request, FULL)

@@ -1,4 +1,4 @@
-"""Chat requests as clients write them, the careless ones too: what their settings mean, and what is refused."""
+"""Decoding of Chat requests: settings, and what is refused."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Samp
 from toolrelay.errors import ClientError
 from toolrelay.wires.chat import WIRE
 from toolrelay.wires.chat import request as chat_request
-from toolrelay.wires.chat.request import _Body
+from toolrelay.wires.chat.request import _ChatBody
 
 # Settings
 
 
-def test_sampling_is_taken_as_it_was_said() -> None:
+def test_sampling_is_decoded_with_numbers_unchanged() -> None:
     request = decode(
         temperature=0,
         top_p=0.5,
@@ -59,13 +59,13 @@ def test_sampling_is_taken_as_it_was_said() -> None:
     assert repr(request.sampling.logit_bias) == "{'50256': -100}"
 
 
-def test_the_newer_spelling_of_the_limit_wins() -> None:
+def test_max_completion_tokens_wins_over_max_tokens() -> None:
     assert decode(max_tokens=5).sampling.max_tokens_field == "max_tokens"
     both = decode(max_tokens=5, max_completion_tokens=6).sampling
     assert (both.max_output_tokens, both.max_tokens_field) == (6, "max_completion_tokens")
 
 
-def test_other_settings() -> None:
+def test_other_settings_are_decoded() -> None:
     request = decode(
         stream=True,
         stream_options={"include_usage": True, "include_obfuscation": False},
@@ -90,8 +90,8 @@ def test_other_settings() -> None:
     assert request.extra == {"stream_options": {"include_obfuscation": False}}
 
 
-def test_null_settings_are_settings_that_were_not_given() -> None:
-    names = set(_Body.__struct_fields__) - {"model", "messages", "modalities"}
+def test_null_settings_equal_missing_settings() -> None:
+    names = set(_ChatBody.__struct_fields__) - {"model", "messages", "modalities"}
     assert decode(**dict.fromkeys(names)) == decode()
 
 
@@ -109,7 +109,7 @@ def test_null_settings_are_settings_that_were_not_given() -> None:
         ),
     ],
 )
-def test_response_formats(raw: dict[str, Any], expected: OutputFormat) -> None:
+def test_response_formats_are_decoded(raw: dict[str, Any], expected: OutputFormat) -> None:
     request = decode(response_format=raw)
     assert request.output == expected
     assert request.extra is None
@@ -122,7 +122,7 @@ def test_response_formats(raw: dict[str, Any], expected: OutputFormat) -> None:
         ({"type": "structural_tag", "structures": []}, None, {"type": "structural_tag", "structures": []}),
     ],
 )
-def test_what_only_some_providers_know_of_formats_is_kept(raw: dict[str, Any], output: OutputFormat | None, extra: Any) -> None:
+def test_unknown_response_formats_and_members_are_kept(raw: dict[str, Any], output: OutputFormat | None, extra: Any) -> None:
     request = decode(response_format=raw)
     assert (request.output, request.extra) == (output, {"response_format": extra})
 
@@ -131,12 +131,12 @@ def test_what_only_some_providers_know_of_formats_is_kept(raw: dict[str, Any], o
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"model": "m", "messages": [', b"\xff"])
-def test_invalid_json(body: bytes) -> None:
+def test_invalid_json_is_refused(body: bytes) -> None:
     assert refusal(body).code == "invalid_json"
 
 
 @pytest.mark.parametrize("body", [b"[]", b"null", b'"x"'])
-def test_a_body_that_is_no_object(body: bytes) -> None:
+def test_body_that_is_not_an_object_is_refused(body: bytes) -> None:
     assert "must be a JSON object" in refusal(body).message
 
 
@@ -214,7 +214,7 @@ def test_a_body_that_is_no_object(body: bytes) -> None:
         ({"modalities": ["text", "audio"]}, "modalities"),
     ],
 )
-def test_a_mistake_is_named_by_its_parameter(members: dict[str, Any], param: str) -> None:  # bug 26, 28, 30
+def test_error_names_the_parameter(members: dict[str, Any], param: str) -> None:  # bug 26, 28, 30
     error = refused(**members)
     assert error.param == param
     assert error.message.endswith(".")
@@ -234,11 +234,11 @@ def test_a_mistake_is_named_by_its_parameter(members: dict[str, Any], param: str
         ({"temperature": "hot"}, "expected number"),
     ],
 )
-def test_a_mistake_is_explained(members: dict[str, Any], words: str) -> None:
+def test_error_explains_the_mistake(members: dict[str, Any], words: str) -> None:
     assert words in refused(**members).message
 
 
-def test_numbers_out_of_range_are_the_providers_business() -> None:
+def test_numbers_out_of_range_are_left_to_the_provider() -> None:
     assert decode(temperature=-5, max_tokens=-1, top_logprobs=99).sampling.temperature == -5
 
 
@@ -248,7 +248,7 @@ def test_deep_nesting_is_refused(place: str) -> None:
     assert refusal(b'{"model":"m","%b":%b}' % (place.encode(), deep)).code == "invalid_json"
 
 
-def test_lone_surrogates_do_no_harm() -> None:  # bug 24
+def test_lone_surrogates_are_replaced() -> None:  # bug 24
     body = b'{"model":"m","messages":[{"role":"user","content":"a\\ud83d","\\udc00":"\\ud83d"}],"tools":[{"name":"\\ud800"}]}'
     request = WIRE.decode_request(body)
     assert request.items == (Message(role="user", content="a\ufffd", extra={"\ufffd": "\ufffd"}),)
@@ -256,7 +256,7 @@ def test_lone_surrogates_do_no_harm() -> None:  # bug 24
 
 
 def altered(body: dict[str, Any], data: st.DataObject) -> bytes:
-    """The body with anything in the place of some value."""
+    """The body with some value replaced by anything."""
     here: Any = body
     while True:
         key = data.draw(st.sampled_from(list(here) if isinstance(here, dict) else list(range(len(here)))))
@@ -267,14 +267,14 @@ def altered(body: dict[str, Any], data: st.DataObject) -> bytes:
 
 
 @given(chat_bodies().map(deepcopy), st.data())
-def test_a_request_with_anything_in_any_place_is_understood_or_refused(body: dict[str, Any], data: st.DataObject) -> None:
-    """Whatever stands in the place of some value: never a failure of our own."""
+def test_request_with_any_value_anywhere_is_decoded_or_refused(body: dict[str, Any], data: st.DataObject) -> None:
+    """Whatever replaces some value, it is never an internal error."""
     with suppress(ClientError):
         request = WIRE.decode_request(altered(body, data))
         json.loads(WIRE.encode_request(request, Profile()).body)
 
 
-# The two ways of reading
+# Fast path and general path
 
 
 def outcome(decode: Callable[[bytes], Request], body: bytes) -> object:
@@ -284,14 +284,14 @@ def outcome(decode: Callable[[bytes], Request], body: bytes) -> object:
         return error.message, error.param, error.code
 
 
-def test_a_usual_request_is_read_in_one_go() -> None:
+def test_plain_request_takes_the_fast_path() -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
     usual = {"model": "m", "messages": messages, "temperature": 0.5, "stream": True, "stream_options": {"include_usage": True}}
-    assert chat_request._read_plain(json.dumps(usual).encode()).messages[1].content == "Hi"
+    assert chat_request._decode_plain(json.dumps(usual).encode()).messages[1].content == "Hi"
 
 
 @given(body=chat_bodies().map(deepcopy), data=st.data(), odd=st.booleans())
-def test_both_ways_of_reading_give_the_same(body: dict[str, Any], data: st.DataObject, *, odd: bool) -> None:
+def test_fast_and_general_path_give_the_same_result(body: dict[str, Any], data: st.DataObject, *, odd: bool) -> None:
     written = altered(body, data) if odd else json.dumps(body).encode()
     assert outcome(WIRE.decode_request, written) == outcome(chat_request._decode_any, written)
 
@@ -317,6 +317,6 @@ def test_both_ways_of_reading_give_the_same(body: dict[str, Any], data: st.DataO
         '"input":[]',
     ],
 )
-def test_both_ways_of_reading_give_the_same_for_odd_members(member: str) -> None:
+def test_fast_and_general_path_agree_on_odd_members(member: str) -> None:
     body = f'{{"model":"m","messages":[{{"role":"user","content":"Hi"}}],{member}}}'.encode()
     assert outcome(WIRE.decode_request, body) == outcome(chat_request._decode_any, body)

@@ -1,4 +1,4 @@
-"""The messages of Chat requests, with their calls and results, the legacy ones too: what they mean."""
+"""Decoding of Chat messages, with calls and results, also legacy ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_roles_and_names_are_kept() -> None:
     )
 
 
-def test_a_string_stays_a_string_and_an_array_an_array() -> None:
+def test_string_content_and_array_content_keep_their_form() -> None:
     assert content("x") == "x"
     assert content([{"type": "text", "text": "x"}]) == (Text(text="x"),)
 
@@ -52,16 +52,16 @@ def test_a_string_stays_a_string_and_an_array_an_array() -> None:
         ),
     ],
 )
-def test_content_parts(part: dict[str, Any], expected: object) -> None:
+def test_content_parts_are_decoded(part: dict[str, Any], expected: object) -> None:
     assert content([part]) == (expected,)
 
 
 @pytest.mark.parametrize("part", [{"type": "video_url", "video_url": {"url": "u"}}, {"type": "doc", "file": "a", "text": 5}])
-def test_a_part_of_unknown_type_stays_as_it_is(part: dict[str, Any]) -> None:
+def test_part_of_unknown_type_is_opaque(part: dict[str, Any]) -> None:
     assert content([part]) == (OpaquePart(wire="openai_chat", raw=part),)
 
 
-def test_a_message_with_calls_is_its_text_and_its_calls() -> None:
+def test_message_with_text_and_calls_becomes_message_and_calls() -> None:
     assert items(USER, calling(function("a"), function("b", "g", '{"x":1}'), content="first"), result("a"), result("b")) == (
         Message(role="user", content="hi"),
         Message(role="assistant", content="first"),
@@ -73,23 +73,23 @@ def test_a_message_with_calls_is_its_text_and_its_calls() -> None:
 
 
 @pytest.mark.parametrize("empty", [None, []])
-def test_a_message_with_calls_and_no_text_is_its_calls(empty: Any) -> None:
+def test_message_with_calls_only_becomes_calls(empty: Any) -> None:
     assert items(calling(function("a"), content=empty)) == (Call(id="a", name="f", arguments="{}"),)
 
 
 @pytest.mark.parametrize(
     "members", [{"content": ""}, {"content": None}, {}, {"content": []}, {"content": None, "tool_calls": []}]
 )
-def test_an_empty_message_of_the_assistant_is_taken(members: dict[str, Any]) -> None:
+def test_empty_assistant_message_is_accepted(members: dict[str, Any]) -> None:
     assert items({"role": "assistant", **members}) == (Message(role="assistant", content=""),)
 
 
-def test_null_members_are_members_that_were_not_given() -> None:
+def test_null_members_equal_missing_members() -> None:
     message = {"role": "assistant", "content": "a", "refusal": None, "tool_calls": None, "function_call": None, "name": None}
     assert items(message) == (Message(role="assistant", content="a"),)
 
 
-def test_arguments_are_never_written_anew() -> None:  # bug 21
+def test_arguments_are_not_reserialized() -> None:  # bug 21
     odd = '{ "a" : 1.0, "b":"\\u00e9\\/" , "a":2}'
     for arguments in (odd, '"{\\"a\\": 1}"', "not json", " "):
         (call,) = items(calling(function("a", arguments=arguments)))
@@ -97,19 +97,19 @@ def test_arguments_are_never_written_anew() -> None:  # bug 21
         assert call.arguments == arguments
 
 
-def test_arguments_given_as_an_object_become_text_once() -> None:  # bug 20
+def test_arguments_as_an_object_become_text() -> None:  # bug 20
     (call,) = items(calling(function("a", arguments={"city": "Zürich", "n": [1, 2.5, None]})))
     assert isinstance(call, Call)
     assert json.loads(call.arguments) == {"city": "Zürich", "n": [1, 2.5, None]}
 
 
 @pytest.mark.parametrize("arguments", ["", None])
-def test_empty_arguments_are_an_empty_object(arguments: Any) -> None:  # bug 22
+def test_empty_arguments_become_an_empty_object(arguments: Any) -> None:  # bug 22
     assert items(calling(function("a", arguments=arguments))) == (Call(id="a", name="f", arguments="{}"),)
     assert items(calling({"id": "a", "type": "function", "function": {"name": "f"}})) == (Call(id="a", name="f", arguments="{}"),)
 
 
-def test_a_custom_call_and_its_result_are_custom() -> None:  # bug 33
+def test_result_of_a_custom_call_is_custom() -> None:  # bug 33
     call = {"id": "a", "type": "custom", "custom": {"name": "c", "input": "free text"}}
     assert items(calling(call), result("a")) == (
         Call(id="a", name="c", arguments="free text", kind="custom"),
@@ -117,18 +117,18 @@ def test_a_custom_call_and_its_result_are_custom() -> None:  # bug 33
     )
 
 
-def test_a_result_may_have_a_name_and_an_array() -> None:  # bug 34
+def test_result_with_name_and_array_is_decoded() -> None:  # bug 34
     image = {"type": "image_url", "image_url": {"url": "u"}}
     assert items(calling(function("a")), result("a", [{"type": "text", "text": "x"}, image], name="f"))[1] == Result(
         call_id="a", output=(Text(text="x"), Image(url="u")), name="f"
     )
 
 
-def test_a_result_without_content_is_empty() -> None:
+def test_result_without_content_is_empty() -> None:
     assert items(calling(function("a")), result("a", None))[1] == Result(call_id="a", output="")
 
 
-def test_a_refusal_follows_the_words() -> None:
+def test_refusal_is_added_after_the_text() -> None:
     assert items({"role": "assistant", "content": None, "refusal": "no"}) == (
         Message(role="assistant", content=(Refusal(text="no"),)),
     )
@@ -141,7 +141,7 @@ def test_a_refusal_follows_the_words() -> None:
     )
 
 
-def test_thoughts_come_before_the_words() -> None:  # bug 31
+def test_reasoning_is_an_item_before_the_message() -> None:  # bug 31
     assert items(calling(function("a"), content="x", reasoning_content="hm")) == (
         Reasoning(text=("hm",)),
         Message(role="assistant", content="x"),
@@ -149,7 +149,7 @@ def test_thoughts_come_before_the_words() -> None:  # bug 31
     )
 
 
-def test_empty_thoughts_are_kept_for_providers_that_insist_on_them() -> None:  # bug 31
+def test_empty_reasoning_is_kept() -> None:  # bug 31
     assert items(calling(function("a"), reasoning_content=""))[0] == Reasoning(text=("",))
 
 
@@ -174,11 +174,11 @@ def test_unknown_members_are_kept_at_every_level() -> None:
     assert request.extra == {"top": None, "modalities": ["text"]}
 
 
-def test_the_index_that_some_clients_copy_into_history_is_dropped() -> None:
+def test_index_of_a_call_in_history_is_dropped() -> None:
     assert items(calling({**function("a"), "index": 0})) == (Call(id="a", name="f", arguments="{}"),)
 
 
-def test_calls_without_ids_get_different_ones_and_the_same_each_time() -> None:  # bug 29
+def test_calls_without_ids_get_distinct_stable_ids() -> None:  # bug 29
     nameless = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
     first = items(calling(nameless, nameless), USER, calling(nameless))
     ids = [item.id for item in first if isinstance(item, Call)]
@@ -189,7 +189,7 @@ def test_calls_without_ids_get_different_ones_and_the_same_each_time() -> None: 
 # Legacy functions
 
 
-def test_legacy_functions_are_tools() -> None:
+def test_legacy_functions_become_tools() -> None:
     request = decode(functions=[{"name": "f", "parameters": {"type": "object"}}], function_call={"name": "f"})
     assert request.legacy_functions
     assert request.tools == (Tool(name="f", parameters={"type": "object"}),)
@@ -197,11 +197,11 @@ def test_legacy_functions_are_tools() -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "none"])
-def test_legacy_function_call_modes(mode: str) -> None:
+def test_legacy_function_call_modes_are_decoded(mode: str) -> None:
     assert decode(functions=[{"name": "f"}], function_call=mode).tool_choice == ToolChoice(mode=mode)  # type: ignore[arg-type]  # one of them
 
 
-def test_legacy_calls_and_results_find_each_other_by_name() -> None:
+def test_legacy_results_are_matched_to_calls_by_name() -> None:
     history: list[dict[str, Any]] = [
         {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"n":1}'}},
         {"role": "function", "name": "f", "content": "one"},
@@ -216,7 +216,7 @@ def test_legacy_calls_and_results_find_each_other_by_name() -> None:
     assert two == Result(call_id=second.id, output="two", name="f")
 
 
-def test_a_legacy_result_does_not_answer_a_call_that_was_answered() -> None:
+def test_legacy_result_skips_answered_calls() -> None:
     history: list[dict[str, Any]] = [
         calling(function("a")),
         result("a"),
@@ -228,7 +228,7 @@ def test_a_legacy_result_does_not_answer_a_call_that_was_answered() -> None:
     assert two == Result(call_id=second.id, output="two", name="f")
 
 
-def test_tools_beside_functions_are_the_modern_form() -> None:
+def test_tools_beside_functions_are_not_legacy() -> None:
     request = decode(tools=[TOOL], functions=[{"name": "g"}])
     assert not request.legacy_functions
     assert [tool.name for tool in request.functions()] == ["f", "g"]

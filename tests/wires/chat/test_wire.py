@@ -1,4 +1,4 @@
-"""The Chat wire as one value."""
+"""The Chat wire's value."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from toolrelay.wires.base import discover
 from toolrelay.wires.chat import WIRE
 
 
-def test_the_wire_is_found_by_its_name() -> None:
+def test_wire_is_discovered_by_name() -> None:
     assert discover()["openai_chat"] is WIRE
     assert WIRE.path == "/chat/completions"
 
 
-def test_a_key_is_a_bearer_token_and_no_key_is_no_header() -> None:
+def test_key_becomes_a_bearer_token() -> None:
     assert WIRE.credentials("sk-1") == [("authorization", "Bearer sk-1")]
     assert WIRE.credentials("") == []
 
 
-def test_an_error_has_openais_shape() -> None:
+def test_error_has_openai_shape() -> None:
     assert json.loads(WIRE.encode_error(invalid("No.", "tools", code="x"))) == {
         "error": {"message": "No.", "type": "invalid_request_error", "param": "tools", "code": "x"}
     }
 
 
-def test_a_providers_error_keeps_its_status_and_meaning() -> None:
+def test_provider_error_keeps_status_and_code() -> None:
     body = {"error": {"message": "slow down", "type": "requests", "param": None, "code": "rate_limit_exceeded"}}
     error = WIRE.decode_error(429, json.dumps(body).encode())
     assert isinstance(error, BackendError)

@@ -1,4 +1,4 @@
-"""What the tests of the Responses wire share: frames, the SDK's own types as judges of them, and answers made up at random."""
+"""Shared by the tests of the Responses wire: frames, validation by the SDK's types, and random answers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def encoded(events: Sequence[StreamEvent], request: Request | None = None) -> by
 
 
 def frames(data: bytes) -> list[Frame]:
-    """The frames of an encoded stream, which must be framed as the API frames them."""
+    """The frames of an encoded stream; checks that each has its event name."""
     *blocks, rest = data.split(b"\n\n")
     assert rest == b""
     assert blocks[-1] == b"data: [DONE]"
@@ -101,8 +101,8 @@ def _models() -> dict[str, type[BaseModel]]:
 _MODELS = _models()
 
 
-def judged(given: Sequence[Frame]) -> list[Any]:
-    """The frames as the SDK's types, every required member there, and accepted by the SDK's own accumulation."""
+def validated(given: Sequence[Frame]) -> list[Any]:
+    """The frames as the SDK's types, with every required member, and accepted by the SDK's accumulation."""
     state: Any = ResponseStreamState(input_tools=[], text_format=omit)
     events = [_MODELS[frame["type"]].model_validate(frame) for frame in given]
     for event in events:
@@ -110,11 +110,11 @@ def judged(given: Sequence[Frame]) -> list[Any]:
     return events
 
 
-def judged_resource(resource: Frame) -> Response:
+def validated_resource(resource: Frame) -> Response:
     return Response.model_validate(resource)
 
 
-# Answers made up at random
+# Random answers
 
 
 def _texts(minimum: int = 1, maximum: int = 3) -> st.SearchStrategy[list[str]]:
@@ -155,7 +155,7 @@ def _reasoning(draw: st.DrawFn, number: int) -> list[StreamEvent]:
 
 @st.composite
 def _calls(draw: st.DrawFn, first: int, *, cut: bool) -> list[StreamEvent]:
-    """Calls side by side, their arguments interleaved. `cut`: the last one never finishes."""
+    """Parallel calls, their arguments interleaved. `cut`: the last one never finishes."""
     count = draw(st.integers(1, 3))
     events: list[StreamEvent] = []
     growing: list[list[StreamEvent]] = []
@@ -175,7 +175,7 @@ def _calls(draw: st.DrawFn, first: int, *, cut: bool) -> list[StreamEvent]:
 
 @st.composite
 def answers(draw: st.DrawFn, *, cut: bool | None = None, failed: bool = False) -> list[StreamEvent]:
-    """An answer's events. `cut`: by the length limit, in the midst of a call."""
+    """An answer's events. `cut`: truncated by the length limit, in a call."""
     events: list[StreamEvent] = [AnswerStarted(model="m")]
     calls = 0
     for number in range(draw(st.integers(0, 4))):
@@ -206,6 +206,6 @@ _COUNTED = ("input", "output", "total", "cached", "cache_written", "reasoning")
 
 
 def without_ids(answer: Answer) -> Answer:
-    """Backends leave call ids to the turn, and a provider's name for the model is not the client's."""
+    """The events without call ids, which the turn makes, and without the provider's model name."""
     items = tuple(msgspec.structs.replace(item, id="") if isinstance(item, Call) else item for item in answer.items)
     return msgspec.structs.replace(answer, items=items, started=AnswerStarted(), error=None)

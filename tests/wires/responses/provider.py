@@ -1,4 +1,4 @@
-"""A provider that speaks Responses, one frame at a time, and what the decoder makes of it."""
+"""Frames of a Responses provider, and helpers that decode them."""
 
 from __future__ import annotations
 
@@ -72,15 +72,15 @@ def incomplete(*output: Frame, reason: str = "max_output_tokens") -> Frame:
     return {"type": "response.incomplete", "response": response}
 
 
-def said(*given: Frame | bytes) -> list[StreamEvent]:
-    """What comes between the start and the end, both of which must be there."""
+def events_between(*given: Frame | bytes) -> list[StreamEvent]:
+    """The events between the start and the end, both of which must be there."""
     first, *events, last = read(stream(CREATED, *given))
     assert isinstance(first, AnswerStarted)
     assert isinstance(last, AnswerFinished)
     return events
 
 
-def spoken(*given: Frame | bytes) -> list[str]:
+def message_texts(*given: Frame | bytes) -> list[str]:
     """The text of each message of the answer."""
     items = fold(read(stream(CREATED, *given))).items
     contents = [item.content for item in items if isinstance(item, Message)]
@@ -92,7 +92,7 @@ def calls(*given: Frame | bytes) -> list[tuple[str, str]]:
 
 
 def failure(data: bytes) -> ToolrelayError:
-    """The one failure that an answer ends with."""
+    """The failure that the answer ends with."""
     events = read(data)
     ends = [event for event in events if isinstance(event, AnswerFailed | AnswerFinished)]
     assert ends == events[-1:]

@@ -1,4 +1,4 @@
-"""A provider's answers as the API describes them, and how they end."""
+"""Decoding of providers' answers over Responses, and their ends."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.wires.responses.provider import (
     calls,
     completed,
     done,
+    events_between,
     failure,
     function,
     incomplete,
     message,
     placed,
-    said,
     text,
 )
 from toolrelay.core.events import (
@@ -107,12 +107,12 @@ EVENTS: list[StreamEvent] = [
 ]
 
 
-def test_a_stream_is_read() -> None:  # bug 10  # bug 12  # bug 31  # bug 40
+def test_stream_is_decoded() -> None:  # bug 10  # bug 12  # bug 31  # bug 40
     assert read(RECORDED) == EVENTS
 
 
 @given(st.lists(st.integers(0, len(RECORDED)), max_size=30), st.booleans())
-def test_a_recorded_stream_may_be_cut_anywhere(cuts: list[int], crlf: bool) -> None:  # noqa: FBT001 -- Hypothesis gives it by position; # bug 1, # bug 2, # bug 24
+def test_chunking_of_a_recorded_stream_does_not_change_events(cuts: list[int], crlf: bool) -> None:  # noqa: FBT001 -- Hypothesis gives it by position; # bug 1, # bug 2, # bug 24
     data = RECORDED.replace(b"\n", b"\r\n") if crlf else RECORDED
     decoder = WIRE.decoder()
     got: list[StreamEvent] = []
@@ -121,7 +121,7 @@ def test_a_recorded_stream_may_be_cut_anywhere(cuts: list[int], crlf: bool) -> N
     assert got + decoder.flush() == EVENTS
 
 
-def test_the_words_may_stand_in_the_bytes_themselves() -> None:  # bug 24
+def test_raw_utf8_is_decoded() -> None:  # bug 24
     raw = json.dumps(text("🌦️ö"), ensure_ascii=False).encode()
     data = stream(CREATED, raw, completed())
     for cut in range(len(data)):
@@ -130,7 +130,7 @@ def test_the_words_may_stand_in_the_bytes_themselves() -> None:  # bug 24
         assert TextDelta("🌦️ö") in events
 
 
-def test_a_whole_resource_is_read_as_its_stream_is() -> None:  # bug 4
+def test_whole_resource_gives_the_answer_of_its_stream() -> None:  # bug 4
     output = [
         {
             "type": "reasoning",
@@ -147,10 +147,10 @@ def test_a_whole_resource_is_read_as_its_stream_is() -> None:  # bug 4
     assert (whole.items, whole.finish, whole.usage) == (streamed.items, streamed.finish, streamed.usage)
 
 
-def test_refusals_annotations_and_logprobs_are_read() -> None:
+def test_refusals_annotations_and_logprobs_are_decoded() -> None:
     cite: JsonObject = {"type": "url_citation", "url": "u"}
     logprob: JsonObject = {"token": "a", "logprob": -1.0, "bytes": [97], "top_logprobs": []}
-    assert said(
+    assert events_between(
         added(0, message()),
         {**text("a"), "logprobs": [logprob]},
         placed("response.output_text.annotation.added", 0, item_id="msg_1", content_index=0, annotation=cite),
@@ -166,12 +166,12 @@ def test_refusals_annotations_and_logprobs_are_read() -> None:
     ]
 
 
-def test_annotations_and_logprobs_that_came_with_the_item_only_are_read_once() -> None:
+def test_annotations_and_logprobs_of_the_done_item_are_taken_once() -> None:
     cite: JsonObject = {"type": "url_citation", "url": "u"}
     logprob: JsonObject = {"token": "a", "logprob": -1.0}
     part = {"type": "output_text", "text": "a", "annotations": [cite], "logprobs": [logprob]}
     item = {**message(), "content": [part]}
-    assert said(added(0, message()), text("a"), done(0, item), completed(item)) == [
+    assert events_between(added(0, message()), text("a"), done(0, item), completed(item)) == [
         MessageStarted(),
         TextDelta("a"),
         TextDelta("", 0, [logprob]),
@@ -179,20 +179,20 @@ def test_annotations_and_logprobs_that_came_with_the_item_only_are_read_once() -
     ]
 
 
-def test_messages_and_their_phases_stay_apart() -> None:
+def test_messages_with_phases_are_kept_apart() -> None:
     second = message("b", id="msg_2")
     first = message("a", phase="commentary")
-    events = said(
+    events = events_between(
         added(0, first), text("a"), done(0, first), added(1, second), text("b", 1, "msg_2"), done(1, second), completed()
     )
     assert events == [MessageStarted(phase="commentary"), TextDelta("a"), MessageStarted(), TextDelta("b")]
 
 
-def test_a_custom_call_stays_custom() -> None:  # bug 33
+def test_custom_call_is_decoded() -> None:  # bug 33
     item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c", "name": "sql", "input": ""}
     delta = placed("response.custom_tool_call_input.delta", 0, item_id="ctc_1", delta="SELECT")
     finished = {**item, "input": "SELECT 1"}
-    assert said(added(0, item), delta, done(0, finished), completed(finished)) == [
+    assert events_between(added(0, item), delta, done(0, finished), completed(finished)) == [
         CallStarted(0, "sql", kind="custom"),
         ArgumentsDelta(0, "SELECT"),
         ArgumentsDelta(0, " 1"),
@@ -200,20 +200,23 @@ def test_a_custom_call_stays_custom() -> None:  # bug 33
     ]
 
 
-def test_a_custom_call_without_input_has_none() -> None:  # bug 22
+def test_custom_call_without_input_is_empty() -> None:  # bug 22
     item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c", "name": "sql", "input": ""}
-    assert said(added(0, item), done(0, item), completed(item)) == [CallStarted(0, "sql", kind="custom"), CallFinished(0)]
+    assert events_between(added(0, item), done(0, item), completed(item)) == [
+        CallStarted(0, "sql", kind="custom"),
+        CallFinished(0),
+    ]
 
 
-def test_members_of_a_call_that_are_unknown_here_are_kept() -> None:
+def test_unknown_members_of_a_call_are_kept() -> None:
     item = function("{}", namespace="crm", caller={"type": "direct"}, future=None)
     (call,) = fold(read(stream(CREATED, added(0, item), done(0, item), completed(item)))).calls
     assert call == Call(id="", name="f", arguments="{}", namespace="crm", extra={"caller": {"type": "direct"}})
 
 
-def test_an_item_that_is_unknown_here_is_handed_on_whole_and_once() -> None:
+def test_unknown_item_is_emitted_once() -> None:
     item: JsonObject = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "q"}}
-    events = said(
+    events = events_between(
         added(0, {**item, "status": "in_progress"}),
         placed("response.web_search_call.searching", 0, item_id="ws_1"),
         done(0, item),
@@ -234,25 +237,25 @@ def test_interleaved_calls_are_kept_apart() -> None:  # bug 7  # bug 8
     ]
     ends = [done(1, {**two, "arguments": "[2]"}), done(0, {**one, "arguments": "{1}"})]
     assert calls(*frames, *ends, completed()) == [("f", "{1}"), ("g", "[2]")]
-    starts = [event for event in said(*frames, *ends, completed()) if isinstance(event, CallStarted)]
+    starts = [event for event in events_between(*frames, *ends, completed()) if isinstance(event, CallStarted)]
     assert [start.index for start in starts] == [0, 1]
 
 
-def test_finish_is_calls_only_if_a_call_was_finished() -> None:  # bug 10
+def test_finish_is_calls_only_with_a_finished_call() -> None:  # bug 10
     item = function("{}")
     assert fold(read(stream(CREATED, added(0, item), done(0, item), completed()))).finish == "calls"
     assert fold(read(stream(CREATED, text("a"), completed()))).finish == "stop"
 
 
-def test_frames_of_unknown_type_are_passed_over() -> None:
+def test_unknown_frames_are_ignored() -> None:
     odd: list[Frame | bytes] = [{"type": "response.audio.delta", "delta": "AAA"}, {"type": "x"}, {"hello": 1}, b"", b"{}"]
-    assert said(*odd, text("a"), completed()) == [MessageStarted(), TextDelta("a")]
+    assert events_between(*odd, text("a"), completed()) == [MessageStarted(), TextDelta("a")]
 
 
-# How it ends
+# Ends
 
 
-def test_a_cut_answer_keeps_its_words_and_not_its_open_call() -> None:  # bug 5
+def test_truncated_answer_keeps_text_but_not_the_open_call() -> None:  # bug 5
     cut = function('{"a', status="incomplete")
     ends = [[incomplete()], [done(0, cut), incomplete(cut)], [incomplete(cut)], [incomplete({**cut, "status": None})]]
     for end in ends:
@@ -261,42 +264,42 @@ def test_a_cut_answer_keeps_its_words_and_not_its_open_call() -> None:  # bug 5
         assert answer.calls == ()
 
 
-def test_a_cut_answer_keeps_the_calls_that_are_whole() -> None:
+def test_truncated_answer_keeps_complete_calls() -> None:
     one = function("{}", id="fc_1", call_id="a")
     assert calls(added(0, one), done(0, one), text("and", 1), incomplete(one)) == [("f", "{}")]
     assert calls(incomplete({**one, "status": None}, message("x"))) == [("f", "{}")]
 
 
-def test_a_filtered_answer_says_so() -> None:
+def test_filtered_answer_finishes_with_content_filter() -> None:
     answer = fold(read(stream(CREATED, text("a"), incomplete(reason="content_filter"))))
     assert answer.finish == "content_filter"
 
 
-def test_a_stream_that_just_ends_is_a_failure() -> None:  # bug 38
+def test_truncated_stream_is_a_failure() -> None:  # bug 38
     for data in (b"", stream(CREATED, end=b""), stream(CREATED, text("a"), end=b""), stream(CREATED, text("a"))):
         error = failure(data)
         assert "closed the stream before its end" in error.message
         assert error.status == 502
 
 
-def test_a_last_frame_without_its_blank_line_is_read() -> None:
+def test_last_frame_without_blank_line_is_decoded() -> None:
     data = stream(CREATED, text("a"), completed(), end=b"").removesuffix(b"\n\n")
     assert isinstance(read(data)[-1], AnswerFinished)
 
 
 @pytest.mark.parametrize("junk", [b"{", b"nonsense", b"3", b'["a"]', b'{"type": "\xff"}', b"[" * 100_000])
-def test_a_frame_that_cannot_be_read_is_a_failure(junk: bytes) -> None:
+def test_unreadable_frame_is_a_failure(junk: bytes) -> None:
     error = failure(stream(CREATED, text("a"), junk, completed()))
     assert "not JSON" in error.message
 
 
-def test_a_failure_is_told_once_however_often_it_is_said() -> None:  # bug 38
-    said_flat = {"type": "error", "code": "rate_limit_exceeded", "message": "slow down", "param": None}
+def test_repeated_failure_is_emitted_once() -> None:  # bug 38
+    flat_error = {"type": "error", "code": "rate_limit_exceeded", "message": "slow down", "param": None}
     failed = {
         "type": "response.failed",
         "response": {"status": "failed", "error": {"code": "server_error", "message": "broken"}, "output": []},
     }
-    error = failure(stream(CREATED, text("a"), said_flat, failed))
+    error = failure(stream(CREATED, text("a"), flat_error, failed))
     assert (error.message, error.code, error.status) == ("slow down", "rate_limit_exceeded", 429)
     error = failure(stream(CREATED, failed))
     assert (error.message, error.code, error.status) == ("broken", "server_error", 502)
@@ -312,17 +315,17 @@ def test_a_failure_is_told_once_however_often_it_is_said() -> None:  # bug 38
         {"type": "error", "error": {"message": "m", "code": 400}},
     ],
 )
-def test_a_failure_is_understood_in_every_shape(frame: Frame) -> None:
+def test_failure_of_every_shape_is_decoded(frame: Frame) -> None:
     error = failure(stream(CREATED, frame))
     assert (error.message, error.status) == ("m", 400)
 
 
 @pytest.mark.parametrize("frame", [{"type": "error"}, {"type": "response.failed"}, {"type": "error", "code": {"odd": 1}}])
-def test_a_failure_without_a_message_is_still_one(frame: Frame) -> None:
+def test_failure_without_message_is_a_failure(frame: Frame) -> None:
     assert failure(stream(CREATED, frame)).message
 
 
-def test_nothing_follows_the_end() -> None:
+def test_input_after_the_end_is_ignored() -> None:
     decoder = WIRE.decoder()
     decoder.feed(stream(CREATED, completed()))
     assert decoder.feed(stream(text("late"), completed())) == []
@@ -342,13 +345,13 @@ def test_nothing_follows_the_end() -> None:
         b'{"error":{"message":"m"}}',
     ],
 )
-def test_a_whole_answer_that_is_none_is_a_failure(body: bytes) -> None:  # bug 39
+def test_body_that_is_not_a_finished_response_is_a_failure(body: bytes) -> None:  # bug 39
     (event,) = WIRE.decode_answer(body)
     assert isinstance(event, AnswerFailed)
     assert event.error.message
 
 
-def test_a_whole_answer_that_was_cut_says_so() -> None:  # bug 5
+def test_truncated_whole_answer_finishes_with_length() -> None:  # bug 5
     body = {
         "status": "incomplete",
         "incomplete_details": {"reason": "max_output_tokens"},
@@ -425,7 +428,7 @@ _FRAME = st.fixed_dictionaries(
 
 
 @given(st.lists(_FRAME, max_size=8))
-def test_whatever_comes_the_decoder_never_raises_and_ends_once(frames: list[Frame]) -> None:
+def test_any_stream_never_raises_and_ends_once(frames: list[Frame]) -> None:
     events = read(stream(*frames))
     assert [event for event in events if isinstance(event, AnswerFinished | AnswerFailed)] == events[-1:]
     started = [event.index for event in events if isinstance(event, CallStarted)]
@@ -434,6 +437,6 @@ def test_whatever_comes_the_decoder_never_raises_and_ends_once(frames: list[Fram
 
 
 @given(_JSON | st.fixed_dictionaries({"output": st.lists(_ITEM | _JSON, max_size=3) | _JSON, "usage": _JSON, "error": _JSON}))
-def test_whatever_the_body_is_decoding_an_answer_never_raises_and_ends_once(body: Any) -> None:
+def test_any_body_never_raises_and_ends_once(body: Any) -> None:
     events = WIRE.decode_answer(json.dumps(body).encode())
     assert [event for event in events if isinstance(event, AnswerFinished | AnswerFailed)] == events[-1:]

@@ -1,4 +1,4 @@
-"""The frames that the gateway writes: their order, their members, to the letter."""
+"""Frames for Responses clients: their order and exact members."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.wires.responses.frames import TOKEN, encoded, envelope, frames, judged, whole
+from tests.wires.responses.frames import TOKEN, encoded, envelope, frames, validated, whole
 from toolrelay.core.events import (
     AnnotationAdded,
     AnswerFailed,
@@ -36,9 +36,9 @@ END = AnswerFinished(finish="stop", usage=Usage(input=3, output=2))
 
 
 def lines(*events: StreamEvent) -> list[str]:
-    """The frames of the items alone, without their numbers, as they stand on the wire."""
+    """The frames of the items as text, without their sequence numbers."""
     written = frames(encoded([AnswerStarted(), *events, END]))
-    judged(written)
+    validated(written)
     assert [frame["type"] for frame in written[:2]] == ["response.created", "response.in_progress"]
     assert written[-1]["type"] in ("response.completed", "response.incomplete")
     shown = []
@@ -57,7 +57,7 @@ def output(*events: StreamEvent) -> list[dict[str, Any]]:
     return items
 
 
-def test_text() -> None:
+def test_text_frames() -> None:
     place = f'"item_id": "{MSG}0", "output_index": 0, "content_index": 0'
     part = '"annotations": [], "logprobs": []'
     item, role = f'"type": "message", "id": "{MSG}0"', '"role": "assistant"'
@@ -73,7 +73,7 @@ def test_text() -> None:
     ]
 
 
-def test_calls_side_by_side() -> None:  # bug 7  # bug 8  # bug 9
+def test_parallel_calls_frames() -> None:  # bug 7  # bug 8  # bug 9
     def item(index: int, name: str, arguments: str, status: str) -> str:
         return (
             f'{{"output_index": {index}, "item": {{"type": "function_call", "id": "{FC}{index}", "status": "{status}", '
@@ -102,7 +102,7 @@ def test_calls_side_by_side() -> None:  # bug 7  # bug 8  # bug 9
     ]
 
 
-def test_a_custom_call_is_a_custom_call() -> None:  # bug 33
+def test_custom_call_frames() -> None:  # bug 33
     place = f'"item_id": "{CTC}0", "output_index": 0'
     head = f'"type": "custom_tool_call", "id": "{CTC}0"'
     rest = '"call_id": "call_0", "name": "sql"'
@@ -114,7 +114,7 @@ def test_a_custom_call_is_a_custom_call() -> None:  # bug 33
     ]
 
 
-def test_reasoning_keeps_the_providers_id_and_seal() -> None:  # bug 31
+def test_reasoning_keeps_provider_id_and_encrypted_content() -> None:  # bug 31
     place = '"item_id": "rs_own", "output_index": 0'
     head = '"type": "reasoning", "id": "rs_own"'
     done = (
@@ -145,11 +145,11 @@ def test_reasoning_keeps_the_providers_id_and_seal() -> None:  # bug 31
     ]
 
 
-def test_reasoning_without_an_id_is_given_one() -> None:
+def test_reasoning_without_id_gets_one() -> None:
     assert output(ReasoningDelta("a"))[0]["id"] == f"{RS}0"
 
 
-def test_a_refusal_is_a_part_of_its_own() -> None:
+def test_refusal_is_a_separate_part() -> None:
     assert types(TextDelta("a"), RefusalDelta("no"), RefusalDelta("pe")) == [
         "output_item.added",
         "content_part.added",
@@ -168,7 +168,7 @@ def test_a_refusal_is_a_part_of_its_own() -> None:
     assert refused[1] == {"type": "refusal", "refusal": "nope"}
 
 
-def test_text_before_between_and_after_calls_stays_in_its_place() -> None:  # bug 12  # bug 13
+def test_text_before_between_and_after_calls_keeps_its_order() -> None:  # bug 12  # bug 13
     items = output(
         TextDelta("a"),
         CallStarted(0, "f", "call_0"),
@@ -178,23 +178,23 @@ def test_text_before_between_and_after_calls_stays_in_its_place() -> None:  # bu
         CallFinished(1),
         TextDelta("c"),
     )
-    said = [item["content"][0]["text"] if item["type"] == "message" else item["call_id"] for item in items]
-    assert said == ["a", "call_0", "b", "call_1", "c"]
+    order = [item["content"][0]["text"] if item["type"] == "message" else item["call_id"] for item in items]
+    assert order == ["a", "call_0", "b", "call_1", "c"]
 
 
-def test_messages_and_their_phases_stay_apart() -> None:
+def test_messages_with_phases_are_kept_apart() -> None:
     items = output(
         MessageStarted(phase="commentary"), TextDelta("a"), MessageStarted(), TextDelta("b"), MessageStarted(phase="final_answer")
     )
     assert [(item["content"][0]["text"], item.get("phase")) for item in items] == [("a", "commentary"), ("b", None)]
 
 
-def test_annotations_and_logprobs_belong_to_the_text() -> None:
+def test_annotations_and_logprobs_are_in_the_text_part() -> None:
     cite: JsonObject = {"type": "url_citation", "url": "u", "title": "t", "start_index": 0, "end_index": 1}
     logprob: JsonObject = {"token": "a", "bytes": [97], "logprob": -1.0, "top_logprobs": []}
     events: list[StreamEvent] = [TextDelta("a", 0, [logprob]), AnnotationAdded(cite), AnnotationAdded(cite), TextDelta("b")]
     written = frames(encoded([*events, END]))
-    judged(written)
+    validated(written)
     added = [frame for frame in written if frame["type"] == "response.output_text.annotation.added"]
     assert [(frame["annotation_index"], frame["annotation"]) for frame in added] == [(0, cite), (1, cite)]
     deltas = [frame["logprobs"] for frame in written if frame["type"] == "response.output_text.delta"]
@@ -203,7 +203,7 @@ def test_annotations_and_logprobs_belong_to_the_text() -> None:
     assert written[-1]["response"]["output"][0]["content"] == [part]
 
 
-def test_an_item_of_this_wire_passes_and_one_of_another_does_not() -> None:
+def test_opaque_item_passes_only_on_its_own_wire() -> None:
     raw: JsonObject = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}
     foreign = ItemReceived(wire="gemini", raw={"type": "odd"})
     events: list[StreamEvent] = [TextDelta("a"), foreign, ItemReceived(wire=WIRE.name, raw=raw), TextDelta("b")]
@@ -214,7 +214,7 @@ def test_an_item_of_this_wire_passes_and_one_of_another_does_not() -> None:
     assert frames(encoded([*events, END]))[-1]["response"] == whole([*events, END])
 
 
-def test_empty_deltas_make_no_items() -> None:
+def test_empty_deltas_start_no_items() -> None:
     events: list[StreamEvent] = [
         TextDelta(""),
         RefusalDelta(""),
@@ -226,7 +226,7 @@ def test_empty_deltas_make_no_items() -> None:
     assert frames(encoded([*events, END]))[-1]["response"] == whole([*events, END])
 
 
-def test_further_choices_are_not_mixed_in() -> None:
+def test_other_choices_are_ignored() -> None:
     events: list[StreamEvent] = [
         TextDelta("a"),
         TextDelta("x", 1),
@@ -238,19 +238,19 @@ def test_further_choices_are_not_mixed_in() -> None:
     assert [item["content"][0]["text"] for item in output(*events)] == ["ab"]
 
 
-def test_summaries_stand_in_the_order_in_which_they_began() -> None:
+def test_summaries_keep_the_order_in_which_they_began() -> None:
     events: list[StreamEvent] = [ReasoningDelta("c", "summary", 2), ReasoningDelta("a", "summary", 0), ReasoningFinished()]
     assert [part["text"] for part in output(*events)[0]["summary"]] == ["c", "a"]
     assert types(*events).count("reasoning_summary_part.added") == 2
 
 
-def test_a_summary_that_goes_on_after_another_began_is_whole_in_the_end() -> None:
+def test_late_summary_delta_is_in_the_finished_item() -> None:
     events: list[StreamEvent] = [ReasoningDelta(text, "summary", part) for text, part in (("a", 0), ("b", 1), ("a", 0), ("b", 1))]
     assert [part["text"] for part in output(*events, ReasoningFinished())[0]["summary"]] == ["aa", "bb"]
     assert types(*events).count("reasoning_summary_part.added") == 2
 
 
-def test_a_lone_surrogate_does_not_end_the_stream() -> None:
+def test_lone_surrogate_is_replaced() -> None:
     events: list[StreamEvent] = [
         TextDelta("a"),
         TextDelta("\ud83d"),
@@ -268,12 +268,12 @@ def test_a_lone_surrogate_does_not_end_the_stream() -> None:
 
 def last(*events: StreamEvent) -> dict[str, Any]:
     written = frames(encoded(events))
-    judged(written)
+    validated(written)
     return written[-1]
 
 
 @pytest.mark.parametrize(("finish", "reason"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
-def test_an_answer_that_was_cut_is_incomplete(finish: Finish, reason: str) -> None:  # bug 5
+def test_truncated_answer_is_incomplete(finish: Finish, reason: str) -> None:  # bug 5
     events: list[StreamEvent] = [TextDelta("a"), AnswerFinished(finish=finish)]
     frame = last(*events)
     assert frame["type"] == "response.incomplete"
@@ -284,7 +284,7 @@ def test_an_answer_that_was_cut_is_incomplete(finish: Finish, reason: str) -> No
     assert frame["response"] == whole(events)
 
 
-def test_a_call_without_its_end_makes_the_response_incomplete_whatever_the_finish() -> None:  # bug 5
+def test_unfinished_call_makes_the_response_incomplete() -> None:  # bug 5
     frame = last(CallStarted(0, "f", "call_0"), ArgumentsDelta(0, '{"a'), AnswerFinished(finish="stop"))
     assert frame["type"] == "response.incomplete"
     assert [(item["status"], item["arguments"]) for item in frame["response"]["output"]] == [("incomplete", '{"a')]
@@ -301,13 +301,13 @@ def test_usage_is_reported_in_full() -> None:  # bug 40
     }
 
 
-def test_nothing_follows_the_end() -> None:
+def test_events_after_the_end_are_ignored() -> None:
     encoder = WIRE.encoder(envelope())
     assert encoder.encode([END, TextDelta("late"), END]).count(b"[DONE]") == 1
     assert encoder.encode([TextDelta("later"), END]) == b""
 
 
-def test_the_stream_begins_with_the_answer() -> None:
+def test_stream_starts_with_created_and_in_progress() -> None:
     encoder = WIRE.encoder(envelope())
     begun = encoder.encode([AnswerStarted(model="theirs")])
     assert begun.count(b"event: ") == 2
@@ -315,7 +315,7 @@ def test_the_stream_begins_with_the_answer() -> None:
     assert b"theirs" not in begun
 
 
-def test_a_failure_closes_what_is_open_and_says_so_in_both_ways() -> None:  # bug 38
+def test_failure_closes_open_items_and_sends_error_and_failed() -> None:  # bug 38
     error = BackendError("broken", code="upstream_cut", param="p")
     events: list[StreamEvent] = [
         AnswerStarted(),
@@ -325,21 +325,21 @@ def test_a_failure_closes_what_is_open_and_says_so_in_both_ways() -> None:  # bu
         AnswerFailed(error),
     ]
     written = frames(encoded(events))
-    judged(written)
+    validated(written)
     assert [frame["type"] for frame in written[-3:]] == ["response.output_item.done", "error", "response.failed"]
-    said = written[-2]
-    del said["sequence_number"]
-    assert said == {"type": "error", "code": "upstream_cut", "message": "broken", "param": "p"}
+    sent = written[-2]
+    del sent["sequence_number"]
+    assert sent == {"type": "error", "code": "upstream_cut", "message": "broken", "param": "p"}
     response = written[-1]["response"]
     assert response["status"] == "failed"
     assert response["error"] == {"code": "server_error", "message": "broken"}
     assert [item["status"] for item in response["output"]] == ["completed", "incomplete"]
 
 
-def test_a_failure_before_the_first_word_still_has_a_beginning() -> None:  # bug 38
+def test_failure_before_any_text_still_sends_created() -> None:  # bug 38
     written = frames(encoded([AnswerFailed(BackendError("broken"))]))
     assert [frame["type"] for frame in written] == ["response.created", "response.in_progress", "error", "response.failed"]
-    judged(written)
+    validated(written)
 
 
 @pytest.mark.parametrize(
@@ -352,5 +352,5 @@ def test_a_failure_before_the_first_word_still_has_a_beginning() -> None:  # bug
         (BackendError("m", code="image_too_large", status=400), "image_too_large"),
     ],
 )
-def test_a_failure_has_one_of_the_apis_codes(error: ToolrelayError, code: str) -> None:
+def test_failure_has_an_api_error_code(error: ToolrelayError, code: str) -> None:
     assert last(AnswerFailed(error))["response"]["error"]["code"] == code

@@ -1,4 +1,4 @@
-"""The gateway's own request, written for a provider that speaks Responses."""
+"""Requests to a provider over Responses, from both wires."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ TOOLS: list[dict[str, Any]] = [
 CHAT = Request(wire="openai_chat", model="m", items=(Message(role="user", content="Hi"),))
 
 
-def test_a_request_of_few_words_is_written_in_few_words() -> None:
+def test_minimal_request_is_encoded_minimally() -> None:
     outgoing = WIRE.encode_request(decode(text={}, tools=[{"type": "function", "name": "f", "strict": None}]), Profile())
     assert outgoing.path == "/responses"
     assert outgoing.dropped == ()
@@ -85,7 +85,7 @@ def test_a_request_of_few_words_is_written_in_few_words() -> None:
     }
 
 
-def test_unknown_fields_pass_within_the_wire_and_are_dropped_from_another() -> None:
+def test_unknown_fields_pass_on_the_same_wire_and_are_dropped_from_another() -> None:
     extra = {"prompt_cache_retention": "24h", "future": [1]}
     assert written(decode(**extra)).items() >= extra.items()
     outgoing = WIRE.encode_request(_with(CHAT, extra={"prediction": 1, "modalities": ["text"]}), Profile())
@@ -93,12 +93,12 @@ def test_unknown_fields_pass_within_the_wire_and_are_dropped_from_another() -> N
     assert "prediction" not in json.loads(outgoing.body)
 
 
-def test_unknown_members_of_text_and_format_keep_their_place() -> None:
+def test_unknown_members_of_text_and_format_keep_their_level() -> None:
     text = {"format": {"type": "json_object", "shape": 1}, "style": "plain"}
     assert written(decode(text=text))["text"] == text
 
 
-def test_members_that_only_another_wire_knows_stay_there() -> None:
+def test_extra_members_of_another_wire_are_dropped() -> None:
     items = (
         Message(role="user", content=(Text(text="a", extra={"cache_control": 1}),), extra={"x": 1}),
         Call(id="c1", name="f", arguments="{}", extra={"x": 1}),
@@ -113,24 +113,24 @@ def test_members_that_only_another_wire_knows_stay_there() -> None:
     assert body["tools"] == [{"type": "function", "name": "f", "parameters": {}, "strict": False}]
 
 
-def test_a_chat_function_that_does_not_ask_to_be_strict_is_not_made_strict() -> None:
+def test_chat_function_without_strict_is_sent_as_not_strict() -> None:
     tools = (Tool(name="f", parameters={}), Tool(name="g", parameters={}, strict=True))
     assert [tool["strict"] for tool in written(_with(CHAT, tools=tools))["tools"]] == [False, True]
 
 
-def test_nothing_is_stored_for_a_client_of_another_wire() -> None:
+def test_store_is_false_for_clients_of_other_wires() -> None:
     assert written(CHAT)["store"] is False
     assert written(_with(CHAT, store=True))["store"] is False
     assert "store" not in written(decode())
     assert written(decode(store=True))["store"] is True
 
 
-def test_streaming_is_asked_for_only_if_the_client_did() -> None:
+def test_stream_is_requested_only_if_the_client_streams() -> None:
     assert written(_with(CHAT, stream=True))["stream"] is True
     assert "stream" not in written(CHAT)
 
 
-def test_chat_settings_find_their_words() -> None:
+def test_chat_settings_are_translated() -> None:
     request = _with(
         CHAT,
         sampling=Sampling(max_output_tokens=5, max_tokens_field="max_tokens", logprobs=True, top_logprobs=3, verbosity="high"),
@@ -154,14 +154,14 @@ def test_chat_settings_find_their_words() -> None:
         ("logit_bias", {"1": 2.0}),
     ],
 )
-def test_what_this_wire_has_no_word_for_is_dropped_and_said(field: str, value: Any) -> None:
+def test_unsupported_sampling_is_dropped_by_name(field: str, value: Any) -> None:
     assert UNSUPPORTED[field] == "dropped"
     outgoing = WIRE.encode_request(_with(CHAT, sampling=Sampling(**{field: value})), Profile())
     assert outgoing.dropped == (field,)
     assert field not in json.loads(outgoing.body)
 
 
-def test_a_name_on_messages_is_dropped_and_said_once() -> None:
+def test_message_names_are_dropped_and_reported_once() -> None:
     items = (Message(role="user", content="a", name="Ann"), Message(role="user", content="b", name="Bob"))
     outgoing = WIRE.encode_request(_with(CHAT, items=items), Profile())
     assert outgoing.dropped == ("name",)
@@ -177,8 +177,12 @@ _RAW: JsonObject = {"type": "strange"}
         ({"sampling": Sampling(n=2)}, "n", "n"),
         ({"sampling": Sampling(stop=("a",))}, "stop", "stop"),
         ({"sampling": Sampling(stop="a")}, "stop", "stop"),
-        ({"tools": (OpaqueTool(wire="openai_chat", raw=_RAW),)}, "a provider's own tools", "tools"),
-        ({"items": (OpaqueItem(wire="gemini", raw=_RAW),)}, "a provider's own items", "messages"),
+        (
+            {"tools": (OpaqueTool(wire="openai_chat", raw=_RAW),)},
+            "a provider's own tools (web_search, file_search, mcp, …)",
+            "tools",
+        ),
+        ({"items": (OpaqueItem(wire="gemini", raw=_RAW),)}, "a provider's own items (web_search_call, …)", "messages"),
         (
             {"items": (Message(role="user", content=(OpaquePart(wire="openai_chat", raw=_RAW),)),)},
             "content parts of unknown type",
@@ -187,32 +191,32 @@ _RAW: JsonObject = {"type": "strange"}
         ({"tool_choice": ToolChoice(raw=_RAW)}, "tool_choice that names a provider's own tool", "tool_choice"),
     ],
 )
-def test_what_would_change_the_meaning_is_refused(fields: dict[str, Any], what: str, param: str) -> None:
+def test_unsupported_features_that_change_the_meaning_are_refused(fields: dict[str, Any], what: str, param: str) -> None:
     assert UNSUPPORTED[what] == "refused"
     with pytest.raises(ClientError) as caught:
         WIRE.encode_request(_with(CHAT, **fields), Profile())
     assert (caught.value.status, caught.value.param) == (400, param)
 
 
-def test_one_answer_may_be_asked_for_by_number() -> None:
+def test_n_of_one_is_accepted() -> None:
     assert WIRE.encode_request(_with(CHAT, sampling=Sampling(n=1)), Profile()).dropped == ()
 
 
 @pytest.mark.parametrize("stop", [(), ""])
-def test_no_stop_at_all_may_be_spelt_out(stop: tuple[str, ...] | str) -> None:
+def test_empty_stop_is_accepted(stop: tuple[str, ...] | str) -> None:
     outgoing = WIRE.encode_request(_with(CHAT, sampling=Sampling(stop=stop)), Profile())
     assert outgoing.dropped == ()
     assert "stop" not in json.loads(outgoing.body)
 
 
-def test_call_ids_are_shortened_where_the_provider_insists() -> None:
+def test_call_ids_are_shortened_for_mistral() -> None:
     request = decode(input=[CALL, {"type": "function_call_output", "call_id": "c1", "output": "x"}])
     call, output = written(request, Profile(call_ids="nine"))["input"]
     assert call["call_id"] == output["call_id"]
     assert len(call["call_id"]) == 9
 
 
-def test_ids_that_are_not_this_apis_own_are_left_out() -> None:
+def test_item_ids_with_foreign_prefixes_are_left_out() -> None:
     request = decode(
         input=[
             {"type": "message", "role": "assistant", "id": "42", "content": "a"},
@@ -223,14 +227,14 @@ def test_ids_that_are_not_this_apis_own_are_left_out() -> None:
     assert [item.get("id") for item in written(request)["input"]] == [None, None, "fc_2"]
 
 
-def test_a_summary_without_its_thought_is_not_sent() -> None:
+def test_reasoning_summary_alone_is_not_sent() -> None:
     items = (Reasoning(summary=("s",)), Reasoning(text=("t",)), Message(role="user", content="Hi"))
     body = written(_with(CHAT, items=items))
     assert [item["type"] for item in body["input"]] == ["reasoning", "message"]
     assert body["input"][0]["content"] == [{"type": "reasoning_text", "text": "t"}]
 
 
-def test_a_lone_surrogate_does_not_stop_a_request() -> None:
+def test_lone_surrogate_is_replaced() -> None:
     assert written(_with(CHAT, items=(Message(role="user", content="a\ud83d"),)))["input"][0]["content"] == "a\ufffd"
 
 
@@ -331,6 +335,6 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(bodies())
-def test_any_request_survives_being_written_and_read_again(body: dict[str, Any]) -> None:
+def test_any_request_survives_encoding_and_decoding(body: dict[str, Any]) -> None:
     request = WIRE.decode_request(json.dumps(body).encode())
     assert again(request) == request

@@ -1,4 +1,4 @@
-"""A client's Responses request, read: what is understood, and what is refused."""
+"""Decoding of Responses requests: items, settings, and what is refused."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ def refusal(**fields: Any) -> ClientError:
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
 
 
-# What a client says
+# Accepted
 
 
-def test_a_string_is_the_users_message() -> None:
+def test_string_input_is_a_user_message() -> None:
     assert decode(input="Hello").items == (Message(role="user", content="Hello"),)
 
 
-def test_a_message_needs_no_type() -> None:
+def test_message_without_type_is_accepted() -> None:
     plain = decode_items({"role": "user", "content": "a"})
     typed = decode_items({"type": "message", "role": "user", "content": "a"})
     assert plain == typed == (Message(role="user", content="a"),)
 
 
-def test_content_parts_of_every_kind_are_understood() -> None:
+def test_content_parts_of_every_kind_are_decoded() -> None:
     (message,) = decode_items(
         {
             "role": "user",
@@ -103,13 +103,13 @@ def test_content_parts_of_every_kind_are_understood() -> None:
     )
 
 
-def test_an_image_url_nested_as_in_chat_is_understood() -> None:
+def test_nested_image_url_is_accepted() -> None:
     part = {"type": "input_image", "image_url": {"url": "http://x/y.png", "detail": "high"}}
     (message,) = decode_items({"role": "user", "content": [part]})
     assert message.content == (Image(url="http://x/y.png", detail="high"),)
 
 
-def test_an_assistants_words_and_refusals_are_understood() -> None:
+def test_assistant_text_and_refusals_are_decoded() -> None:
     (message,) = decode_items(
         {
             "type": "message",
@@ -144,25 +144,25 @@ def test_empty_assistant_messages_are_kept(content: str | list[Any]) -> None:
     assert items[2] == Call(id="c1", name="f", arguments="{}")
 
 
-def test_arguments_sent_as_an_object_are_written_out() -> None:  # bug 20
+def test_arguments_as_an_object_become_text() -> None:  # bug 20
     (call,) = decode_items({**CALL, "arguments": {"a": [1, None], "b": "ü"}})
     assert json.loads(call.arguments) == {"a": [1, None], "b": "ü"}
 
 
-def test_arguments_that_are_json_stay_the_text_they_were() -> None:  # bug 21
+def test_arguments_as_text_are_unchanged() -> None:  # bug 21
     text = '{"a":  "{\\"b\\": 1}" }'
     (call,) = decode_items({**CALL, "arguments": text})
     assert call.arguments == text
 
 
 @pytest.mark.parametrize("arguments", ["", None])
-def test_empty_arguments_are_read_as_they_are_and_sent_as_an_empty_object(arguments: str | None) -> None:  # bug 22
+def test_empty_arguments_are_sent_as_an_empty_object(arguments: str | None) -> None:  # bug 22
     request = decode(input=[{**CALL, "arguments": arguments}])
     assert request.items == (Call(id="c1", name="f", arguments=""),)
     assert written(request)["input"][0]["arguments"] == "{}"
 
 
-def test_a_custom_call_and_its_output_stay_custom() -> None:  # bug 33
+def test_custom_call_and_output_stay_custom() -> None:  # bug 33
     raw = [
         {"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": "", "id": "ctc_1", "namespace": "db"},
         {"type": "custom_tool_call_output", "call_id": "c1", "output": "1 row"},
@@ -175,7 +175,7 @@ def test_a_custom_call_and_its_output_stay_custom() -> None:  # bug 33
     assert written(request)["input"] == raw
 
 
-def test_structured_outputs_stay_structured() -> None:  # bug 34
+def test_output_parts_stay_an_array() -> None:  # bug 34
     parts = [
         {"type": "input_text", "text": "a"},
         {"type": "input_image", "image_url": "data:,", "detail": "auto"},
@@ -188,7 +188,7 @@ def test_structured_outputs_stay_structured() -> None:  # bug 34
     assert written(request)["input"][1]["output"] == parts
 
 
-def test_reasoning_is_carried_through_with_its_seal() -> None:  # bug 31
+def test_reasoning_keeps_its_encrypted_content() -> None:  # bug 31
     raw: JsonObject = {
         "type": "reasoning",
         "id": "rs_1",
@@ -201,19 +201,19 @@ def test_reasoning_is_carried_through_with_its_seal() -> None:  # bug 31
     assert written(request)["input"] == [raw]
 
 
-def test_an_empty_reasoning_item_keeps_its_place() -> None:  # bug 31
+def test_empty_reasoning_item_is_kept() -> None:  # bug 31
     raw: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": []}
     assert written(decode(input=[raw]))["input"] == [raw]
 
 
-def test_an_item_of_unknown_type_passes_as_it_is() -> None:
+def test_item_of_unknown_type_is_unchanged() -> None:
     raw: JsonObject = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
     request = decode(input=[raw])
     assert request.items == (OpaqueItem(wire=WIRE_NAME, raw=raw),)
     assert written(request)["input"] == [raw]
 
 
-def test_tools_are_taken_flat_and_nested() -> None:
+def test_flat_and_nested_tools_are_accepted() -> None:
     schema: JsonObject = {"$schema": "x", "type": "object", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}}  # bug 23
     flat = {"type": "function", "name": "f", "description": "d", "parameters": schema, "strict": None}
     nested = {"type": "function", "function": {"name": "f", "description": "d", "parameters": schema}}
@@ -221,7 +221,7 @@ def test_tools_are_taken_flat_and_nested() -> None:
     assert decode(tools=[flat]).tools == decode(tools=[nested]).tools == expected
 
 
-def test_a_custom_tool_keeps_its_grammar() -> None:  # bug 33
+def test_custom_tool_keeps_its_grammar() -> None:  # bug 33
     grammar: JsonObject = {"type": "grammar", "syntax": "lark", "definition": "start: /a+/"}
     tool = {"type": "custom", "name": "sql", "format": grammar}
     nested = {
@@ -232,7 +232,7 @@ def test_a_custom_tool_keeps_its_grammar() -> None:  # bug 33
     assert written(decode(tools=[nested]))["tools"] == [tool]
 
 
-def test_a_tool_that_only_the_provider_can_run_passes_as_it_is() -> None:
+def test_provider_tool_is_unchanged() -> None:
     raw: JsonObject = {"type": "web_search", "search_context_size": "low"}
     request = decode(tools=[raw])
     assert request.tools == (OpaqueTool(wire=WIRE_NAME, raw=raw),)
@@ -269,13 +269,13 @@ TOOLS: list[dict[str, Any]] = [
         ({"type": "file_search"}, ToolChoice(raw={"type": "file_search"})),
     ],
 )
-def test_a_tool_choice_is_understood_and_written_again(raw: Any, choice: ToolChoice) -> None:
+def test_tool_choice_survives_decoding_and_encoding(raw: Any, choice: ToolChoice) -> None:
     request = decode(tools=TOOLS, tool_choice=raw)
     assert request.tool_choice == choice
     assert written(request)["tool_choice"] == raw
 
 
-def test_the_settings_are_understood() -> None:
+def test_settings_are_decoded() -> None:
     request = decode(
         instructions="Be brief.",
         parallel_tool_calls=False,
@@ -314,12 +314,12 @@ def test_the_settings_are_understood() -> None:
     assert request.extra == {"stream_options": {"include_obfuscation": False}, "prompt_cache_retention": "24h"}
 
 
-def test_null_and_empty_settings_say_nothing() -> None:
+def test_null_and_empty_settings_equal_missing_settings() -> None:
     quiet = decode(text={}, reasoning={}, tools=[], metadata=None, store=None, include=None, previous_response_id=None)
     assert quiet == decode()
 
 
-# What is refused
+# Refused
 
 
 @pytest.mark.parametrize(
@@ -366,34 +366,34 @@ def test_null_and_empty_settings_say_nothing() -> None:
         ({"stream": "yes"}, "stream"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+def test_invalid_request_is_refused_with_its_parameter(fields: dict[str, Any], param: str) -> None:
     error = refusal(**fields)
     assert error.param == param
     assert error.message
 
 
-def test_the_refusal_of_a_previous_response_says_why() -> None:  # bug 41
+def test_refusal_of_previous_response_id_explains_why() -> None:  # bug 41
     assert "keeps no state yet" in refusal(previous_response_id="resp_1").message
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"3", b'{"model": "m", "input": "\\x"}'])
-def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
+def test_body_that_is_not_an_object_is_refused(body: bytes) -> None:
     with pytest.raises(ClientError, match="JSON"):
         WIRE.decode_request(body)
 
 
-def test_a_missing_model_is_named() -> None:
+def test_missing_model_is_refused() -> None:
     with pytest.raises(ClientError) as caught:
         WIRE.decode_request(b'{"input": "Hi"}')
     assert caught.value.param == "model"
 
 
-def test_a_chat_request_is_told_where_it_belongs() -> None:
+def test_chat_request_is_refused_with_the_right_endpoint() -> None:
     with pytest.raises(ClientError, match="chat/completions"):
         WIRE.decode_request(b'{"model": "m", "messages": []}')
 
 
-def test_an_output_whose_call_is_nowhere_is_refused() -> None:
+def test_output_without_a_call_is_refused() -> None:
     output = {"type": "function_call_output", "call_id": "c9", "output": "x"}
     error = refusal(input=[{"role": "user", "content": "a"}, CALL, {"role": "user", "content": "b"}, output])
     assert error.param == "input[3].call_id"
@@ -401,12 +401,12 @@ def test_an_output_whose_call_is_nowhere_is_refused() -> None:
     assert refusal(input=[{**output, "call_id": "c1"}, CALL]).param == "input[0].call_id"
 
 
-def test_an_empty_list_of_items_is_told_from_no_input() -> None:
+def test_empty_input_list_and_missing_input_have_different_errors() -> None:
     with pytest.raises(ClientError, match="at least one item") as caught:
         decode(input=[])
     assert caught.value.code == "empty_array"
 
 
-def test_stream_options_are_the_providers_business() -> None:
+def test_stream_options_are_passed_on() -> None:
     options = {"include_obfuscation": False}
     assert written(decode(stream=True, stream_options=options))["stream_options"] == options

@@ -1,8 +1,8 @@
-"""What a response resource says of itself."""
+"""The response resource's keys and settings."""
 
 from __future__ import annotations
 
-from tests.wires.responses.frames import TOKEN, encoded, frames, judged_resource, whole
+from tests.wires.responses.frames import TOKEN, encoded, frames, validated_resource, whole
 from toolrelay.core.events import (
     AnswerFinished,
     TextDelta,
@@ -48,14 +48,14 @@ KEYS = {
 }
 
 
-def test_a_resource_has_all_its_keys_from_the_first_frame_to_the_last() -> None:
+def test_resource_has_all_keys_in_every_frame() -> None:
     for frame in frames(encoded([TextDelta("a"), END])):
         if "response" in frame:
             assert frame["response"].keys() == KEYS
-            judged_resource(frame["response"])
+            validated_resource(frame["response"])
 
 
-def test_an_answer_repeats_what_was_asked() -> None:
+def test_resource_repeats_the_request_settings() -> None:
     request = Request(
         wire=WIRE.name,
         model="fast",
@@ -81,7 +81,7 @@ def test_an_answer_repeats_what_was_asked() -> None:
         extra={"presence_penalty": 0.5},
     )
     resource = whole([AnswerFinished(finish="stop", service_tier="flex")], request)
-    judged_resource(resource)
+    validated_resource(resource)
     assert resource == {
         "id": f"resp_{TOKEN}",
         "object": "response",

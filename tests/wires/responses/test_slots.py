@@ -1,4 +1,4 @@
-"""Frames find their item, whatever a provider does to ids and places."""
+"""Assignment of frames to items, with wrong or missing ids and indexes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tests.wires.responses.provider import (
     calls,
     completed,
     done,
+    events_between,
     function,
     message,
+    message_texts,
     placed,
-    said,
-    spoken,
     text,
 )
 from toolrelay.core.events import (
@@ -22,8 +22,8 @@ from toolrelay.core.events import (
 )
 
 
-def test_ids_that_change_with_every_frame_do_no_harm() -> None:  # bug 36
-    assert spoken(
+def test_ids_that_change_with_every_frame_give_the_same_answer() -> None:  # bug 36
+    assert message_texts(
         added(0, message(id="a")),
         text("x", 0, "b"),
         text("y", 0, "c"),
@@ -39,7 +39,7 @@ def test_ids_that_change_with_every_frame_do_no_harm() -> None:  # bug 36
     ) == [("f", "{}")]
 
 
-def test_a_missing_output_index_does_no_harm() -> None:  # bug 36
+def test_missing_output_index_gives_the_same_answer() -> None:  # bug 36
     two = function("[2]", id="fc_2", call_id="b", name="g")
     frames = [
         added(None, message()),
@@ -53,16 +53,16 @@ def test_a_missing_output_index_does_no_harm() -> None:  # bug 36
         done(None, two),
     ]
     final = completed(message("x"), function("{1}", call_id="a"), two)
-    assert spoken(*frames, final) == ["x"]
+    assert message_texts(*frames, final) == ["x"]
     assert calls(*frames, final) == [("f", "{1}"), ("g", "[2]")]
 
 
-def test_neither_index_nor_id_does_no_harm() -> None:
+def test_missing_index_and_id_give_the_same_answer() -> None:
     bare = {key: value for key, value in message("xy").items() if key != "id"}
-    assert spoken(text("x", None, None), text("y", None, None), completed(bare)) == ["xy"]
+    assert message_texts(text("x", None, None), text("y", None, None), completed(bare)) == ["xy"]
 
 
-def test_one_output_index_for_all_does_no_harm() -> None:  # bug 7  # bug 36
+def test_one_output_index_for_all_items_gives_the_same_answer() -> None:  # bug 7  # bug 36
     one, two = function("{1}", id="fc_1", call_id="a"), function("[2]", id="fc_2", call_id="b", name="g")
     frames = [
         added(0, message()),
@@ -76,23 +76,23 @@ def test_one_output_index_for_all_does_no_harm() -> None:  # bug 7  # bug 36
         done(0, two),
     ]
     final = completed(message("x"), one, two)
-    assert spoken(*frames, final) == ["x"]
+    assert message_texts(*frames, final) == ["x"]
     assert calls(*frames, final) == [("f", "{1}"), ("g", "[2]")]
 
 
-def test_a_final_response_that_left_items_out_repeats_none() -> None:
+def test_final_response_with_missing_items_repeats_none() -> None:
     frames = [added(0, {"type": "reasoning", "id": "r", "summary": []}), added(1, message()), text("x", 1)]
-    assert spoken(*frames, completed(message("x", id="other"))) == ["x"]
+    assert message_texts(*frames, completed(message("x", id="other"))) == ["x"]
 
 
-def test_a_new_item_in_the_final_response_is_told_from_a_streamed_one() -> None:
+def test_new_item_in_the_final_response_is_emitted() -> None:
     frames = [added(0, message()), text("x"), done(0, message("x"))]
-    assert spoken(*frames, completed(message("new", id="msg_2"), message("x"))) == ["x", "new"]
+    assert message_texts(*frames, completed(message("new", id="msg_2"), message("x"))) == ["x", "new"]
 
 
-def test_a_call_that_was_not_announced_starts_when_its_name_is_known() -> None:
+def test_call_without_added_frame_starts_when_its_name_is_known() -> None:
     named = placed("response.function_call_arguments.done", 0, item_id="fc_1", name="f", arguments="{1}")
-    assert said(args("{"), args("1"), named, completed()) == [
+    assert events_between(args("{"), args("1"), named, completed()) == [
         CallStarted(0, "f"),
         ArgumentsDelta(0, "{1"),
         ArgumentsDelta(0, "}"),
@@ -101,6 +101,6 @@ def test_a_call_that_was_not_announced_starts_when_its_name_is_known() -> None:
     assert calls(args("{"), done(0, function("{}")), completed()) == [("f", "{}")]
 
 
-def test_the_name_is_taken_once() -> None:  # bug 9
+def test_call_name_is_taken_once() -> None:  # bug 9
     frames = [added(0, function()), added(0, function()), args("{}"), done(0, function("{}")), completed(function("{}"))]
-    assert [event for event in said(*frames) if isinstance(event, CallStarted)] == [CallStarted(0, "f")]
+    assert [event for event in events_between(*frames) if isinstance(event, CallStarted)] == [CallStarted(0, "f")]

@@ -1,4 +1,4 @@
-"""The wire as a whole: each half tests the other, and the SDK's types judge both."""
+"""The Responses wire as a whole: encoder against decoder, and both against the SDK's types."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.wires.responses.frames import (
     envelope,
     fold,
     frames,
-    judged,
-    judged_resource,
     read,
+    validated,
+    validated_resource,
     whole,
     without_ids,
 )
@@ -24,36 +24,36 @@ from toolrelay.wires.base import discover
 from toolrelay.wires.responses import WIRE
 
 
-def test_the_wire_is_discovered_by_its_name() -> None:
+def test_wire_is_discovered_by_name() -> None:
     assert discover()["openai_responses"] is WIRE
 
 
-def test_credentials_are_a_bearer_token_or_nothing() -> None:
+def test_key_becomes_a_bearer_token() -> None:
     assert WIRE.credentials("k") == [("authorization", "Bearer k")]
     assert WIRE.credentials("") == []
 
 
 @given(answers())
-def test_what_is_written_is_read_again(events: list[StreamEvent]) -> None:  # bug 3  # bug 8  # bug 9
+def test_decoder_reads_what_the_encoder_writes(events: list[StreamEvent]) -> None:  # bug 3  # bug 8  # bug 9
     assert without_ids(fold(read(encoded(events)))) == without_ids(fold(events))
 
 
 @given(answers())
-def test_a_whole_answer_is_read_as_its_stream_is(events: list[StreamEvent]) -> None:  # bug 4
+def test_whole_answer_is_decoded_like_its_stream(events: list[StreamEvent]) -> None:  # bug 4
     resource = json.dumps(whole(events)).encode()
     assert without_ids(fold(WIRE.decode_answer(resource))) == without_ids(fold(events))
 
 
 @given(answers())
-def test_the_whole_equals_the_last_frame_of_the_stream(events: list[StreamEvent]) -> None:  # bug 4  # bug 37
+def test_whole_answer_equals_the_last_frame(events: list[StreamEvent]) -> None:  # bug 4  # bug 37
     assert frames(encoded(events))[-1]["response"] == whole(events)
 
 
 @given(answers() | answers(cut=True) | answers(failed=True))
-def test_every_frame_is_one_that_the_sdk_knows(events: list[StreamEvent]) -> None:
+def test_every_frame_is_valid_for_the_sdk(events: list[StreamEvent]) -> None:
     written = frames(encoded(events))
-    judged(written)
-    judged_resource(written[-1]["response"])
+    validated(written)
+    validated_resource(written[-1]["response"])
 
 
 @given(answers() | answers(cut=True) | answers(failed=True))
@@ -63,7 +63,7 @@ def test_frames_are_numbered_without_gaps_from_zero(events: list[StreamEvent]) -
 
 
 @given(answers() | answers(cut=True) | answers(failed=True))
-def test_items_keep_their_id_and_place(events: list[StreamEvent]) -> None:  # bug 7  # bug 36
+def test_items_keep_id_and_index(events: list[StreamEvent]) -> None:  # bug 7  # bug 36
     written = frames(encoded(events))
     added = {f["output_index"]: f["item"]["id"] for f in written if f["type"] == "response.output_item.added"}
     done = {f["output_index"]: f["item"]["id"] for f in written if f["type"] == "response.output_item.done"}
@@ -77,14 +77,14 @@ def test_items_keep_their_id_and_place(events: list[StreamEvent]) -> None:  # bu
 
 
 @given(answers(), st.integers(1, 5))
-def test_how_events_are_batched_does_not_matter(events: list[StreamEvent], size: int) -> None:
+def test_batching_of_events_does_not_change_frames(events: list[StreamEvent], size: int) -> None:
     encoder = WIRE.encoder(envelope())
     batches = [events[start : start + size] for start in range(0, len(events), size)]
     assert b"".join(encoder.encode(batch) for batch in batches) == encoded(events)
 
 
 @given(answers(cut=True))
-def test_a_call_that_was_cut_is_incomplete_in_the_stream_and_absent_from_the_fold(
+def test_truncated_call_is_incomplete_in_the_stream_and_absent_when_folded(
     events: list[StreamEvent],
 ) -> None:  # bug 5
     last = frames(encoded(events))[-1]
@@ -99,7 +99,7 @@ def test_a_call_that_was_cut_is_incomplete_in_the_stream_and_absent_from_the_fol
 
 
 @given(answers(failed=True))
-def test_a_failure_is_written_twice_and_read_once(events: list[StreamEvent]) -> None:  # bug 38
+def test_failure_is_sent_twice_and_decoded_once(events: list[StreamEvent]) -> None:  # bug 38
     written = frames(encoded(events))
     assert [frame["type"] for frame in written[-2:]] == ["error", "response.failed"]
     again = read(encoded(events))
@@ -108,7 +108,7 @@ def test_a_failure_is_written_twice_and_read_once(events: list[StreamEvent]) -> 
 
 
 @given(answers() | answers(cut=True) | answers(failed=True), st.lists(st.integers(1, 40), max_size=200))
-def test_how_the_bytes_are_cut_does_not_matter(events: list[StreamEvent], sizes: list[int]) -> None:  # bug 2  # bug 24
+def test_chunking_does_not_change_events(events: list[StreamEvent], sizes: list[int]) -> None:  # bug 2  # bug 24
     data = encoded(events)
     decoder = WIRE.decoder()
     got: list[StreamEvent] = []

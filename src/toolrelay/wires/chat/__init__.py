@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from toolrelay.wires.base import Wire, bearer
+from toolrelay.wires.base import Wire
 from toolrelay.wires.chat.decoder import ChatDecoder, decode_answer
 from toolrelay.wires.chat.encoder import ChatEncoder, encode_answer
 from toolrelay.wires.chat.outgoing import UNSUPPORTED, encode_request
 from toolrelay.wires.chat.request import NAME, decode_request
-from toolrelay.wires.errors import decode_error, encode_error
 
 WIRE = Wire(
     name=NAME,
@@ -16,11 +15,8 @@ WIRE = Wire(
     decode_request=decode_request,
     encoder=ChatEncoder,
     encode_answer=encode_answer,
-    encode_error=encode_error,
     unsupported=UNSUPPORTED,
     encode_request=encode_request,
-    credentials=bearer,
     decoder=ChatDecoder,
     decode_answer=decode_answer,
-    decode_error=decode_error,
 )

@@ -25,7 +25,6 @@ from msgspec import Struct
 from toolrelay.core.indexes import IndexLimit
 from toolrelay.core.messages import CallKind
 from toolrelay.wires.chat.chunk import CallDelta
-from toolrelay.wires.json import decode
 
 _MARK = re.compile(r'["{}\[\]]')
 _STRING = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
@@ -48,7 +47,7 @@ class PartialCall(Struct, eq=False):
 
     def is_balanced(self) -> bool:
         """Return whether the brackets of the arguments so far are balanced. Each piece is scanned once."""
-        for piece in self.pieces[self._scanned :]:
+        for piece in filter(None, self.pieces[self._scanned :]):
             self._scan(piece)
         self._scanned = len(self.pieces)
         return self._depth == 0 and not self._in_string and bool(self.pieces)
@@ -72,13 +71,6 @@ class PartialCall(Struct, eq=False):
                 self._in_string = True
             else:
                 self._depth += 1 if mark[0] in "{[" else -1
-
-    def is_complete(self) -> bool:
-        """Return whether the arguments are a JSON object."""
-        try:
-            return isinstance(decode("".join(self.pieces)), dict)
-        except ValueError:
-            return False
 
 
 class CallTracker:

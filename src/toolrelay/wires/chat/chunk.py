@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from toolrelay.core.events import Finish
+from toolrelay.core.events import Finish, Usage
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.errors import BackendError
 from toolrelay.wires.errors import decode_error
-from toolrelay.wires.json import decode, decode_repaired, encode, is_deep, may_be_deep, repair_surrogates
+from toolrelay.wires.json import decode, decode_repaired, encode, repair_surrogates
 
 FINISHES: dict[str, Finish] = {
     "stop": "stop",
@@ -68,16 +68,39 @@ class ChunkChoice(Struct, gc=False):
     logprobs: Any = None
 
 
+class _PromptDetails(Struct, gc=False):
+    cached_tokens: int | float | None = None
+    cache_write_tokens: int | float | None = None
+    audio_tokens: int | float | None = None
+
+
+class _CompletionDetails(Struct, gc=False):
+    reasoning_tokens: int | float | None = None
+    audio_tokens: int | float | None = None
+    accepted_prediction_tokens: int | float | None = None
+    rejected_prediction_tokens: int | float | None = None
+
+
+class ChatUsage(Struct, gc=False):
+    prompt_tokens: int | float | None = None
+    completion_tokens: int | float | None = None
+    total_tokens: int | float | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
+
+
 class ChatChunk(Struct, gc=False):
     choices: list[ChunkChoice] | None = None
-    usage: Any = None
+    usage: ChatUsage | None = None
     model: str | None = None
     system_fingerprint: str | None = None
     service_tier: str | None = None
     error: Any = None
 
 
+_NO_DETAILS = _PromptDetails(), _CompletionDetails()
 decode_chunk = msgspec.json.Decoder(ChatChunk).decode
+_BESIDE: dict[str, Any] = {"usage": ChatUsage | None} | dict.fromkeys(("model", "system_fingerprint", "service_tier"), str | None)
 # The members that hold streamed texts, which the next chunk may continue, and those texts.
 _CONTAINERS = frozenset({"choices", "delta", "message", "tool_calls", "function", "custom", "function_call"})
 _STREAMED = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments", "input"})
@@ -92,9 +115,11 @@ def decode_tolerantly(frame: bytes) -> ChatChunk | None:
         value = decode(frame.decode(errors="replace"))
         if not isinstance(value, dict):
             return None
-        for name in ("model", "system_fingerprint", "service_tier"):
-            if not isinstance(value.get(name), str):
-                value.pop(name, None)
+        for name, kind in _BESIDE.items():
+            try:
+                msgspec.convert(value.get(name), kind)
+            except msgspec.ValidationError:
+                del value[name]
         return msgspec.convert(_repair(value), ChatChunk)
     except ValueError:  # msgspec's own errors are ValueErrors as well
         return None
@@ -113,11 +138,6 @@ def _repair(value: Any, name: str = "choices") -> Any:  # noqa: ANN401 -- any JS
     return repair_surrogates(value)
 
 
-def is_too_deep(frame: bytes, chunk: ChatChunk) -> bool:
-    """Return whether the chunk holds something too deeply nested to be encoded again."""
-    return may_be_deep(frame) and is_deep(frame, msgspec.to_builtins(chunk))
-
-
 def token_logprobs(logprobs: Json) -> list[Json] | None:
     entries = logprobs.get("content") if isinstance(logprobs, dict) else None
     return entries if isinstance(entries, list) and entries else None
@@ -132,6 +152,27 @@ def flatten_annotation(raw: Json) -> JsonObject | None:
             return raw
         case _:
             return None
+
+
+def decode_usage(usage: ChatUsage) -> Usage:
+    prompt = usage.prompt_tokens_details or _NO_DETAILS[0]
+    completion = usage.completion_tokens_details or _NO_DETAILS[1]
+    return Usage(
+        input=int(usage.prompt_tokens or 0),
+        output=int(usage.completion_tokens or 0),
+        total=_count(usage.total_tokens),
+        cached=_count(prompt.cached_tokens),
+        cache_written=_count(prompt.cache_write_tokens),
+        audio_in=_count(prompt.audio_tokens),
+        reasoning=_count(completion.reasoning_tokens),
+        audio_out=_count(completion.audio_tokens),
+        accepted_prediction=_count(completion.accepted_prediction_tokens),
+        rejected_prediction=_count(completion.rejected_prediction_tokens),
+    )
+
+
+def _count(tokens: float | None) -> int | None:
+    return None if tokens is None else int(tokens)
 
 
 def unusual_error(frame: bytes) -> JsonObject | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from toolrelay.core.events import (
     AnnotationAdded,
@@ -28,9 +28,8 @@ from toolrelay.errors import BackendError
 from toolrelay.wires.chat import chunk as chunks
 from toolrelay.wires.chat.call_tracker import CallTracker, PartialCall
 from toolrelay.wires.chat.chunk import CallDelta, ChatChunk, ChoiceDelta, ChunkChoice, decode_chunk, decode_tolerantly
-from toolrelay.wires.chat.usage import decode_usage
 from toolrelay.wires.decoder import FrameDecoder, provider_error
-from toolrelay.wires.json import arguments_text, decode
+from toolrelay.wires.json import arguments_text, decode, is_deep, is_object, may_be_deep
 
 
 class _ChoiceState(Struct, eq=False):
@@ -80,7 +79,7 @@ class ChatDecoder(FrameDecoder):
             self._take(frame, tolerated, out)
             return
         if not self._take_plain(chunk, out):
-            self._take_checked(frame, chunk, out)
+            self._take(frame, chunk, out)
 
     def _read_last(self, frame: bytes, out: list[StreamEvent]) -> None:
         try:
@@ -100,7 +99,7 @@ class ChatDecoder(FrameDecoder):
         except (ValueError, RecursionError):
             completion = decode_tolerantly(body)
         if completion is not None:
-            self._take_checked(body, completion, out)
+            self._take(body, completion, out)
         for state in self._choices.values():
             state.finish = state.finish or "stop"
         self._finish("answered with something that is not a chat completion", out, code="upstream_invalid")
@@ -134,12 +133,9 @@ class ChatDecoder(FrameDecoder):
         out.append(TextDelta(text, state.number))
         return True
 
-    def _take_checked(self, frame: bytes, chunk: ChatChunk, out: list[StreamEvent]) -> None:
-        if chunks.is_too_deep(frame, chunk):
-            raise provider_error("sent something that is nested too deeply")
-        self._take(frame, chunk, out)
-
     def _take(self, frame: bytes, chunk: ChatChunk, out: list[StreamEvent]) -> None:
+        if may_be_deep(frame) and is_deep(frame, to_builtins(chunk)):
+            raise provider_error("sent something that is nested too deeply")
         error = chunks.unusual_error(frame) if chunk.choices is None and chunk.error is None else chunk.error
         if error:
             raise chunks.stream_error(error)
@@ -148,8 +144,8 @@ class ChatDecoder(FrameDecoder):
             out.append(AnswerStarted(model=chunk.model, fingerprint=chunk.system_fingerprint, service_tier=chunk.service_tier))
         for position, choice in enumerate(chunk.choices or ()):
             self._take_choice(position, choice, out)
-        if isinstance(chunk.usage, dict):
-            self._usage = decode_usage(chunk.usage) or self._usage
+        if chunk.usage is not None:
+            self._usage = chunks.decode_usage(chunk.usage)
         if chunk.service_tier is not None:
             self._tier = chunk.service_tier
 
@@ -288,12 +284,13 @@ def _flush_halves(state: _ChoiceState, out: list[StreamEvent]) -> None:
 
 
 def _finish_calls(state: _ChoiceState, out: list[StreamEvent]) -> None:
-    """Finish the calls. In a truncated answer only those with complete arguments, and every custom call but the last."""
-    is_truncated = state.finish in ("length", "content_filter")
-    for call in state.calls.all:
-        is_complete = not is_truncated or (call is not state.calls.all[-1] if call.kind == "custom" else call.is_complete())
-        if call.name is None or not is_complete:
-            continue
-        if not call.pieces and call.kind == "function":
-            out.append(ArgumentsDelta(call.index, "{}", state.number))
-        out.append(CallFinished(call.index, state.number))
+    """Finish the calls. In a truncated answer only functions with complete arguments, and every custom call but the last."""
+    calls = state.calls.all
+    if state.finish in ("length", "content_filter"):
+        last = calls[-1] if calls else None
+        calls = [call for call in calls if (call is not last if call.kind == "custom" else is_object("".join(call.pieces)))]
+    for call in calls:
+        if call.name is not None:
+            if not call.pieces and call.kind == "function":
+                out.append(ArgumentsDelta(call.index, "{}", state.number))
+            out.append(CallFinished(call.index, state.number))

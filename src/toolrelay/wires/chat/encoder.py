@@ -19,14 +19,14 @@ from toolrelay.core.events import (
     RefusalDelta,
     StreamEvent,
     TextDelta,
+    Usage,
 )
 from toolrelay.core.indexes import MAX_INDEXES
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Message, Reasoning, Refusal, Text
 from toolrelay.wires.base import Envelope
-from toolrelay.wires.chat.usage import encode_usage
 from toolrelay.wires.errors import encode_error
-from toolrelay.wires.json import encode
+from toolrelay.wires.json import encode, without_nones
 from toolrelay.wires.sse import DONE
 
 _PARAGRAPH = "\n\n"
@@ -88,6 +88,8 @@ class ChatEncoder:
                 annotation = _annotation(event.annotation)
                 if annotation is not None:
                     self._annotations.setdefault(event.choice, []).append(annotation)
+            case CallStarted() | ArgumentsDelta() if self._is_legacy:
+                self._legacy_call(event, out)
             case CallStarted():
                 self._start_call(event, out)
             case ArgumentsDelta():
@@ -99,7 +101,7 @@ class ChatEncoder:
                     self._set_head(self._started, event.service_tier)
                 self._finish(0, event.finish, out)
                 if self._request.include_usage and event.usage is not None:
-                    usage = encode(encode_usage(event.usage))
+                    usage = encode(_encode_usage(event.usage))
                     out.append(self._head.replace(b'"usage":null', b'"usage":' + usage) + b"]}\n\n")
                 out.append(DONE)
             case AnswerFailed():
@@ -122,11 +124,9 @@ class ChatEncoder:
     def _delta(self, choice: int, delta: JsonObject, out: list[bytes], logprobs: Json = None) -> None:
         self._start_choice(choice, out, has_text="content" in delta)
         self._choices_with_content.add(choice)
-        self._chunk(choice, delta, out, logprobs=logprobs)
+        self._chunk(choice, delta, out, logprobs)
 
-    def _chunk(
-        self, choice: int, delta: JsonObject, out: list[bytes], *, finish: str | None = None, logprobs: Json = None
-    ) -> None:
+    def _chunk(self, choice: int, delta: JsonObject, out: list[bytes], logprobs: Json = None, finish: str | None = None) -> None:
         body = {"index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
         out.append(self._head + encode(body) + b"]}\n\n")
 
@@ -137,12 +137,15 @@ class ChatEncoder:
         self._reasoning_parts[event.choice] = part
         self._delta(event.choice, {"reasoning_content": _PARAGRAPH + event.text if is_new_paragraph else event.text}, out)
 
+    def _legacy_call(self, event: CallStarted | ArgumentsDelta, out: list[bytes]) -> None:
+        if not event.index:  # a legacy answer has one call
+            call: JsonObject = (
+                {"arguments": event.text} if isinstance(event, ArgumentsDelta) else {"name": event.name, "arguments": ""}
+            )
+            self._delta(event.choice, {"function_call": call}, out)
+
     def _start_call(self, event: CallStarted, out: list[bytes]) -> None:
         key = event.choice, event.index
-        if self._is_legacy:
-            if not event.index:
-                self._delta(event.choice, {"function_call": {"name": event.name, "arguments": ""}}, out)
-            return
         if event.kind == "custom":
             self._custom_calls.add(key)
         elif not event.choice:
@@ -151,10 +154,6 @@ class ChatEncoder:
         self._delta(event.choice, {"tool_calls": [call]}, out)
 
     def _arguments_delta(self, event: ArgumentsDelta, out: list[bytes]) -> None:
-        if self._is_legacy:
-            if not event.index:
-                self._delta(event.choice, {"function_call": {"arguments": event.text}}, out)
-            return
         kind, member = ("custom", "input") if (event.choice, event.index) in self._custom_calls else ("function", "arguments")
         self._delta(event.choice, {"tool_calls": [{"index": event.index, kind: {member: event.text}}]}, out)
 
@@ -177,7 +176,7 @@ def encode_answer(answer: Answer, envelope: Envelope) -> bytes:
         "choices": [_choice(number, each, is_legacy=is_legacy) for number, each in enumerate((answer, *answer.others))],
     }
     if answer.usage is not None:
-        body["usage"] = encode_usage(answer.usage)
+        body["usage"] = _encode_usage(answer.usage)
     return encode(body)
 
 
@@ -239,14 +238,26 @@ def _finish_reason(finish: Finish, *, is_legacy: bool) -> str:
 
 def _head(envelope: Envelope, kind: str, started: AnswerStarted, tier: str | None = None) -> JsonObject:
     """Return the members before the choices. `tier` is the service tier that was used, if known only at the end."""
-    head: JsonObject = {
-        "id": f"chatcmpl-{envelope.token}",
-        "object": kind,
-        "created": envelope.created,
-        "model": envelope.model,
-    }
+    head: JsonObject = {"id": f"chatcmpl-{envelope.token}", "object": kind, "created": envelope.created, "model": envelope.model}
     if tier is not None or started.service_tier is not None:
         head["service_tier"] = tier or started.service_tier
     if started.fingerprint is not None:
         head["system_fingerprint"] = started.fingerprint
     return head
+
+
+def _encode_usage(usage: Usage) -> JsonObject:
+    total = usage.input + usage.output if usage.total is None else usage.total
+    prompt = {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_written, "audio_tokens": usage.audio_in}
+    completion = {
+        "reasoning_tokens": usage.reasoning,
+        "audio_tokens": usage.audio_out,
+        "accepted_prediction_tokens": usage.accepted_prediction,
+        "rejected_prediction_tokens": usage.rejected_prediction,
+    }
+    members: JsonObject = {"prompt_tokens": usage.input, "completion_tokens": usage.output, "total_tokens": total}
+    for name, details in (("prompt_tokens_details", prompt), ("completion_tokens_details", completion)):
+        known = without_nones(details)
+        if known:
+            members[name] = known
+    return members

@@ -29,7 +29,7 @@ from toolrelay.wires.base import OutgoingRequest, Unsupported
 from toolrelay.wires.chat.request import NAME
 from toolrelay.wires.extra import merge_extra
 from toolrelay.wires.json import encode, without_nones
-from toolrelay.wires.outgoing import ITEMS, OTHER_FIELDS, PARTS, TOOL_CHOICE, TOOLS, RequestEncoder
+from toolrelay.wires.outgoing import FOREIGN, RequestEncoder
 from toolrelay.wires.tools import nest_format
 
 # What Chat cannot express of a request from another wire (decision 13). docs/wires.md is generated from it.
@@ -42,13 +42,9 @@ UNSUPPORTED: Unsupported = {
     "a call's namespace": "dropped",
     "annotations of earlier answers": "dropped",
     "truncation: auto": "dropped",
-    TOOLS: "refused",
-    ITEMS: "refused",
     "images by file id": "refused",
     "files by URL": "refused",
-    PARTS: "refused",
-    TOOL_CHOICE: "refused",
-    OTHER_FIELDS: "dropped",
+    **FOREIGN,
 }
 
 
@@ -116,7 +112,7 @@ class _ChatRequestEncoder(RequestEncoder):
                     self.reject("reasoning items that are summarised or sealed")
                 self.keep_extra(item.extra)
             case OpaqueItem():
-                self.reject(ITEMS, "input", f"an item of type {item.raw.get('type')!r}")
+                self.opaque(item, "input", "an item of type")
             case Result():
                 pass
 
@@ -146,8 +142,9 @@ class _ChatRequestEncoder(RequestEncoder):
     def _call(self, call: Call) -> JsonObject:
         if call.namespace is not None:
             self.reject("a call's namespace")
-        member, arguments = ("arguments", call.arguments or "{}") if call.kind == "function" else ("input", call.arguments)
-        body: JsonObject = {"name": call.name, member: arguments}
+        body: JsonObject = {"name": call.name, "arguments": call.arguments or "{}"}
+        if call.kind == "custom":
+            body = {"name": call.name, "input": call.arguments}
         return merge_extra({"id": self.call_id(call.id), "type": call.kind, call.kind: body}, self.keep_extra(call.extra))
 
     def _result(self, result: Result) -> JsonObject:
@@ -180,7 +177,7 @@ class _ChatRequestEncoder(RequestEncoder):
                 members = {"file_id": part.file_id, "file_data": part.data, "filename": part.filename}
                 value = {"type": "file", "file": without_nones(members)}
             case OpaquePart():
-                return self.opaque(part, PARTS, "input", "a content part of type")
+                return self.opaque(part, "input", "a content part of type")
             case _:
                 assert_never(part)
         return merge_extra(value, self.keep_extra(part.extra))
@@ -198,7 +195,7 @@ class _ChatRequestEncoder(RequestEncoder):
 
     def _tool(self, tool: AnyTool) -> JsonObject:
         if isinstance(tool, OpaqueTool):
-            return self.opaque(tool, TOOLS, "tools", "the provider's own tool")
+            return self.opaque(tool, "tools", "the provider's own tool")
         members: JsonObject = {"name": tool.name}
         if tool.description is not None:
             members["description"] = tool.description

@@ -76,7 +76,6 @@ class _ChatMessage(Struct):
 
 
 _MESSAGE = frozenset(_ChatMessage.__struct_fields__)
-_CALL = frozenset(_ChatCall.__struct_fields__)
 _CALL_NESTED = {"function": _ChatFunction.__struct_fields__, "custom": _ChatCustom.__struct_fields__}
 
 
@@ -218,13 +217,10 @@ def _decode_format(wanted: _ResponseFormat | None, raw: Any, extra: JsonObject) 
 def _decode_choice(fields: _ChatBody) -> ToolChoice | None:
     if fields.tool_choice is not None:
         return decode_tool_choice(fields.tool_choice)
-    match fields.function_call:
-        case None:
-            return None
-        case str() as mode:
-            return decode_tool_choice(mode, param="function_call")
-        case named:
-            return decode_tool_choice({"type": "function", **named}, param="function_call")
+    legacy = fields.function_call
+    if legacy is None:
+        return None
+    return decode_tool_choice(legacy if isinstance(legacy, str) else {"type": "function", **legacy}, param="function_call")
 
 
 class _MessageDecoder:
@@ -300,7 +296,7 @@ class _MessageDecoder:
             name=name,
             arguments=arguments,
             kind="function" if call.custom is None else "custom",
-            extra=unknown_members(raw, _CALL, _CALL_NESTED),
+            extra=unknown_members(raw, _ChatCall.__struct_fields__, _CALL_NESTED),
         )
 
     def _derive_id(self, number: int, name: str, arguments: str) -> str:
@@ -341,7 +337,6 @@ class _ChatPart(Struct):
     file: _ChatFile | None = None
 
 
-_PART = frozenset(_ChatPart.__struct_fields__)
 _PART_NESTED = {
     "image_url": ImageUrl.__struct_fields__,
     "input_audio": InputAudio.__struct_fields__,
@@ -364,7 +359,7 @@ def _decode_part(raw: dict[str, Any], param: str) -> Part:
     if isinstance(kind, str) and kind not in _REQUIRED_MEMBER:
         return OpaquePart(wire=NAME, raw=raw)
     part = convert(raw, _ChatPart, param)
-    extra = unknown_members(raw, _PART, _PART_NESTED)
+    extra = unknown_members(raw, _ChatPart.__struct_fields__, _PART_NESTED)
     match part:
         case _ChatPart(type="text" | "input_text" | "output_text", text=str(text)):
             return Text(text=text, extra=extra)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from toolrelay.wires.base import Wire, bearer
-from toolrelay.wires.errors import decode_error, encode_error
+from toolrelay.wires.base import Wire
 from toolrelay.wires.responses.decoder import ResponsesDecoder, decode_answer
 from toolrelay.wires.responses.encoder import ResponsesEncoder
 from toolrelay.wires.responses.outgoing import UNSUPPORTED, encode_request
@@ -17,11 +16,8 @@ WIRE = Wire(
     decode_request=decode_request,
     encoder=ResponsesEncoder,
     encode_answer=encode_answer,
-    encode_error=encode_error,
     unsupported=UNSUPPORTED,
     encode_request=encode_request,
-    credentials=bearer,
     decoder=ResponsesDecoder,
     decode_answer=decode_answer,
-    decode_error=decode_error,
 )

@@ -28,7 +28,7 @@ from toolrelay.core.events import (
 )
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import CallKind
-from toolrelay.wires.json import arguments_text, decode
+from toolrelay.wires.json import arguments_text, is_object
 from toolrelay.wires.responses.request import NAME
 from toolrelay.wires.responses.resource import ReasoningKind
 from toolrelay.wires.responses.slots import (
@@ -278,10 +278,7 @@ def _is_whole(item: JsonObject, outcome: str) -> bool:
     status = item.get("status")
     if status is not None or outcome == "completed":
         return status != "incomplete"
-    try:
-        return isinstance(decode(arguments_text(item.get("arguments"))), dict)
-    except ValueError:
-        return False
+    return is_object(arguments_text(item.get("arguments")))
 
 
 def _arguments(slot: CallSlot, item: JsonObject) -> Json:

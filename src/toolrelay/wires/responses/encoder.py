@@ -33,7 +33,7 @@ from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Item
 from toolrelay.errors import ToolrelayError
 from toolrelay.wires.base import Envelope
-from toolrelay.wires.json import encode_repaired
+from toolrelay.wires.json import encode, encode_repaired
 from toolrelay.wires.responses.resource import (
     ItemStatus,
     ReasoningKind,
@@ -174,7 +174,11 @@ class ResponsesEncoder:
         self._sequence += 1
 
     def _delta(self, prefix: bytes, text: str) -> None:
-        self._out.append(b'%b%b,"sequence_number":%d}\n\n' % (prefix, encode_repaired(text), self._sequence))
+        try:
+            body = encode(text)
+        except UnicodeEncodeError:
+            body = encode_repaired(text)
+        self._out.append(b'%b%b,"sequence_number":%d}\n\n' % (prefix, body, self._sequence))
         self._sequence += 1
 
     def _start(self) -> None:

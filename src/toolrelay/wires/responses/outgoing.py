@@ -26,7 +26,7 @@ from toolrelay.core.request import AnyTool, OpaqueTool, OutputFormat, Request, T
 from toolrelay.wires.base import OutgoingRequest, Unsupported
 from toolrelay.wires.extra import merge_extra
 from toolrelay.wires.json import encode_repaired, without_nones
-from toolrelay.wires.outgoing import ITEMS, OTHER_FIELDS, PARTS, TOOL_CHOICE, TOOLS, RequestEncoder
+from toolrelay.wires.outgoing import FOREIGN, RequestEncoder
 from toolrelay.wires.responses.request import ENCRYPTED, LOGPROBS, NAME
 
 # What Responses cannot express of a request from another wire (decision 13). docs/wires.md is generated from it.
@@ -39,11 +39,7 @@ UNSUPPORTED: Unsupported = {
     "summaries of reasoning without the reasoning": "dropped",
     "n": "refused",
     "stop": "refused",
-    TOOLS: "refused",
-    ITEMS: "refused",
-    PARTS: "refused",
-    TOOL_CHOICE: "refused",
-    OTHER_FIELDS: "dropped",
+    **FOREIGN,
 }
 
 
@@ -83,7 +79,7 @@ class _ResponsesRequestEncoder(RequestEncoder):
                     return None
                 members = self._reasoning(item)
             case OpaqueItem():
-                return self.opaque(item, ITEMS, "messages", "an item of type")
+                return self.opaque(item, "messages", "an item of type")
             case _:
                 assert_never(item)
         return members | self.keep_extra(item.extra)
@@ -145,7 +141,7 @@ class _ResponsesRequestEncoder(RequestEncoder):
                 members = {"file_id": part.file_id, "file_data": part.data, "file_url": part.url, "filename": part.filename}
                 value = {"type": "input_file", **without_nones(members)}
             case OpaquePart():
-                return self.opaque(part, PARTS, "messages", "a content part of type")
+                return self.opaque(part, "messages", "a content part of type")
             case _:
                 assert_never(part)
         return value | self.keep_extra(part.extra)
@@ -166,7 +162,7 @@ class _ResponsesRequestEncoder(RequestEncoder):
     def _tool(self, tool: AnyTool) -> JsonObject:
         """Encode a tool. Functions without `strict` are strict on Responses and not on Chat: Chat's default is made explicit."""
         if isinstance(tool, OpaqueTool):
-            return self.opaque(tool, TOOLS, "tools", "the tool")
+            return self.opaque(tool, "tools", "the tool")
         members = without_nones(tool_members(tool))
         if tool.kind == "custom":
             if tool.format is None:

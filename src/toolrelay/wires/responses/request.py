@@ -348,13 +348,8 @@ def _decode_part(raw: dict[str, Any], param: str) -> Part:
             return Image(url=url, file_id=image.file_id, detail=detail, extra=_extra(raw, _InputImage))
         case "input_file":
             file = convert(raw, _InputFile, param)
-            return File(
-                file_id=file.file_id,
-                data=file.file_data,
-                url=file.file_url,
-                filename=file.filename,
-                extra=_extra(raw, _InputFile),
-            )
+            extra = _extra(raw, _InputFile)
+            return File(file_id=file.file_id, data=file.file_data, url=file.file_url, filename=file.filename, extra=extra)
         case "input_audio":
             audio = convert(raw, _InputAudioPart, param).input_audio
             return Audio(data=audio.data, format=audio.format, extra=_extra(raw, _InputAudioPart))

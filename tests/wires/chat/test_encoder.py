@@ -1,4 +1,4 @@
-"""Answers for Chat clients: the chunks, the whole object, and that the one is the other folded."""
+"""Answers for Chat clients: the chunks, the whole object, and that both are the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from hypothesis import given
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from tests.strategies import answers
-from tests.wires.chat.chunks import decode, deltas, encode, envelope, fold, folded_by_the_sdk, frames, said, whole, without_ids
+from tests.wires.chat.chunks import (
+    decode,
+    deltas,
+    encode,
+    envelope,
+    fold,
+    folded_by_the_sdk,
+    frames,
+    whole,
+    without_ids,
+    without_nulls,
+)
 from toolrelay.core.events import (
     AnnotationAdded,
     AnswerFailed,
@@ -121,13 +132,13 @@ GOLDEN: dict[str, list[StreamEvent]] = {
 # Chunks
 
 
-def test_text_is_a_role_increments_a_finish_and_the_end() -> None:
+def test_text_is_role_increments_finish_and_done() -> None:
     stream = encode(GOLDEN["text"])
     assert deltas(stream) == [ROLE, {"content": "Hel"}, {"content": "lo 😀"}, "stop"]
     assert frames(stream)[-1] == "[DONE]"
 
 
-def test_every_chunk_has_the_same_head() -> None:
+def test_all_chunks_have_the_same_id_and_model() -> None:
     heads = [
         {key: value for key, value in frame.items() if key != "choices"} for frame in frames(encode(GOLDEN["one call"]))[:-1]
     ]
@@ -142,7 +153,7 @@ def test_every_chunk_has_the_same_head() -> None:
     }
 
 
-def test_a_call_begins_with_its_name_and_goes_on_with_increments_only() -> None:  # bug 9
+def test_call_name_is_sent_once_and_arguments_as_increments() -> None:  # bug 9
     stream = encode([STARTED, *call(0, '{"city":', '"Zürich"}'), finished("calls")])
     assert deltas(stream) == [
         SILENT,
@@ -153,7 +164,7 @@ def test_a_call_begins_with_its_name_and_goes_on_with_increments_only() -> None:
     ]
 
 
-def test_the_finish_has_a_chunk_of_its_own() -> None:
+def test_finish_reason_has_its_own_chunk() -> None:
     *_, last, done = frames(encode(GOLDEN["text and a call"]))
     assert last["choices"] == [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": "tool_calls"}]
     assert done == "[DONE]"
@@ -171,7 +182,7 @@ def test_interleaved_calls_keep_their_indexes() -> None:  # bug 7, 8
     ]
 
 
-def test_usage_comes_in_a_chunk_without_choices_where_it_was_asked_for() -> None:  # bug 40
+def test_requested_usage_comes_in_a_chunk_without_choices() -> None:  # bug 40
     *others, last, _ = frames(encode(GOLDEN["text"], include_usage=True))
     assert all(frame["usage"] is None for frame in others)
     assert last["choices"] == []
@@ -184,26 +195,26 @@ def test_usage_comes_in_a_chunk_without_choices_where_it_was_asked_for() -> None
     }
 
 
-def test_usage_is_not_mentioned_where_it_was_not_asked_for() -> None:
+def test_usage_is_absent_if_not_requested() -> None:
     assert not any("usage" in frame for frame in frames(encode(GOLDEN["text"]))[:-1])
 
 
-def test_an_answer_without_usage_has_no_chunk_for_it() -> None:
+def test_answer_without_usage_has_no_usage_chunk() -> None:
     assert all(frame["choices"] for frame in frames(encode(GOLDEN["empty"], include_usage=True))[:-1])
 
 
-def test_an_empty_answer_is_an_empty_text() -> None:  # bug 14
+def test_empty_answer_has_empty_text() -> None:  # bug 14
     assert deltas(encode(GOLDEN["empty"])) == [ROLE, "stop"]
     assert whole(GOLDEN["empty"])["choices"][0]["message"]["content"] == ""
 
 
-def test_a_refusal_is_no_text() -> None:
+def test_refusal_has_its_own_member() -> None:
     assert deltas(encode(GOLDEN["a refusal"])) == [SILENT, {"refusal": "I "}, {"refusal": "cannot."}, "stop"]
     message = whole(GOLDEN["a refusal"])["choices"][0]["message"]
     assert (message["content"], message["refusal"]) == (None, "I cannot.")
 
 
-def test_reasoning_has_a_member_of_its_own() -> None:
+def test_reasoning_has_its_own_member() -> None:
     assert deltas(encode(GOLDEN["reasoning"])) == [
         SILENT,
         {"reasoning_content": "hm"},
@@ -214,11 +225,11 @@ def test_reasoning_has_a_member_of_its_own() -> None:
     assert whole(GOLDEN["reasoning"])["choices"][0]["message"]["reasoning_content"] == "hmm"
 
 
-def test_summaries_are_paragraphs() -> None:
+def test_reasoning_parts_are_paragraphs() -> None:
     assert whole(GOLDEN["summaries"])["choices"][0]["message"]["reasoning_content"] == "One.\n\nTwo."
 
 
-def test_citations_come_together_since_the_sdk_cannot_add_to_them() -> None:
+def test_citations_are_sent_in_one_chunk() -> None:
     assert deltas(encode(GOLDEN["citations"]))[-2] == {
         "annotations": [
             {"type": "url_citation", "url_citation": {"start_index": 0, "end_index": 1, "title": title, "url": "http://x"}}
@@ -228,20 +239,20 @@ def test_citations_come_together_since_the_sdk_cannot_add_to_them() -> None:
 
 
 @pytest.mark.parametrize("kind", ["file_citation", "container_file_citation", "file_path"])
-def test_citations_that_only_responses_knows_are_left_out(kind: str) -> None:
+def test_citations_of_files_are_left_out(kind: str) -> None:
     events: list[StreamEvent] = [STARTED, TextDelta("a"), AnnotationAdded({"type": kind, "file_id": "x"}), finished()]
     assert deltas(encode(events)) == [ROLE, {"content": "a"}, "stop"]
     assert "annotations" not in whole(events)["choices"][0]["message"]
 
 
-def test_annotations_of_a_chat_provider_are_passed_on() -> None:
+def test_unknown_annotations_are_passed_on() -> None:
     note: JsonObject = {"type": "file", "file": {"hash": "x"}}
     events: list[StreamEvent] = [STARTED, TextDelta("a"), AnnotationAdded(dict(note)), finished()]
     assert deltas(encode(events))[-2] == {"annotations": [note]}
     assert whole(events)["choices"][0]["message"]["annotations"] == [note]
 
 
-def test_a_custom_call_is_custom() -> None:  # bug 33
+def test_custom_call_has_input() -> None:  # bug 33
     events: list[StreamEvent] = [STARTED, *call(0, "fr", "ee", name="c", kind="custom"), finished("calls")]
     assert deltas(encode(events))[1:-1] == [
         {"tool_calls": [{"index": 0, "id": "call_0", "type": "custom", "custom": {"name": "c", "input": ""}}]},
@@ -253,7 +264,7 @@ def test_a_custom_call_is_custom() -> None:  # bug 33
     ChatCompletion.model_validate(whole(events), strict=True)
 
 
-def test_a_legacy_client_gets_a_function_call() -> None:
+def test_legacy_client_gets_function_call() -> None:
     events = GOLDEN["one call"]
     assert deltas(encode(events, legacy_functions=True)) == [
         SILENT,
@@ -268,13 +279,13 @@ def test_a_legacy_client_gets_a_function_call() -> None:
     assert choice["finish_reason"] == "function_call"
 
 
-def test_a_legacy_client_gets_one_call_only() -> None:
+def test_legacy_client_gets_only_one_call() -> None:
     events = GOLDEN["parallel calls"]
-    assert said(whole(events, legacy_functions=True)) == folded_by_the_sdk(encode(events, legacy_functions=True))
+    assert without_nulls(whole(events, legacy_functions=True)) == folded_by_the_sdk(encode(events, legacy_functions=True))
     assert whole(events, legacy_functions=True)["choices"][0]["message"]["function_call"] == {"name": "f", "arguments": '{"a":1}'}
 
 
-def test_each_choice_has_its_own_role_and_finish() -> None:
+def test_each_choice_has_a_role_and_a_finish_reason() -> None:
     stream = encode(GOLDEN["choices"])
     assert deltas(stream, 0) == [SILENT, {"content": "b"}, "stop"]
     assert deltas(stream, 1) == [ROLE, {"content": "a"}, {"refusal": "no"}, "length"]
@@ -282,25 +293,25 @@ def test_each_choice_has_its_own_role_and_finish() -> None:
     assert deltas(stream, 2)[-1] == "tool_calls"
 
 
-def test_choices_begin_in_their_order_since_the_sdk_counts_them_as_they_come() -> None:
+def test_choices_are_started_in_order() -> None:
     events: list[StreamEvent] = [STARTED, TextDelta("c", 2), ChoiceFinished(2, "stop"), ChoiceFinished(1, "stop"), finished()]
     stream = encode(events, sampling=Sampling(n=3))
     assert [frame["choices"][0]["index"] for frame in frames(stream)[:-1]] == [0, 1, 2, 2, 2, 1, 1, 0, 0]
     assert deltas(stream, 0) == [SILENT, {"content": ""}, "stop"]
 
 
-def test_a_choice_that_nobody_asked_for_costs_nothing() -> None:
+def test_choice_beyond_n_starts_no_lower_choices() -> None:
     assert len(encode([STARTED, TextDelta("a", 10**9), finished()])) < 5000
 
 
-def test_the_tier_that_was_used_may_be_known_only_at_the_end() -> None:
+def test_service_tier_known_at_the_end_is_in_the_last_chunks() -> None:
     events: list[StreamEvent] = [AnswerStarted(), TextDelta("a"), AnswerFinished(finish="stop", service_tier="flex")]
     *_, last, _ = frames(encode(events))
     assert last["service_tier"] == "flex"
     assert whole(events)["service_tier"] == "flex"
 
 
-def test_an_error_is_a_frame_and_the_end_of_the_stream() -> None:  # bug 38
+def test_error_is_a_frame_and_ends_the_stream() -> None:  # bug 38
     events: list[StreamEvent] = [STARTED, TextDelta("a"), AnswerFailed(BackendError("It broke.", code="upstream_cut"))]
     *_, error, done = frames(encode(events))
     assert error == {"error": {"message": "It broke.", "type": "server_error", "param": None, "code": "upstream_cut"}}
@@ -321,7 +332,7 @@ def test_the_sdk_raises_the_error_of_a_stream() -> None:  # bug 38
             next(chunks)
 
 
-def test_a_call_that_was_cut_is_in_the_stream_but_not_in_the_answer() -> None:  # bug 5
+def test_truncated_call_is_in_the_stream_but_not_in_the_whole_answer() -> None:  # bug 5
     events: list[StreamEvent] = [
         STARTED,
         *call(0, "{}"),
@@ -338,7 +349,7 @@ def test_a_call_that_was_cut_is_in_the_stream_but_not_in_the_answer() -> None:  
 # The whole answer
 
 
-def test_a_whole_answer() -> None:
+def test_whole_answer_has_message_finish_reason_and_usage() -> None:
     assert whole(GOLDEN["text and a call"]) == {
         "id": "chatcmpl-TOKEN",
         "object": "chat.completion",
@@ -370,21 +381,21 @@ def test_usage_is_always_part_of_a_whole_answer() -> None:  # bug 40
     assert whole(GOLDEN["one call"])["usage"]["total_tokens"] == 15
 
 
-def test_a_total_of_the_providers_own_is_kept() -> None:
+def test_total_tokens_of_the_provider_are_kept() -> None:
     events: list[StreamEvent] = [STARTED, finished(usage=Usage(input=1, output=2, total=9))]
     assert whole(events)["usage"]["total_tokens"] == 9
 
 
-def test_logprobs_are_gathered() -> None:
+def test_logprobs_of_all_deltas_are_in_the_whole_answer() -> None:
     assert whole(GOLDEN["logprobs"])["choices"][0]["logprobs"] == {"content": [LOGPROB] * 3, "refusal": None}
     assert whole(GOLDEN["no logprobs in a delta"])["choices"][0]["logprobs"] is None
 
 
-# One is the other
+# Chunks against the whole answer
 
 
 def check(events: list[StreamEvent], **members: Any) -> None:
-    """The chunks and the whole answer are what OpenAI's types say, and the chunks folded are the whole answer."""
+    """Check chunks and whole answer against OpenAI's types, and the folded chunks against the whole answer."""
     stream = encode(events, include_usage=True, sampling=Sampling(n=3), **members)
     for frame in frames(stream)[:-1]:
         ChatCompletionChunk.model_validate(frame, strict=True)
@@ -393,31 +404,31 @@ def check(events: list[StreamEvent], **members: Any) -> None:
     for choice in folded["choices"]:
         for made in choice["message"].get("tool_calls", []):
             del made["index"]
-    assert folded == said(answer)
+    assert folded == without_nulls(answer)
 
 
 @pytest.mark.parametrize("events", GOLDEN.values(), ids=GOLDEN)
 @pytest.mark.parametrize("legacy", [False, True])
-def test_the_chunks_put_together_by_the_sdk_are_the_whole_answer(events: list[StreamEvent], legacy: bool) -> None:  # noqa: FBT001 -- Hypothesis gives it by position; # bug 4
+def test_chunks_folded_by_the_sdk_equal_the_whole_answer(events: list[StreamEvent], legacy: bool) -> None:  # noqa: FBT001 -- Hypothesis gives it by position; # bug 4
     check(events, legacy_functions=legacy)
     if events is not GOLDEN["an item of another wire"]:
         ChatCompletion.model_validate(whole(events, legacy_functions=legacy), strict=True)
 
 
 @given(answers(choices=3))
-def test_any_answer_is_the_same_in_chunks_and_whole(events: list[StreamEvent]) -> None:  # bug 4
+def test_any_answer_is_the_same_streamed_and_whole(events: list[StreamEvent]) -> None:  # bug 4
     check(events)
     ChatCompletion.model_validate(whole(events), strict=True)
 
 
 @given(answers(choices=2, custom=True, truncated=True))
-def test_how_events_are_batched_never_matters(events: list[StreamEvent]) -> None:
+def test_batching_of_events_does_not_change_chunks(events: list[StreamEvent]) -> None:
     encoder = WIRE.encoder(envelope(include_usage=True))
     assert b"".join(encoder.encode([event]) for event in events) == encode(events, include_usage=True)
 
 
 @given(answers(choices=3, custom=True, truncated=True))
-def test_the_client_half_reads_what_the_server_half_writes(events: list[StreamEvent]) -> None:
+def test_decoder_reads_what_the_encoder_writes(events: list[StreamEvent]) -> None:
     read = fold(decode(encode(events, include_usage=True)))
     sent = without_ids(fold(events))
     assert read.items == sent.items
@@ -427,8 +438,8 @@ def test_the_client_half_reads_what_the_server_half_writes(events: list[StreamEv
 
 
 @given(answers(choices=3, custom=True))
-def test_the_client_half_reads_a_whole_answer_like_its_stream(events: list[StreamEvent]) -> None:  # bug 4
-    """Up to the order of thoughts, words and calls, of which a whole answer says nothing."""
+def test_decoder_reads_a_whole_answer_like_its_stream(events: list[StreamEvent]) -> None:  # bug 4
+    """Except for the order of reasoning, text and calls, which a whole answer does not have."""
     streamed = decode(encode(events, include_usage=True))
     together = WIRE.decode_answer(WIRE.encode_answer(fold(events), envelope()))
     assert whole(together) == whole(streamed)
