@@ -38,3 +38,13 @@ def test_every_document_is_two_links_from_the_readme(page: Path) -> None:
     first = links(ROOT / "README.md")
     second = {further for near in first if near.suffix == ".md" and near.exists() for further in links(near)}
     assert page.resolve() in first | second
+
+
+def test_architecture_names_only_modules_and_members_that_exist() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    for file in re.findall(r"`([\w/]+\.py)`", page):
+        assert (ROOT / "src/toolrelay" / file).exists(), file
+    sources = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    for owner, member in re.findall(r"`([A-Z]\w+)\.(\w+)`", page):
+        assert re.search(rf"^class {owner}\b", sources, re.MULTILINE), owner
+        assert re.search(rf"^    (async def|def) {member}\b|^    {member} = ", sources, re.MULTILINE), f"{owner}.{member}"

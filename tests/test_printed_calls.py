@@ -10,7 +10,7 @@ import pytest
 
 from tests.gateway import Gateway, running
 from tests.stage import FRONTS, MODEL, WIRES, Stage, configuration, delta, end, frames
-from tests.upstream import LAST_CHUNK, chunk, stream_head
+from tests.upstream import LAST_CHUNK, Gate, chunk, stream_head
 
 CHAT = FRONTS["openai_chat"]
 TOOL: dict[str, Any] = {
@@ -255,3 +255,21 @@ def test_bad_call_is_answered_as_text_and_logged_with_its_rule(
     text = answer.text.replace("\\n", "").replace("\\u003c", "<")
     assert "tool_call" in text or not rule, "after a second bad answer the call becomes text"
     assert not rule or rule in _rules(gateway, before)
+
+
+@pytest.fixture(scope="module")
+def failing(stage: Stage) -> Iterator[Gateway]:
+    with running(configuration(stage, model='tool_calling = "hermes"\non_bad_call = "fail"')) as gateway:
+        yield gateway
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_bad_call_that_ends_before_the_last_read_fails_the_request(stage: Stage, failing: Gateway, *, stream: bool) -> None:
+    """The error must reach the client as an HTTP status, also where the upstream's stream is still open."""
+    printed = call("no_such_tool", "{}")
+    open_stream = Gate()
+    stage.play((stream_head() + chunk(delta(printed)), open_stream))
+    answer = failing.post(CHAT.path, {**CHAT.ask(tools=[TOOL]), "stream": stream})
+    open_stream.open()
+    assert answer.status_code == 502, answer.text
+    assert answer.json()["error"]["code"] == "bad_call"

@@ -60,13 +60,15 @@ async def drive(layer: Layer, backend: Backend, sink: Sink, observer: Observer) 
 class _CommandRunner:
     """Executes commands at once where possible. The others, the last of a batch, are `deferred`."""
 
-    __slots__ = ("_deadline", "_layer", "_observer", "_sink", "deferred")
+    __slots__ = ("_deadline", "_draining", "_failure", "_layer", "_observer", "_sink", "deferred")
 
     def __init__(self, layer: Layer, sink: Sink, observer: Observer) -> None:
         self._layer = layer
         self._sink = sink
         self._observer = observer
         self._deadline = asyncio.timeout(None)
+        self._draining = False
+        self._failure: Exception | None = None
         self.deferred: list[Command] = []
 
     async def run(self, commands: list[Command]) -> None:
@@ -75,6 +77,7 @@ class _CommandRunner:
             await waiting
 
     async def call_model(self, backend: Backend, request: Request) -> None:
+        self._draining = False
         self._deadline = deadline = asyncio.timeout(None)
         try:
             async with deadline:
@@ -82,24 +85,41 @@ class _CommandRunner:
         except TimeoutError:
             if not deadline.expired():
                 raise
+        if self._failure is not None:
+            raise self._failure
         if not self.deferred:
             await self.run(self._layer.handle_model_stop())
 
-    def _deliver(self, batch: list[StreamEvent]) -> Awaitable[Wanted] | Wanted:
-        commands = self._layer.handle(batch)
-        if commands and self._deadline.when() is not None and not self._deadline.expired():
-            self._deadline.reschedule(None)  # the usage has arrived: what follows may wait for a slow client
-        waiting = self._execute(iter(commands))
+    def _deliver(self, batch: list[StreamEvent]) -> Awaitable[Wanted | None] | Wanted | None:
+        """What fails here is raised by `call_model`, not through the backend, which would take it for its own."""
+        try:
+            commands = self._layer.handle(batch)
+            if self._draining and commands:
+                self._end_draining()
+            waiting = self._execute(iter(commands))
+        except Exception as error:  # noqa: BLE001 -- raised again in call_model
+            self._failure = error
+            return Wanted.NOTHING
         return self._wanted() if waiting is None else self._deliver_slowly(waiting)
 
-    async def _deliver_slowly(self, waiting: Awaitable[None]) -> Wanted:
-        await waiting
+    async def _deliver_slowly(self, waiting: Awaitable[None]) -> Wanted | None:
+        try:
+            await waiting
+        except Exception as error:  # noqa: BLE001 -- as above
+            self._failure = error
+            return Wanted.NOTHING
         return self._wanted()
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> Wanted | None:
         if self.deferred:
             return Wanted.NOTHING
-        return Wanted.ALL if self._deadline.when() is None else Wanted.USAGE
+        return Wanted.USAGE if self._draining else None
+
+    def _end_draining(self) -> None:
+        """The usage has arrived: what follows may wait for a slow client."""
+        self._draining = False
+        if not self._deadline.expired():
+            self._deadline.reschedule(None)
 
     def _execute(self, commands: Iterator[Command]) -> Awaitable[None] | None:
         for command in commands:
@@ -112,6 +132,7 @@ class _CommandRunner:
             elif type(command) is Notice:
                 self._observer.notice(command)
             elif type(command) is DrainModel:
+                self._draining = True
                 self._deadline.reschedule(asyncio.get_running_loop().time() + USAGE_SECONDS)
             else:
                 self.deferred.append(command)
