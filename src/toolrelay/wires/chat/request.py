@@ -76,6 +76,7 @@ class _ChatMessage(Struct):
 
 
 _MESSAGE = frozenset(_ChatMessage.__struct_fields__)
+_CALL = frozenset(_ChatCall.__struct_fields__)
 _CALL_NESTED = {"function": _ChatFunction.__struct_fields__, "custom": _ChatCustom.__struct_fields__}
 
 
@@ -296,7 +297,7 @@ class _MessageDecoder:
             name=name,
             arguments=arguments,
             kind="function" if call.custom is None else "custom",
-            extra=unknown_members(raw, _ChatCall.__struct_fields__, _CALL_NESTED),
+            extra=unknown_members(raw, _CALL, _CALL_NESTED),
         )
 
     def _derive_id(self, number: int, name: str, arguments: str) -> str:
