@@ -79,6 +79,9 @@ class TurnState(Enum):
     ENDED = auto()
 
 
+_MODEL = TurnState.MODEL  # looking a member up costs as much as a call, and every batch needs this one
+
+
 class Turn:
     def __init__(self, *, token: str, request: Request, policy: Policy | None = None) -> None:
         self.token = token
@@ -127,7 +130,7 @@ class Turn:
     # Model output
 
     def handle(self, events: Sequence[StreamEvent]) -> list[Command]:
-        if self._state is not TurnState.MODEL:
+        if self._state is not _MODEL:
             return self._handle_late(events)
         records = self._records_answers
         if not records and _HANDLED.isdisjoint(map(type, events)):

@@ -28,7 +28,7 @@ from toolrelay.errors import ToolrelayError
 from toolrelay.toolcalls.options import ActiveOptions
 from toolrelay.toolcalls.relay import RelaySession, can_relay
 from toolrelay.toolcalls.session import ToolCallSession
-from toolrelay.toolcalls.states import WAITING, State
+from toolrelay.toolcalls.states import READING, WAITING, State
 
 # Errors of servers whose model takes no tools: Ollama, llama.cpp without --jinja, vLLM without a parser, OpenRouter.
 _NO_TOOLS = re.compile(
@@ -58,9 +58,12 @@ class ToolCallLayer:
             if self._refuses_tools(events[0]):
                 return self._fall_back()
         session = self._session
-        was_reading = session.state is State.READING
-        commands = self._forward(session.feed(events))
-        if was_reading and session.state is not State.READING and session.state in WAITING:
+        before = session.state
+        out = session.feed(events)
+        if session.state is READING:
+            return self._turn.handle(out) if out else []
+        commands = self._forward(out)
+        if before is READING and session.state in WAITING:
             commands.append(DrainModel())
         return commands
 
@@ -77,8 +80,6 @@ class ToolCallLayer:
     def _forward(self, events: Sequence[StreamEvent]) -> list[Command]:
         commands = self._turn.handle(events) if events else []
         session = self._session
-        if session.state is State.READING:
-            return commands
         if session.state is State.RETRY:
             commands += self._turn.ask_again(session.rejected_for, session.request)
         return self._translate(commands)

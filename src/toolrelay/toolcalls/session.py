@@ -55,7 +55,7 @@ from toolrelay.toolcalls.limits import UNKNOWN_TOOL, CallRules, OutputLimiter, m
 from toolrelay.toolcalls.model_request import ModelRequest
 from toolrelay.toolcalls.options import ToolCallOptions
 from toolrelay.toolcalls.pending_calls import CallError, CallKey, PendingCall, PendingCalls
-from toolrelay.toolcalls.states import TRANSITIONS, WAITING, State
+from toolrelay.toolcalls.states import READING, TRANSITIONS, WAITING, State
 from toolrelay.toolcalls.writer import AnswerWriter
 
 MAX_TRIES = 2
@@ -111,9 +111,9 @@ class ToolCallSession:
         out: list[StreamEvent] = []
         self._writer.out = out
         for event in events:
-            if self._stop is not None and self.state is State.READING and self._apply_stop(event):
+            if self._stop is not None and self.state is READING and self._apply_stop(event):
                 continue
-            if self.state is State.READING:
+            if self.state is READING:
                 if type(event) is TextDelta:
                     self._read_text(event)
                 else:
@@ -174,7 +174,7 @@ class ToolCallSession:
 
     def _read_scanned(self, found: Sequence[StreamEvent | CallBroken]) -> None:
         for event in found:
-            if self.state is not State.READING:
+            if self.state is not READING:
                 return
             if type(event) is TextDelta:  # several times cheaper than a `match`, and this is the busiest place
                 self._emit_text(event)

@@ -26,3 +26,5 @@ TRANSITIONS = {
     State.RETRY: {State.READING},
     State.ENDED: set(),
 }
+
+READING = State.READING  # looking a member up costs as much as a call, and every batch of events needs this one
