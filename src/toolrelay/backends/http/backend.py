@@ -117,9 +117,9 @@ class HttpBackend:
                 last = events
                 return True
             wanted = deliver(events)
-            if wanted is None or isinstance(wanted, Wanted):
-                return wanted is Wanted.NOTHING
-            return _is_nothing(wanted)
+            if wanted is None:
+                return None
+            return wanted is Wanted.NOTHING if isinstance(wanted, Wanted) else _is_nothing(wanted)
 
         if await response.stream_to(consume):
             if last:
