@@ -40,7 +40,7 @@ def test_binary_is_searched_in_setting_then_package_then_path(tmp_path: Path, mo
 
 def test_missing_binary_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(binary, "PACKAGE", "no_such_package")
-    with pytest.raises(ConfigurationError, match=r"toolrelay\[codex\].*PATH.*TOOLRELAY_CODEX"):
+    with pytest.raises(ConfigurationError, match=r"'\.\[codex\]'.*PATH.*TOOLRELAY_CODEX"):
         find_binary("", str(tmp_path))
 
 

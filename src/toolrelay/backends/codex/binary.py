@@ -41,7 +41,7 @@ def find_binary(configured: str = "", search_path: str | None = None) -> str:
     else:
         found = _find_packaged() or shutil.which("codex", path=search_path)
         problem = (
-            "The Codex binary was not found. Install it with `pip install 'toolrelay[codex]'`, "
+            "The Codex binary was not found. Install it with `pip install '.[codex]'` in Toolrelay's clone, "
             "or put `codex` on the PATH, or name it in TOOLRELAY_CODEX."
         )
     if found is None:
