@@ -296,13 +296,22 @@ def test_reasoning_resumed_after_another_item_numbers_parts_from_zero() -> None:
     assert [each.summary for each in reasoning_deltas(events)] == [("a",), ("b",)]
 
 
-def test_choices_keep_their_numbers_and_order() -> None:
+def test_choices_are_numbered_as_they_appear() -> None:
     stream = chat.chunk({"content": "five"}, "stop", 5) + chat.chunk({"content": "zero"}, "stop")
     events = decode_all(CHAT, stream + chat.chunk({"content": "two"}, "stop", 2) + chat.DONE)
-    assert [event.choice for event in events if isinstance(event, TextDelta)] == [5, 0, 2]
+    assert [event.choice for event in events if isinstance(event, TextDelta)] == [0, 1, 2]
 
     def text(answer: Answer) -> str:
         return gist(replace(answer, others=())).text
 
     folded = fold(events)
-    assert [text(answer) for answer in (folded, *folded.others)] == ["zero", "two", "five"]
+    assert [text(answer) for answer in (folded, *folded.others)] == ["five", "zero", "two"]
+
+
+@pytest.mark.parametrize("index", [1, 7, HUGE])
+def test_only_choice_may_have_any_index(index: int) -> None:
+    streamed = decode_all(CHAT, chat.chunk({"content": "a"}, None, index) + chat.chunk({}, "stop", index) + chat.DONE)
+    whole = CHAT.decode_answer(json.dumps({"choices": [{"index": index, "message": {"content": "a"}}]}).encode())
+    for events in (streamed, whole):
+        assert gist(fold(events)).text == "a"
+        check_clean(events)

@@ -100,7 +100,9 @@ class _CommandRunner:
         except Exception as error:  # noqa: BLE001 -- raised again in call_model
             self._failure = error
             return Wanted.NOTHING
-        return self._wanted() if waiting is None else self._deliver_slowly(waiting)
+        if waiting is not None:
+            return self._deliver_slowly(waiting)
+        return self._wanted() if self.deferred or self._draining else None  # a call less on the hottest path
 
     async def _deliver_slowly(self, waiting: Awaitable[None]) -> Wanted | None:
         try:

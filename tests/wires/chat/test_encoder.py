@@ -23,6 +23,7 @@ from tests.wires.chat.chunks import (
     without_ids,
     without_nulls,
 )
+from toolrelay.core.assembly import Answer
 from toolrelay.core.events import (
     AnnotationAdded,
     AnswerFailed,
@@ -427,13 +428,17 @@ def test_batching_of_events_does_not_change_chunks(events: list[StreamEvent]) ->
     assert b"".join(encoder.encode([event]) for event in events) == encode(events, include_usage=True)
 
 
+def by_content(answer: Answer) -> list[str]:
+    """The choices without their numbers, which the decoder gives anew."""
+    return sorted(f"{choice.items} {choice.finish}" for choice in (answer, *answer.others))
+
+
 @given(answers(choices=3, custom=True, truncated=True))
 def test_decoder_reads_what_the_encoder_writes(events: list[StreamEvent]) -> None:
     read = fold(decode(encode(events, include_usage=True)))
     sent = without_ids(fold(events))
-    assert read.items == sent.items
-    assert (read.finish, read.usage, read.service_tier) == (sent.finish, sent.usage, sent.service_tier)
-    assert [(other.items, other.finish) for other in read.others] == [(other.items, other.finish) for other in sent.others]
+    assert (read.usage, read.service_tier) == (sent.usage, sent.service_tier)
+    assert by_content(read) == by_content(sent)
     assert read.started.fingerprint == sent.started.fingerprint
 
 
@@ -442,4 +447,9 @@ def test_decoder_reads_a_whole_answer_like_its_stream(events: list[StreamEvent])
     """Except for the order of reasoning, text and calls, which a whole answer does not have."""
     streamed = decode(encode(events, include_usage=True))
     together = WIRE.decode_answer(WIRE.encode_answer(fold(events), envelope()))
-    assert whole(together) == whole(streamed)
+
+    def without_numbers(events: list[StreamEvent]) -> JsonObject:
+        answer = whole(events)
+        return {**answer, "choices": sorted(str({**choice, "index": None}) for choice in answer["choices"])}
+
+    assert without_numbers(together) == without_numbers(streamed)

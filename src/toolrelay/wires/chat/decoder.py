@@ -57,9 +57,11 @@ class _ChoiceState(Struct, eq=False):
 
 
 class ChatDecoder(FrameDecoder):
+    """Choices are numbered as they appear: some servers start at 1, and an index that comes from outside is only a key."""
+
     def __init__(self) -> None:
         super().__init__()
-        self._choices: dict[int, _ChoiceState] = {}
+        self._choices: dict[int, _ChoiceState] = {}  # by the provider's index
         self._choice_limit = IndexLimit("choices")
         self._call_limit = IndexLimit("tool calls")
         self._usage: Usage | None = None
@@ -150,12 +152,12 @@ class ChatDecoder(FrameDecoder):
             self._tier = chunk.service_tier
 
     def _take_choice(self, position: int, choice: ChunkChoice, out: list[StreamEvent]) -> None:
-        number = position if choice.index is None else choice.index
-        state = self._choices.get(number)
+        index = position if choice.index is None else choice.index
+        state = self._choices.get(index)
         delta = choice.delta
         if state is None:
-            self._choice_limit.add(number)
-            state = self._choices[number] = _ChoiceState(number, CallTracker(self._call_limit))
+            self._choice_limit.add(index)
+            state = self._choices[index] = _ChoiceState(len(self._choices), CallTracker(self._call_limit))
             if delta is None:  # later, a message only repeats what was streamed
                 delta = choice.message
         if delta is not None:
@@ -168,17 +170,15 @@ class ChatDecoder(FrameDecoder):
 
     def _finish(self, problem: str, out: list[StreamEvent], *, code: str = "upstream_cut") -> None:
         """Finish the answer, or raise the problem if a choice is not finished."""
-        if 0 not in self._choices or any(state.finish is None for state in self._choices.values()):
+        if not self._choices or any(state.finish is None for state in self._choices.values()):
             raise provider_error(problem, code)
         self._is_over = True
-        for number in sorted(self._choices):
-            state = self._choices[number]
-            _flush_halves(state, out)
-            _finish_calls(state, out)
-            if number:
-                out.append(ChoiceFinished(number, state.actual_finish()))
-        finish = self._choices[0].actual_finish()
-        out.append(AnswerFinished(finish=finish, usage=self._usage, service_tier=self._tier))
+        first, *others = self._choices.values()
+        _finish_choice(first, out)
+        for state in others:
+            _finish_choice(state, out)
+            out.append(ChoiceFinished(state.number, state.actual_finish()))
+        out.append(AnswerFinished(finish=first.actual_finish(), usage=self._usage, service_tier=self._tier))
 
 
 def decode_answer(body: bytes) -> list[StreamEvent]:
@@ -281,6 +281,11 @@ def _flush_halves(state: _ChoiceState, out: list[StreamEvent]) -> None:
             case PartialCall(index=index, pieces=pieces):
                 pieces.append("\ufffd")
                 out.append(ArgumentsDelta(index, "\ufffd", state.number))
+
+
+def _finish_choice(state: _ChoiceState, out: list[StreamEvent]) -> None:
+    _flush_halves(state, out)
+    _finish_calls(state, out)
 
 
 def _finish_calls(state: _ChoiceState, out: list[StreamEvent]) -> None:
