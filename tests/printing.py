@@ -18,7 +18,7 @@ from toolrelay.backends.base import Deliver, deliver_all
 from toolrelay.backends.demo import respond
 from toolrelay.core.assembly import Assembly
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
-from toolrelay.core.messages import Call, Item, Message, Result, plain_text
+from toolrelay.core.messages import Call, Item, Message, OutputItem, Result, plain_text
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.dialects.base import Dialect, discover
@@ -77,7 +77,7 @@ def _system(request: Request) -> str:
     return "\n".join([request.instructions or "", *(plain_text(message.content) for message in messages)])
 
 
-def _text(items: tuple[Item, ...]) -> Iterator[str]:
+def _text(items: tuple[OutputItem, ...]) -> Iterator[str]:
     return (plain_text(item.content) for item in items if isinstance(item, Message))
 
 

@@ -2,7 +2,7 @@
 
     (
         Playbook(turn)
-        << [RecordStep(TurnAccepted(model="m", wire="openai_chat")), CallModel(request)]
+        << [RecordStep(TurnAccepted(request=request)), CallModel(request)]
         >> [TextDelta("hi")]
         << [Emit([TextDelta("hi")])]
         >> [AnswerFinished(finish="stop")]
@@ -23,12 +23,23 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct, structs
 
 from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, Notice, RecordStep, RunTool
-from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, StreamEvent
+from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, GatewayCallFinished, GatewayCallStarted, StreamEvent
+from toolrelay.core.gateway_calls import OUTCOME_UNKNOWN
 from toolrelay.core.identity import make_call_id
-from toolrelay.core.messages import Call, Result
+from toolrelay.core.messages import Call, Result, plain_text
 from toolrelay.core.policy import GatewayTool, Policy
 from toolrelay.core.request import Request, Tool
-from toolrelay.core.steps import QuestionAsked, StepEvent, ToolRunFinished, ToolRunStarted, VerdictGiven
+from toolrelay.core.steps import (
+    AnswerRejected,
+    QuestionAsked,
+    StepEvent,
+    ToolRunFinished,
+    ToolRunStarted,
+    TurnAccepted,
+    TurnFailed,
+    TurnFinished,
+    VerdictGiven,
+)
 from toolrelay.core.turn import Turn
 from toolrelay.toolcalls.layer import ToolCallLayer
 
@@ -42,8 +53,10 @@ class Playbook(Generic[T]):
     def __init__(self, turn: T) -> None:
         self.turn: T = turn
         self._transcript: list[str] = []
+        self._executed: list[Command] = []
         self._commands = turn.start()
         self._is_checked = True
+        self._check_replays()
 
     def __rshift__(self, received: Sequence[StreamEvent] | VerdictGiven | ToolRunFinished) -> Playbook[T]:
         __tracebackhide__ = True
@@ -56,7 +69,18 @@ class Playbook(Generic[T]):
         else:
             self._transcript += [f">> {format_value(event)}" for event in received]
             self._commands = self.turn.handle(received)
+        self._check_replays()
         return self
+
+    def _check_replays(self) -> None:
+        """Check that every prefix of the steps so far, replayed, gives the same next commands. A layer records nothing else."""
+        turn: object = self.turn
+        if not (isinstance(turn, Turn) and turn.records):
+            return
+        self._executed += self._commands
+        for end in range(len(self._executed) - len(self._commands), len(self._executed)):
+            if isinstance(self._executed[end], RecordStep):
+                check_replay(turn, self._executed[: end + 1], self._executed[end + 1 :])
 
     def __lshift__(self, expected: Sequence[Command] | EllipsisType) -> Playbook[T]:
         __tracebackhide__ = True
@@ -76,6 +100,41 @@ class Playbook(Generic[T]):
         """Return the latest commands, if not all of them matter."""
         self._is_checked = True
         return self._commands
+
+
+def check_replay(turn: Turn, executed: Sequence[Command], following: Sequence[Command]) -> None:
+    """Check that the recorded steps, replayed, are followed by the same commands as in the turn itself.
+
+    An answer that is being received is asked for again; a tool that is running is repeated or given up.
+    """
+    steps = recorded(executed)
+    replayed = Turn.replay(steps, token=turn.token, policy=turn.policy)
+    commands = _without_notices(replayed.resume())
+    match steps[-1]:
+        case TurnAccepted() | AnswerRejected():
+            assert [type(command) for command in commands] == [CallModel], (steps, commands)
+        case ToolRunStarted(call_id=call_id):
+            assert ToolRunFinished(call_id=call_id, output=OUTCOME_UNKNOWN, failed=True) in recorded(commands)
+        case _:
+            waits_for = {step.call_id for step in steps if isinstance(step, ToolRunStarted | QuestionAsked)}
+            answered = {step.call_id for step in steps if isinstance(step, ToolRunFinished | VerdictGiven)}
+            if waits_for <= answered:  # else a call beside this one is taken up again
+                assert commands[: len(following)] == [*_after_own_emit(steps[-1], following)], (steps, commands, following)
+
+
+def _without_notices(commands: Iterable[Command]) -> list[Command]:
+    return [command for command in commands if not isinstance(command, Notice)]
+
+
+def _after_own_emit(step: StepEvent, following: Sequence[Command]) -> list[Command]:
+    """Leave out what a step itself shows to the client: whoever resumes a turn knows what was shown."""
+    commands = _without_notices(following)
+    shows = isinstance(step, ToolRunStarted | ToolRunFinished | VerdictGiven | TurnFinished | TurnFailed)
+    if shows and commands and isinstance(commands[0], Emit):
+        del commands[0]
+    if isinstance(step, TurnFinished | TurnFailed):
+        return []
+    return commands
 
 
 def format_value(value: object) -> str:
@@ -119,11 +178,20 @@ def make_request(*tools: str, **members: Any) -> Request:
     return Request(wire="openai_chat", model="m", items=(), tools=tuple(Tool(name=name) for name in tools), **members)
 
 
-def make_turn(request: Request | None = None, *, approval: str = "", auto: str = "", max_rounds: int = 10) -> Turn:
-    """Return a turn with gateway tools that need approval, and some that run automatically: names separated by blanks."""
+def make_turn(
+    request: Request | None = None,
+    *,
+    approval: str = "",
+    auto: str = "",
+    parallel: str = "",
+    max_rounds: int = 10,
+    **rules: Any,
+) -> Turn:
+    """Return a turn with gateway tools that need approval, run automatically, or run in parallel: names separated by blanks."""
     tools = {name: GatewayTool(tool=Tool(name=name)) for name in approval.split()}
     tools |= {name: GatewayTool(tool=Tool(name=name), needs_approval=False) for name in auto.split()}
-    policy = Policy(tools=tools, max_tool_rounds=max_rounds)
+    tools |= {name: GatewayTool(tool=Tool(name=name), needs_approval=False, parallel=True) for name in parallel.split()}
+    policy = Policy(tools=tools, max_tool_rounds=max_rounds, **rules)
     return Turn(token=TOKEN, request=make_request() if request is None else request, policy=policy)
 
 
@@ -166,7 +234,13 @@ def ask_commands(number: int, name: str, arguments: str = "{}") -> list[Command]
 
 
 def run_commands(number: int, name: str, arguments: str = "{}") -> list[Command]:
-    return [RecordStep(ToolRunStarted(call_id=IDS[number], arguments=arguments)), RunTool(call_item(number, name, arguments))]
+    shown = GatewayCallStarted(id=IDS[number], name=name, toolset="", arguments=arguments)
+    started = RecordStep(ToolRunStarted(call_id=IDS[number], arguments=arguments))
+    return [started, Emit([shown]), RunTool(call_item(number, name, arguments))]
+
+
+def finish_commands(step: ToolRunFinished) -> list[Command]:
+    return [RecordStep(step), Emit([GatewayCallFinished(id=step.call_id, output=plain_text(step.output), failed=step.failed)])]
 
 
 def next_request(commands: Iterable[Command]) -> Request:

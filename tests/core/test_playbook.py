@@ -33,7 +33,7 @@ def test_unchecked_commands_fail_the_test() -> None:
 
 def test_commands_of_the_start_may_be_left_unchecked() -> None:
     request = make_request()
-    start: list[Command] = [RecordStep(TurnAccepted(model="m", wire="openai_chat")), CallModel(request)]
+    start: list[Command] = [RecordStep(TurnAccepted(request=request)), CallModel(request)]
     Playbook(make_turn(request)) << start >> [TextDelta("one")] << [Emit([TextDelta("one")])]
     Playbook(make_turn(request)) >> [TextDelta("one")] << [Emit([TextDelta("one")])]
     with pytest.raises(AssertionError):

@@ -67,7 +67,14 @@ ITEMS: tuple[Item, ...] = (
 USAGE = Usage(input=1, output=2, total=3, cached=0, estimated=True)
 
 STEPS: list[StepEvent] = [
-    TurnAccepted(model="m", wire="openai_chat"),
+    TurnAccepted(
+        request=Request(
+            wire="openai_chat",
+            model="m",
+            items=(Message(role="user", content="Hi"),),
+            tools=(Tool(name="f"), OpaqueTool(wire="w", raw={"type": "x"})),
+        )
+    ),
     AnswerReceived(items=ITEMS, finish="length", usage=USAGE, cut=True),
     AnswerRejected(rule="invalid_json"),
     CallPlanned(call=CALL, owner="gateway"),

@@ -73,7 +73,7 @@ def test_text_is_emitted_as_it_arrives() -> None:
     usage = Usage(input=3, output=2)
     (
         Playbook(make_turn(request))
-        << [RecordStep(TurnAccepted(model="m", wire="openai_chat")), CallModel(request)]
+        << [RecordStep(TurnAccepted(request=request)), CallModel(request)]
         >> [AnswerStarted(model="m-1"), TextDelta("Hel")]
         << [Emit([AnswerStarted(model="m-1"), TextDelta("Hel")])]
         >> [TextDelta("lo")]
@@ -82,7 +82,7 @@ def test_text_is_emitted_as_it_arrives() -> None:
         << []
         >> [AnswerFinished(finish="stop", usage=usage, service_tier="flex")]
         << [
-            RecordStep(AnswerReceived(items=(message("Hello"),), finish="stop", usage=usage)),
+            RecordStep(AnswerReceived(items=(message("Hello"),), finish="stop", usage=usage, service_tier="flex")),
             RecordStep(TurnFinished(finish="stop", usage=usage)),
             Emit([AnswerFinished(finish="stop", usage=usage, service_tier="flex")]),
             End(),
@@ -118,7 +118,7 @@ def test_call_is_handed_over_with_an_id_of_the_gateway() -> None:
         << [Emit(client_call(0, "f", '{"x":1}', number=0))]
         >> [AnswerFinished(finish="calls")]
         << [
-            RecordStep(AnswerReceived(items=(call_item(0, "f", '{"x":1}'),), finish="calls")),
+            RecordStep(AnswerReceived(items=(call_item(0, "f", '{"x":1}'),), finish="calls", call_count=1)),
             RecordStep(CallPlanned(call=call_item(0, "f", '{"x":1}'), owner="client")),
             RecordStep(CallsHandedOver(call_ids=(IDS[0],))),
             RecordStep(TurnFinished(finish="calls")),
@@ -138,7 +138,9 @@ def test_interleaved_parallel_calls_are_passed_on() -> None:  # bug 8
         >> [CallFinished(1), CallFinished(0), AnswerFinished(finish="calls")]
         << [
             Emit([CallFinished(1), CallFinished(0)]),
-            RecordStep(AnswerReceived(items=(call_item(0, "f", '{"x":1}'), call_item(1, "g", '{"y":2}')), finish="calls")),
+            RecordStep(
+                AnswerReceived(items=(call_item(0, "f", '{"x":1}'), call_item(1, "g", '{"y":2}')), finish="calls", call_count=2)
+            ),
             RecordStep(CallPlanned(call=call_item(0, "f", '{"x":1}'), owner="client")),
             RecordStep(CallPlanned(call=call_item(1, "g", '{"y":2}'), owner="client")),
             RecordStep(CallsHandedOver(call_ids=(IDS[0], IDS[1]))),
@@ -239,7 +241,7 @@ def test_each_choice_has_its_own_calls_and_finish() -> None:
         STOP,
     ]
     assert recorded(playbook.commands) == [
-        AnswerReceived(items=(message("zero"),), finish="stop"),
+        AnswerReceived(items=(message("zero"),), finish="stop", call_count=2),
         TurnFinished(finish="stop"),
     ]
 
@@ -258,7 +260,7 @@ def test_truncated_call_is_not_handed_over(finish: Finish) -> None:  # bug 5
         >> [*model_call(0, "f"), CallStarted(1, "f"), ArgumentsDelta(1, '{"x'), end]
         << [
             Emit([*client_call(0, "f", number=0), CallStarted(1, "f", IDS[1]), ArgumentsDelta(1, '{"x')]),
-            RecordStep(AnswerReceived(items=(call_item(0, "f"),), finish=finish, cut=True)),
+            RecordStep(AnswerReceived(items=(call_item(0, "f"),), finish=finish, cut=True, call_count=2)),
             RecordStep(CallPlanned(call=call_item(0, "f"), owner="client")),
             RecordStep(CallsHandedOver(call_ids=(IDS[0],))),
             RecordStep(TurnFinished(finish=finish)),

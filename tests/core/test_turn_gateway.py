@@ -16,6 +16,7 @@ from tests.core.playbook import (
     client_call,
     deny,
     emitted,
+    finish_commands,
     format_value,
     make_request,
     make_turn,
@@ -76,6 +77,7 @@ def test_tool_without_approval_runs_at_once_and_its_result_goes_to_the_model() -
                 AnswerReceived(
                     items=(Message(role="assistant", content=(Text(text="Let me see."),)), call_item(0, "g", '{"x":1}')),
                     finish="calls",
+                    call_count=1,
                 )
             ),
             RecordStep(CallPlanned(call=call_item(0, "g", '{"x":1}'), owner="gateway")),
@@ -83,7 +85,7 @@ def test_tool_without_approval_runs_at_once_and_its_result_goes_to_the_model() -
         ]
         >> run_finished(0)
         << [
-            RecordStep(run_finished(0)),
+            *finish_commands(run_finished(0)),
             CallModel(
                 Request(
                     wire="openai_chat",
@@ -101,7 +103,9 @@ def test_tool_without_approval_runs_at_once_and_its_result_goes_to_the_model() -
         >> [AnswerStarted(), TextDelta("It rains."), STOP]
         << [
             Emit([TextDelta("It rains.")]),
-            RecordStep(AnswerReceived(items=(Message(role="assistant", content=(Text(text="It rains."),)),), finish="stop")),
+            RecordStep(
+                AnswerReceived(items=(Message(role="assistant", content=(Text(text="It rains."),)),), finish="stop", call_count=1)
+            ),
             RecordStep(TurnFinished(finish="stop")),
             Emit([STOP]),
             End(),
@@ -159,9 +163,9 @@ def test_gateway_calls_are_run_one_after_the_other() -> None:
         >> allow(0)
         << [RecordStep(allow(0)), *run_commands(0, "g")]
         >> run_finished(0, "one")
-        << [RecordStep(run_finished(0, "one")), *run_commands(1, "i")]
+        << [*finish_commands(run_finished(0, "one")), *run_commands(1, "i")]
         >> run_finished(1, "two")
-        << [RecordStep(run_finished(1, "two")), *ask_commands(2, "h")]
+        << [*finish_commands(run_finished(1, "two")), *ask_commands(2, "h")]
         >> deny(2)
     )
     items = next_request(playbook.commands).items
@@ -192,7 +196,7 @@ def test_second_verdict_is_ignored(second: VerdictGiven) -> None:  # bug 45
         >> second
         << []
         >> run_finished(0)
-        << [RecordStep(run_finished(0)), *ask_commands(1, "g")]
+        << [*finish_commands(run_finished(0)), *ask_commands(1, "g")]
         >> second
         << []
     )
@@ -200,7 +204,7 @@ def test_second_verdict_is_ignored(second: VerdictGiven) -> None:  # bug 45
 
 def test_verdict_without_a_question_is_ignored() -> None:  # bug 45
     playbook = Playbook(make_turn(auto="g")) >> [*model_call(0, "g"), CALLS]
-    assert playbook.commands[-2:] == run_commands(0, "g")
+    assert playbook.commands[-3:] == run_commands(0, "g")
     playbook >> allow(0) << [] >> deny(0) << []
 
 
@@ -213,7 +217,7 @@ def test_result_of_a_tool_that_is_not_running_is_ignored() -> None:  # bug 48
         >> run_finished(1)
         << []
         >> run_finished(0)
-        << [RecordStep(run_finished(0)), *ask_commands(1, "g")]
+        << [*finish_commands(run_finished(0)), *ask_commands(1, "g")]
         >> run_finished(0)
         << []
     )
@@ -251,8 +255,8 @@ def test_name_declared_by_both_is_the_clients_with_a_notice() -> None:
     (
         Playbook(make_turn(request, approval="g"))
         << [
-            RecordStep(TurnAccepted(model="m", wire="openai_chat")),
             Notice(event="tool_block", rule="declared_by_both", tool="g"),
+            RecordStep(TurnAccepted(request=request)),
             CallModel(request),
         ]
         >> model_call(0, "g")
@@ -276,14 +280,14 @@ def test_mixed_answer_runs_gateway_calls_then_hands_over_client_calls() -> None:
         "gateway",
         "client",
     ]
-    assert playbook.commands[-2:] == run_commands(0, "g")
+    assert playbook.commands[-3:] == run_commands(0, "g")
     (
         playbook
         >> run_finished(0)
-        << [RecordStep(run_finished(0)), *run_commands(2, "g")]
+        << [*finish_commands(run_finished(0)), *run_commands(2, "g")]
         >> run_finished(2)
         << [
-            RecordStep(run_finished(2)),
+            *finish_commands(run_finished(2)),
             RecordStep(CallsHandedOver(call_ids=(IDS[1], IDS[3]))),
             RecordStep(TurnFinished(finish="calls", usage=Usage(input=1, output=2))),
             Emit([AnswerFinished(finish="calls", service_tier="flex", usage=Usage(input=1, output=2))]),
@@ -333,7 +337,7 @@ def test_every_action_is_recorded_before_it_is_executed() -> None:
     ):
         playbook >> received
         commands += playbook.commands
-    for before, command in pairwise(commands):
+    for before, command in pairwise(command for command in commands if not isinstance(command, Emit)):
         match command:
             case RunTool(call):
                 assert before == RecordStep(ToolRunStarted(call_id=call.id, arguments=call.arguments))

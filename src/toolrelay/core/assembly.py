@@ -21,6 +21,8 @@ from toolrelay.core.events import (
     CallStarted,
     ChoiceFinished,
     Finish,
+    GatewayCallFinished,
+    GatewayCallStarted,
     ItemReceived,
     MessageStarted,
     Noticed,
@@ -33,14 +35,14 @@ from toolrelay.core.events import (
     Usage,
 )
 from toolrelay.core.json import Json
-from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Part, Reasoning, Refusal, Text
+from toolrelay.core.messages import Call, GatewayCall, Message, OpaqueItem, OutputItem, Part, Reasoning, Refusal, Text
 from toolrelay.errors import ToolrelayError
 
 
 class Answer(Struct, frozen=True, kw_only=True):
     """A complete answer. `others` are the further choices if the client asked for n > 1."""
 
-    items: tuple[Item, ...] = ()
+    items: tuple[OutputItem, ...] = ()
     finish: Finish = "stop"
     usage: Usage | None = None
     started: AnswerStarted = AnswerStarted()
@@ -153,7 +155,20 @@ class OpaqueEntry:
         return OpaqueItem(wire=self.received.wire, raw=self.received.raw)
 
 
-Entry: TypeAlias = MessageEntry | ReasoningEntry | CallEntry | OpaqueEntry
+class GatewayCallEntry:
+    __slots__ = ("finished", "started")
+
+    def __init__(self, started: GatewayCallStarted) -> None:
+        self.started = started
+        self.finished: GatewayCallFinished | None = None
+
+    def item(self) -> GatewayCall:
+        start, end = self.started, self.finished
+        call = GatewayCall(id=start.id, name=start.name, toolset=start.toolset, arguments=start.arguments)
+        return call if end is None else replace(call, output=end.output, failed=end.failed)
+
+
+Entry: TypeAlias = MessageEntry | ReasoningEntry | CallEntry | OpaqueEntry | GatewayCallEntry
 
 
 class Assembly:
@@ -162,7 +177,19 @@ class Assembly:
     `_tail` is a shortcut to the pieces of the current text part.
     """
 
-    __slots__ = ("_calls", "_current", "_tail", "entries", "error", "finish", "others", "service_tier", "started", "usage")
+    __slots__ = (
+        "_calls",
+        "_current",
+        "_gateway_calls",
+        "_tail",
+        "entries",
+        "error",
+        "finish",
+        "others",
+        "service_tier",
+        "started",
+        "usage",
+    )
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -173,6 +200,7 @@ class Assembly:
         self.service_tier: str | None = None
         self.error: ToolrelayError | None = None
         self._calls: dict[int, CallEntry] = {}
+        self._gateway_calls: dict[str, GatewayCallEntry] = {}
         self._current: Entry | None = None
         self._tail: list[str] | None = None
 
@@ -213,6 +241,14 @@ class Assembly:
                 return finished
             case ItemReceived():
                 return self._open(OpaqueEntry(event))
+            case GatewayCallStarted():
+                self._gateway_calls[event.id] = started = GatewayCallEntry(event)
+                return self._open(started)
+            case GatewayCallFinished():
+                ended = self._gateway_calls.get(event.id)
+                if ended is not None:
+                    ended.finished = event
+                return ended
             case ChoiceFinished():
                 self._other(event.choice).finish = event.finish
             case AnswerFailed():

@@ -5,6 +5,7 @@ An answer is
     AnswerStarted (part | call)* (AnswerFinished | AnswerFailed)
 
 where a part is a sequence of TextDelta, RefusalDelta or ReasoningDelta, and a call is CallStarted ArgumentsDelta* CallFinished.
+In what a client gets of a turn with gateway tools, GatewayCallStarted and GatewayCallFinished stand between the answers.
 Calls of one answer may interleave: `index` identifies a call within the answer and counts from 0 without gaps. `choice` is 0
 unless a client asked for n > 1. A call without CallFinished is not a call.
 
@@ -146,6 +147,23 @@ class CallFinished(Struct, frozen=True):
     choice: int = 0
 
 
+class GatewayCallStarted(Struct, frozen=True, kw_only=True):
+    """The gateway runs a call of its own tools, with these arguments. The turn makes this event, not the model."""
+
+    id: str
+    name: str
+    toolset: str
+    arguments: str
+
+
+class GatewayCallFinished(Struct, frozen=True, kw_only=True):
+    """The result of the gateway's call with this id. `failed`: `output` is an error."""
+
+    id: str
+    output: str
+    failed: bool = False
+
+
 class ItemReceived(Struct, frozen=True, kw_only=True):
     """A whole item that only its own wire can represent."""
 
@@ -194,6 +212,8 @@ StreamEvent: TypeAlias = (
     | CallStarted
     | ArgumentsDelta
     | CallFinished
+    | GatewayCallStarted
+    | GatewayCallFinished
     | ItemReceived
     | Noticed
     | ChoiceFinished

@@ -110,6 +110,20 @@ class OpaqueItem(_Value, frozen=True):
 Item: TypeAlias = Message | Call | Result | Reasoning | OpaqueItem
 
 
+class GatewayCall(Struct, frozen=True, kw_only=True):
+    """A call that the gateway ran, as the client is shown it. `output` is None until it is finished."""
+
+    id: str
+    name: str
+    toolset: str
+    arguments: str
+    output: str | None = None
+    failed: bool = False
+
+
+OutputItem: TypeAlias = Item | GatewayCall
+
+
 def plain_text(content: Content) -> str:
     """Return the text of the content without its other parts."""
     if isinstance(content, str):

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from msgspec import Struct
 
 from toolrelay.core.request import Tool
-from toolrelay.core.steps import Owner
+
+MAX_IDENTICAL_CALLS = 2  # the third identical call of a turn is not run
 
 
 class GatewayTool(Struct, frozen=True, kw_only=True):
+    """`parallel`: may run beside other such tools. `idempotent`: may be repeated when it is unknown whether it ran."""
+
     tool: Tool
+    toolset: str = ""
     needs_approval: bool = True
+    parallel: bool = False
+    idempotent: bool = False
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """`tools` are the gateway's, by name. With `records_answers` each answer of the model is recorded as a step."""
+    """`tools` are the gateway's, by name. With `records_answers` each answer of the model is recorded as a step.
+
+    `same_name` decides whose tool a name is that the client declares too. `status_text`: tell Chat clients in text which tool
+    runs.
+    """
 
     tools: Mapping[str, GatewayTool] = {}
     max_tool_rounds: int = 10
     records_answers: bool = True
-
-    def owner(self, name: str, declared: frozenset[str]) -> Owner:
-        """Return who runs a call of the tool; `declared` are the client's names, which take precedence."""
-        return "gateway" if name in self.tools and name not in declared else "client"
+    same_name: Literal["client", "gateway"] = "client"
+    status_text: bool = False

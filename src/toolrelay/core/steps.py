@@ -1,4 +1,4 @@
-"""Step events: the history of a turn, in order. A ledger will store them; a turn's state is a fold over them."""
+"""Step events: the history of a turn, in order. The store keeps them; a turn's state is a fold over them (core/progress.py)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import Struct
 from toolrelay.core.events import Finish, Usage
 from toolrelay.core.json import Json
 from toolrelay.core.messages import Call, Content, Item
+from toolrelay.core.request import Request
 
 Owner: TypeAlias = Literal["client", "gateway"]
 
@@ -18,19 +19,25 @@ class _Step(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class TurnAccepted(_Step, frozen=True):
-    """A request was accepted."""
+    """A request was accepted. It has the client's items only, not those of a conversation that it continues."""
 
-    model: str
-    wire: str
+    request: Request
 
 
 class AnswerReceived(_Step, frozen=True):
-    """The assembled answer. `cut`: a call whose start the client has seen never finished, so the turn ends here."""
+    """The assembled answer.
+
+    `cut`: a call whose start the client has seen never finished, so the turn ends here. `call_count` is the number of calls in
+    the turn so far. `raw` is what the model printed, if a dialect read it.
+    """
 
     items: tuple[Item, ...]
     finish: Finish
     usage: Usage | None = None
     cut: bool = False
+    call_count: int = 0
+    service_tier: str | None = None
+    raw: str | None = None
 
 
 class AnswerRejected(_Step, frozen=True):
@@ -67,6 +74,8 @@ class ToolRunStarted(_Step, frozen=True):
 
 
 class ToolRunFinished(_Step, frozen=True):
+    """The result of a call. Without a ToolRunStarted before it, the call was not run."""
+
     call_id: str
     output: Content
     failed: bool = False

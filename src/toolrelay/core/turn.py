@@ -3,38 +3,42 @@
     handle(stream events)     the model's output
     handle_step(step event)   a verdict, or the result of a tool run
 
-    state    input                          action and next state
-    ------   ----------------------------   --------------------------------------------------------------------
-    MODEL    deltas                         emit them, except those of gateway calls; MODEL
-    MODEL    a rejected answer              ask the model again; what was emitted stays; MODEL
-    MODEL    AnswerFinished, no calls       finish "stop"; ENDED
-    MODEL    AnswerFinished, client calls   hand the calls over, finish "calls"; ENDED
-    MODEL    AnswerFinished, gateway calls  take the first: PERSON if it needs approval, else run it: TOOL
-    PERSON   VerdictGiven, allow            run the call as approved; TOOL
-    PERSON   VerdictGiven, deny             make the denial its result; then as after ToolRunFinished
-    TOOL     ToolRunFinished                    the next gateway call: PERSON or TOOL; after the last one: ENDED if the answer
-                                            has client calls, else ask the model again: MODEL
-    any      AnswerFailed                   fail; ENDED
+    waits for       input                          action
+    -------------   ----------------------------   -----------------------------------------------------------------
+    the model       deltas                         emit them, except those of gateway calls
+    the model       a rejected answer              ask the model again; what was emitted stays
+    the model       AnswerFinished, no calls       finish "stop"; end
+    the model       AnswerFinished, client calls   hand the calls over, finish "calls"; end
+    the model       AnswerFinished, gateway calls  ask a person about the first call, or run it; run further ones beside it
+                                                   if all of them may run in parallel
+    a person        VerdictGiven, allow            run the call as approved
+    a person        VerdictGiven, deny             make the denial its result; then as after ToolRunFinished
+    tools           ToolRunFinished                take the next gateway call; after the last one end if the answer has client
+                                                   calls, else ask the model again
+    anything        AnswerFailed                   fail; end
 
 All other input is ignored: a second verdict, the result of a tool that does not run, events after the end of an answer.
+
+Everything that a turn decides is a step, recorded before it is acted on. `replay` folds recorded steps (core/progress.py) into a
+turn that goes on where they end: `resume` returns its next commands. An answer that was being received is asked for again; a
+tool that was running is repeated if it is idempotent, otherwise the model is told that the outcome is unknown.
 
 A truncated answer keeps its finish (length or content_filter) even if it has complete calls. If the client has seen the start of
 a call that never finished, the model is not asked again: the client would take the fragment for a call.
 
-After a gateway run a tool_choice of required or named becomes auto; otherwise the turn would loop. At the round limit the model
-is asked once more with tool_choice none; a call made even then is dropped.
+After a gateway run a tool_choice of required or named becomes auto; otherwise the turn would loop. At the round limit, after a
+third identical call, and when `max_tool_calls` is used up, the model is asked once more with tool_choice none; a call made even
+then is dropped.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
-from enum import Enum, auto
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from toolrelay.core.assembly import Assembly, CallEntry
-from toolrelay.core.commands import AskAgain, AskPerson, CallModel, Command, Emit, End, Notice, RecordStep, RunTool
+from toolrelay.core.commands import AskAgain, CallModel, Command, Emit, End, Notice, RecordStep
 from toolrelay.core.events import (
     AnswerFailed,
     AnswerFinished,
@@ -48,63 +52,88 @@ from toolrelay.core.events import (
     StreamEvent,
     Usage,
 )
+from toolrelay.core.gateway_calls import GatewayCalls
 from toolrelay.core.identity import make_call_id
-from toolrelay.core.messages import Call, Content, Item, Result
-from toolrelay.core.policy import Policy
-from toolrelay.core.request import Request, ToolChoice
+from toolrelay.core.messages import Call, GatewayCall, Item
+from toolrelay.core.policy import GatewayTool, Policy
+from toolrelay.core.progress import Progress
+from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.core.steps import (
     AnswerReceived,
     AnswerRejected,
     CallPlanned,
     CallsHandedOver,
     Owner,
-    QuestionAsked,
+    StepEvent,
     ToolRunFinished,
-    ToolRunStarted,
     TurnAccepted,
     TurnFailed,
     TurnFinished,
     VerdictGiven,
 )
 from toolrelay.core.validation import is_json_object
-from toolrelay.errors import InternalError
-
-
-class TurnState(Enum):
-    """What the turn waits for."""
-
-    MODEL = auto()
-    PERSON = auto()
-    TOOL = auto()
-    ENDED = auto()
-
-
-_MODEL = TurnState.MODEL  # looking a member up costs as much as a call, and every batch needs this one
+from toolrelay.errors import InternalError, ToolrelayError
 
 
 class Turn:
-    def __init__(self, *, token: str, request: Request, policy: Policy | None = None) -> None:
+    """`context` is the conversation that the request continues, if it is not part of the request."""
+
+    def __init__(self, *, token: str, request: Request, policy: Policy | None = None, context: tuple[Item, ...] = ()) -> None:
         self.token = token
         self.request = request
         self.policy = policy or Policy()
-        self.usage: Usage | None = None
         self.finish: Finish | None = None
         self.error: AnswerFailed | None = None
-        self._state = TurnState.MODEL
-        self._declared = frozenset([tool.name for tool in request.functions()])
-        self._gateway_tools = tuple([own.tool for name, own in self.policy.tools.items() if name not in self._declared])
-        self._records_answers = self.policy.records_answers or bool(self._gateway_tools)
-        self._history: list[Item] = list(request.items)
-        self._tool_choice = request.tool_choice
-        self._rounds = 0
+        self._context = context
+        self._progress = Progress()
+        self._is_reading = True  # an answer of the model
+        declared = {tool.name for tool in request.functions()}
+        own = self.policy.tools
+        self._shared = tuple([name for name in own if name in declared])
+        if self._shared and self.policy.same_name == "client":
+            own = {name: tool for name, tool in own.items() if name not in declared}
+        self._own_tools: Mapping[str, GatewayTool] = own
+        self._calls = GatewayCalls(self._progress, own, request.max_tool_calls, status_text=self.policy.status_text)
+        self._takes_unknown_names = bool(own) and not declared  # nobody but the gateway could run them
+        self._records_answers = self.policy.records_answers or bool(own)
         self._call_count = 0
         self._client_call_counts: dict[int, int] = {}  # by choice
         self._started = False
-        self._queue: deque[Call] = deque()  # gateway calls that have not been run
-        self._client_calls: list[Call] = []
-        self._current: Call | None = None  # the latest gateway call that was asked about or run
-        self._final: AnswerFinished | None = None  # set if the turn ends with the current answer
         self._begin_answer()
+
+    @classmethod
+    def replay(
+        cls, steps: Sequence[StepEvent], *, token: str, policy: Policy | None = None, context: tuple[Item, ...] = ()
+    ) -> Turn:
+        """Return the turn with these steps, the first of which is TurnAccepted. `resume` continues it."""
+        accepted, *others = steps
+        if not isinstance(accepted, TurnAccepted):
+            raise InternalError("The record of a turn does not begin with its request.")
+        turn = cls(token=token, request=accepted.request, policy=policy, context=context)
+        for step in others:
+            turn._apply(step)
+        turn._is_reading = False
+        turn._call_count = turn._progress.call_count
+        turn._started = turn._progress.answer is not None
+        return turn
+
+    @property
+    def usage(self) -> Usage | None:
+        return self._progress.usage
+
+    @property
+    def has_ended(self) -> bool:
+        return self._progress.has_ended
+
+    @property
+    def records(self) -> bool:
+        """Return whether the turn's answers are recorded, so that it can be replayed."""
+        return self._records_answers
+
+    @property
+    def history(self) -> tuple[Item, ...]:
+        """Return what the turn has added to the conversation."""
+        return tuple(self._progress.history)
 
     def _begin_answer(self) -> None:
         self._assembly = Assembly()
@@ -112,25 +141,53 @@ class Turn:
         self._client_indexes: dict[tuple[int, int], int | None] = {}
 
     def start(self) -> list[Command]:
-        accepted = TurnAccepted(model=self.request.model, wire=self.request.wire)
-        shared = [Notice(event="tool_block", rule="declared_by_both", tool=n) for n in self.policy.tools if n in self._declared]
-        return [RecordStep(accepted), *shared, CallModel(self._model_request())]
+        shared = [Notice(event="tool_block", rule="declared_by_both", tool=name) for name in self._shared]
+        return [*shared, RecordStep(TurnAccepted(request=self.request)), *self._advance()]
+
+    def resume(self) -> list[Command]:
+        """Return the commands after a replay."""
+        return [] if self.has_ended else self._calls.resume() + self._advance()
+
+    def _record(self, step: StepEvent) -> RecordStep:
+        self._apply(step)
+        return RecordStep(step)
+
+    def _apply(self, step: StepEvent) -> None:
+        self._progress.apply(step)
+        if isinstance(step, TurnFinished):
+            self.finish = step.finish
 
     def _model_request(self) -> Request:
         """Return the client's request; with gateway tools added it always streams."""
-        if not self._gateway_tools:
-            return self.request
-        tools = self.request.tools + self._gateway_tools
-        return replace(self.request, items=tuple(self._history), tools=tools, tool_choice=self._tool_choice, stream=True)
+        request, own, progress = self.request, self._own_tools, self._progress
+        if not own and not self._context:
+            return request
+        items = (*self._context, *request.items, *progress.history)
+        if not own:
+            return replace(request, items=items)
+        kept = [tool for tool in request.tools if not (isinstance(tool, Tool) and tool.name in own)]
+        tools = (*kept, *[each.tool for each in own.values()])
+        return replace(request, items=items, tools=tools, tool_choice=self._tool_choice(), stream=True)
+
+    def _tool_choice(self) -> ToolChoice | None:
+        progress, limit = self._progress, self.request.max_tool_calls
+        if not progress.rounds:
+            return self.request.tool_choice
+        is_out_of_calls = limit is not None and progress.runs >= limit
+        if progress.rounds >= self.policy.max_tool_rounds or progress.repeats or is_out_of_calls:
+            return ToolChoice(mode="none")
+        return _relax(self.request.tool_choice)
 
     def _owner(self, call: Call | CallStarted) -> Owner:
         """Only clients declare namespaces."""
-        return "client" if call.namespace is not None else self.policy.owner(call.name, self._declared)
+        if call.namespace is None and (call.name in self._own_tools or self._takes_unknown_names):
+            return "gateway"
+        return "client"
 
     # Model output
 
     def handle(self, events: Sequence[StreamEvent]) -> list[Command]:
-        if self._state is not _MODEL:
+        if not self._is_reading:
             return self._handle_late(events)
         records = self._records_answers
         if not records and _HANDLED.isdisjoint(map(type, events)):
@@ -179,7 +236,7 @@ class Turn:
     def _handle_late(self, events: Sequence[StreamEvent]) -> list[Command]:
         """Ignore events after the end of an answer, except a failure of the whole turn."""
         failed = next((event for event in events if isinstance(event, AnswerFailed)), None)
-        return [] if failed is None or self._state is TurnState.ENDED else self._fail(failed)
+        return [] if failed is None or self.has_ended else self._fail(failed)
 
     def _start_call(self, event: CallStarted, out: list[StreamEvent], commands: list[Command]) -> None:
         owner = self._owner(event)
@@ -222,80 +279,74 @@ class Turn:
         return corrected
 
     def _finish_answer(self, event: AnswerFinished) -> list[Command]:
+        self._is_reading = False
         answer = self._assembly.answer()
-        calls = answer.calls
-        if event.usage is not None:
-            self.usage = event.usage if self.usage is None else self.usage + event.usage
         cut = any(
             isinstance(entry, CallEntry) and not entry.finished and self._owner(entry.started) == "client"
             for entry in self._assembly.entries
         )
-        commands: list[Command] = []
-        if self._records_answers:
-            commands.append(RecordStep(AnswerReceived(items=answer.items, finish=answer.finish, usage=answer.usage, cut=cut)))
-            self._history += answer.items
-        for call in calls:
-            owner = self._owner(call)
-            commands.append(RecordStep(CallPlanned(call=call, owner=owner)))
-            (self._queue if owner == "gateway" else self._client_calls).append(call)
-            if call.kind == "function" and not is_json_object(call.arguments):
-                commands.append(Notice(event="tool_block", rule="malformed_arguments", tool=call.name))
-        is_last = cut or self._client_calls or not self._queue
-        self._final = replace(event, finish=_correct_finish(event.finish, calls), usage=self.usage) if is_last else None
+        received = self._record(
+            AnswerReceived(
+                items=tuple([item for item in answer.items if not isinstance(item, GatewayCall)]),
+                finish=event.finish,
+                usage=event.usage,
+                cut=cut,
+                call_count=self._call_count,
+                service_tier=event.service_tier,
+            )
+        )
+        commands: list[Command] = [received] if self._records_answers else []
         return commands + self._advance()
 
+    def fail(self, error: ToolrelayError) -> list[Command]:
+        """End the turn with an error that is not the model's, unless it has ended."""
+        return [] if self.has_ended else self._fail(AnswerFailed(error))
+
     def _fail(self, event: AnswerFailed) -> list[Command]:
-        self._state = TurnState.ENDED
+        self._is_reading = False
         self.error = event
         failed = TurnFailed(code=event.error.code, message=event.error.message)
-        return [RecordStep(failed), Emit([event]), End()]
+        return [self._record(failed), Emit([event]), End()]
 
-    # Gateway calls, one after the other
-
-    def handle_step(self, step: VerdictGiven | ToolRunFinished) -> list[Command]:
-        call = self._current
-        if call is None or call.id != step.call_id:
-            return []
-        match self._state, step:
-            case TurnState.PERSON, VerdictGiven(verdict="allow", arguments=edited):
-                return [RecordStep(step), *self._run(call if edited is None else replace(call, arguments=edited))]
-            case TurnState.PERSON, VerdictGiven(reason=reason):
-                why = f" Reason: {reason}" if reason else ""
-                output: Content = f"The user denied this call. It was not run.{why}"
-            case TurnState.TOOL, ToolRunFinished():
-                output = step.output
-            case _:
-                return []
-        self._history.append(Result(call_id=call.id, output=output, kind=call.kind))
-        return [RecordStep(step), *self._advance()]
+    # What comes next, by the steps so far
 
     def _advance(self) -> list[Command]:
-        """Take the next gateway call; after the last one end the turn, or ask the model again."""
-        if self._queue:
-            self._current = call = self._queue.popleft()
-            if not self.policy.tools[call.name].needs_approval:
-                return self._run(call)
-            self._state = TurnState.PERSON
-            return [RecordStep(QuestionAsked(call_id=call.id)), AskPerson(call)]
-        if self._final is not None:
-            return self._end(self._final)
-        self._rounds += 1
-        at_limit = self._rounds >= self.policy.max_tool_rounds
-        self._tool_choice = ToolChoice(mode="none") if at_limit else _relax(self._tool_choice)
-        self._state = TurnState.MODEL
+        progress = self._progress
+        if progress.has_ended:
+            return []
+        if progress.answer is None:
+            return self._call_model()
+        commands: list[Command] = []
+        for call in [*progress.unplanned]:
+            commands.append(self._record(CallPlanned(call=call, owner=self._owner(call))))
+            if call.kind == "function" and not is_json_object(call.arguments):
+                commands.append(Notice(event="tool_block", rule="malformed_arguments", tool=call.name))
+        commands += self._calls.start()
+        if not progress.is_settled:
+            return commands
+        if progress.answer.cut or progress.client_calls or not progress.pending:
+            return commands + self._end(progress.answer)
+        return commands + self._call_model()
+
+    def _call_model(self) -> list[Command]:
+        self._is_reading = True
         self._begin_answer()
         return [CallModel(self._model_request())]
 
-    def _run(self, call: Call) -> list[Command]:
-        self._state = TurnState.TOOL
-        return [RecordStep(ToolRunStarted(call_id=call.id, arguments=call.arguments)), RunTool(call)]
+    def _end(self, answer: AnswerReceived) -> list[Command]:
+        commands: list[Command] = []
+        if self._progress.client_calls and not self._progress.handed_over:
+            call_ids = tuple([call.id for call in self._progress.client_calls])
+            commands.append(self._record(CallsHandedOver(call_ids=call_ids)))
+        calls = [item for item in answer.items if type(item) is Call]
+        finish = _correct_finish(answer.finish, calls)
+        commands.append(self._record(TurnFinished(finish=finish, usage=self.usage)))
+        finished = AnswerFinished(finish=finish, usage=self.usage, service_tier=answer.service_tier)
+        return [*commands, Emit([finished]), End()]
 
-    def _end(self, event: AnswerFinished) -> list[Command]:
-        self._state = TurnState.ENDED
-        self.finish = event.finish
-        call_ids = tuple([call.id for call in self._client_calls])
-        handed_over = [RecordStep(CallsHandedOver(call_ids=call_ids))] if call_ids else []
-        return [*handed_over, RecordStep(TurnFinished(finish=event.finish, usage=self.usage)), Emit([event]), End()]
+    def handle_step(self, step: VerdictGiven | ToolRunFinished) -> list[Command]:
+        commands = self._calls.handle(step)
+        return commands + self._advance() if commands else []
 
 
 # All other events are only passed on. One set lookup is cheaper than trying the cases of a `match` in turn.

@@ -13,7 +13,16 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from toolrelay.core.assembly import Assembly, CallEntry, Entry, MessageEntry, OpaqueEntry, PartEntry, ReasoningEntry
+from toolrelay.core.assembly import (
+    Assembly,
+    CallEntry,
+    Entry,
+    GatewayCallEntry,
+    MessageEntry,
+    OpaqueEntry,
+    PartEntry,
+    ReasoningEntry,
+)
 from toolrelay.core.events import (
     AnnotationAdded,
     AnswerFailed,
@@ -21,6 +30,8 @@ from toolrelay.core.events import (
     ArgumentsDelta,
     CallFinished,
     CallStarted,
+    GatewayCallFinished,
+    GatewayCallStarted,
     ItemReceived,
     ReasoningDelta,
     ReasoningFinished,
@@ -30,7 +41,7 @@ from toolrelay.core.events import (
     TextDelta,
 )
 from toolrelay.core.json import JsonObject
-from toolrelay.core.messages import Item
+from toolrelay.core.messages import OutputItem
 from toolrelay.errors import ToolrelayError
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.json import encode, encode_repaired
@@ -61,6 +72,10 @@ class _OpenItem(Struct, eq=False):
 
 class _OpenCall(_OpenItem, kw_only=True):
     entry: CallEntry
+
+
+class _OpenGatewayCall(_OpenItem, kw_only=True):
+    entry: GatewayCallEntry
 
 
 class _OpenMessage(_OpenItem, kw_only=True):
@@ -108,6 +123,7 @@ class ResponsesEncoder:
         self._output: list[JsonObject] = []
         self._current: _OpenMessage | _OpenReasoning | None = None
         self._calls: dict[Entry, _OpenCall] = {}
+        self._gateway_calls: dict[Entry, _OpenGatewayCall] = {}
         self._text: list[str] | None = None  # the pieces of the open text, so that a delta needs no search
         self._text_prefix = b""
         self._is_started = False
@@ -160,6 +176,10 @@ class ResponsesEncoder:
                 self._finish_call(entry)
             case ItemReceived(), OpaqueEntry():
                 self._relay(entry)
+            case GatewayCallStarted(), GatewayCallEntry():
+                self._start_gateway_call(entry)
+            case GatewayCallFinished(), GatewayCallEntry():
+                self._finish_gateway_call(entry)
             case AnswerFinished(), _:
                 is_truncated = event.finish in ("length", "content_filter") or bool(self._calls)
                 self._end("incomplete" if is_truncated else "completed")
@@ -201,7 +221,7 @@ class ResponsesEncoder:
 
     # Items
 
-    def _announce(self, item: Item) -> tuple[int, str]:
+    def _announce(self, item: OutputItem) -> tuple[int, str]:
         """Send an item that begins, and close the message or reasoning before it. Return its index and id."""
         self._close_current("completed")
         index = len(self._output)
@@ -211,7 +231,7 @@ class ResponsesEncoder:
         self._frame("response.output_item.added", {"output_index": index, "item": members})
         return index, identifier
 
-    def _close(self, opened: _OpenMessage | _OpenReasoning | _OpenCall, status: ItemStatus) -> None:
+    def _close(self, opened: _OpenMessage | _OpenReasoning | _OpenCall | _OpenGatewayCall, status: ItemStatus) -> None:
         item = item_members(opened.entry.item(), opened.id, status)
         self._output[opened.index] = item
         self._frame("response.output_item.done", {"output_index": opened.index, "item": item})
@@ -231,7 +251,10 @@ class ResponsesEncoder:
         self._close_current(status)
         for call in self._calls.values():
             self._close(call, "incomplete")
+        for gateway_call in self._gateway_calls.values():
+            self._close(gateway_call, "incomplete")
         self._calls.clear()
+        self._gateway_calls.clear()
 
     def _relay(self, entry: OpaqueEntry) -> None:
         item = entry.item()
@@ -335,6 +358,24 @@ class ResponsesEncoder:
             self._frame("response.function_call_arguments.done", members)
         else:
             self._frame("response.custom_tool_call_input.done", {**call.address(), "input": entry.arguments})
+        self._close(call, "completed")
+
+    # Gateway calls: items of type mcp_call, with their arguments as one delta
+
+    def _start_gateway_call(self, entry: GatewayCallEntry) -> None:
+        call = _OpenGatewayCall(*self._announce(entry.item()), entry=entry)
+        self._gateway_calls[entry] = call
+        arguments = entry.started.arguments
+        self._frame("response.mcp_call.in_progress", call.address())
+        self._delta(_prefix("response.mcp_call_arguments.delta", call.address()), arguments)
+        self._frame("response.mcp_call_arguments.done", {**call.address(), "arguments": arguments})
+
+    def _finish_gateway_call(self, entry: GatewayCallEntry) -> None:
+        call = self._gateway_calls.pop(entry, None)
+        if call is None:
+            return
+        failed = entry.finished is not None and entry.finished.failed
+        self._frame("response.mcp_call.failed" if failed else "response.mcp_call.completed", call.address())
         self._close(call, "completed")
 
 

@@ -8,7 +8,7 @@ from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import Usage
 from toolrelay.core.identity import make_item_id
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Part, Reasoning, Refusal, Text
+from toolrelay.core.messages import Call, GatewayCall, Message, OpaqueItem, OutputItem, Part, Reasoning, Refusal, Text
 from toolrelay.core.request import AnyTool, OpaqueTool, Request
 from toolrelay.errors import ToolrelayError
 from toolrelay.wires.base import Envelope
@@ -167,7 +167,7 @@ def failure_code(error: ToolrelayError) -> str:
 # Items
 
 
-def is_output(item: Item) -> bool:
+def is_output(item: OutputItem) -> bool:
     """Return whether the item is shown: not an empty message, nor what only another wire understands."""
     match item:
         case Message(content=content):
@@ -178,7 +178,7 @@ def is_output(item: Item) -> bool:
             return True
 
 
-def output_id(item: Item, token: str, index: int) -> str:
+def output_id(item: OutputItem, token: str, index: int) -> str:
     """Return the item's id. Reasoning keeps the provider's, which its encrypted content may be bound to."""
     match item:
         case Call(kind=kind):
@@ -187,11 +187,13 @@ def output_id(item: Item, token: str, index: int) -> str:
             return own
         case Reasoning():
             return make_item_id("rs", token, index)
+        case GatewayCall():
+            return make_item_id("mcp", token, index)
         case _:
             return make_item_id("msg", token, index)
 
 
-def item_members(item: Item, own_id: str, status: ItemStatus) -> JsonObject:
+def item_members(item: OutputItem, own_id: str, status: ItemStatus) -> JsonObject:
     match item:
         case Message():
             parts = (Text(text=item.content),) if isinstance(item.content, str) else item.content
@@ -210,6 +212,8 @@ def item_members(item: Item, own_id: str, status: ItemStatus) -> JsonObject:
             return members
         case OpaqueItem():
             return item.raw
+        case GatewayCall():
+            return _gateway_call_members(item, own_id, status)
         case _:  # a result, which a model never gives
             return {}
 
@@ -227,6 +231,23 @@ def _call_members(call: Call, own_id: str, status: ItemStatus) -> JsonObject:
     if call.namespace is not None:
         members["namespace"] = call.namespace
     return {**(call.extra or {}), **members}
+
+
+def _gateway_call_members(call: GatewayCall, own_id: str, status: ItemStatus) -> JsonObject:
+    error: Json = None
+    if call.failed:
+        error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": call.output or ""}]}
+    return {
+        "type": "mcp_call",
+        "id": own_id,
+        "status": "failed" if call.failed else status,
+        "name": call.name,
+        "server_label": call.toolset or "gateway",
+        "arguments": call.arguments,
+        "output": None if call.failed else call.output,
+        "error": error,
+        "approval_request_id": None,
+    }
 
 
 def part_members(part: Part) -> JsonObject:
