@@ -44,6 +44,7 @@ class AnswerRejected(_Step, frozen=True):
     """The model's output was rejected by this rule. The model is asked again within the same answer."""
 
     rule: str
+    raw: str | None = None
 
 
 class CallPlanned(_Step, frozen=True):

@@ -1,19 +1,25 @@
-"""The loop that executes a turn's commands: it calls the model, feeds its events to the turn, and the turn's to the client.
+"""The loop that executes a turn's commands: it calls the model, runs tools, and feeds what they give to the turn.
 
 Backpressure: a slow client delays `Sink.put`, which delays reading from the model, so that memory stays flat. Cancelling the loop
-closes the model's stream.
+closes the model's stream and cancels the tools.
+
+Steps are durable before the commands after them are executed: the driver waits for `Ledger.flush` in between. A turn without a
+ledger is not recorded.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
 from toolrelay.backends.base import Backend, Wanted
-from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Emit, End, Notice, RecordStep
+from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Emit, End, Notice, RecordStep, RunTool
 from toolrelay.core.events import StreamEvent
+from toolrelay.core.messages import Call
 from toolrelay.core.request import Request
+from toolrelay.core.steps import StepEvent, ToolRunFinished, VerdictGiven
 from toolrelay.errors import InternalError
 
 USAGE_SECONDS = 0.1  # limit on waiting for the usage of an answer that was cut off
@@ -25,6 +31,8 @@ class Layer(Protocol):
     def start(self) -> list[Command]: ...
 
     def handle(self, events: Sequence[StreamEvent]) -> list[Command]: ...
+
+    def handle_step(self, step: VerdictGiven | ToolRunFinished) -> list[Command]: ...
 
     def handle_model_stop(self) -> list[Command]: ...
 
@@ -45,10 +53,44 @@ class Observer(Protocol):
     def notice(self, command: Notice) -> None: ...
 
 
-async def drive(layer: Layer, backend: Backend, sink: Sink, observer: Observer) -> None:
-    """Run the turn to its end."""
-    runner = _CommandRunner(layer, sink, observer)
-    await runner.run(layer.start())
+class Ledger(Protocol):
+    """Keeps a turn's steps."""
+
+    def add(self, step: StepEvent) -> None: ...
+
+    async def flush(self) -> None:
+        """Return when the steps so far are durable."""
+        ...
+
+
+class ToolRunner(Protocol):
+    """Runs gateway tools."""
+
+    async def run(self, call: Call) -> ToolRunFinished:
+        """Return the result of the call; failures are results too."""
+        ...
+
+
+async def drive(
+    layer: Layer,
+    backend: Backend,
+    sink: Sink,
+    observer: Observer,
+    *,
+    ledger: Ledger | None = None,
+    tools: ToolRunner | None = None,
+    commands: list[Command] | None = None,
+) -> None:
+    """Run the turn to its end. `commands` are the first ones of a turn that is resumed."""
+    runner = _CommandRunner(layer, sink, observer, ledger)
+    await runner.run(layer.start() if commands is None else commands)
+    if ledger is None and tools is None:
+        await _call_models(runner, backend)
+    else:
+        await _run_tools(runner, layer, backend, tools)
+
+
+async def _call_models(runner: _CommandRunner, backend: Backend) -> None:
     while runner.deferred:
         command = runner.deferred.pop(0)
         if type(command) is CallModel or type(command) is AskAgain:
@@ -57,15 +99,44 @@ async def drive(layer: Layer, backend: Backend, sink: Sink, observer: Observer) 
             raise InternalError("A gateway tool was called, but no gateway tool is offered.")
 
 
+async def _run_tools(runner: _CommandRunner, layer: Layer, backend: Backend, tools: ToolRunner | None) -> None:
+    running: set[asyncio.Task[ToolRunFinished]] = set()
+    try:
+        while runner.deferred or running:
+            await runner.flush()
+            if not runner.deferred:
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    await runner.run(layer.handle_step(task.result()))
+                continue
+            command = runner.deferred.pop(0)
+            if type(command) is CallModel or type(command) is AskAgain:
+                await runner.call_model(backend, command.request)
+            elif type(command) is RunTool and tools is not None:
+                running.add(asyncio.create_task(tools.run(command.call)))
+            elif type(command) is End:
+                break
+            else:
+                raise InternalError("A gateway tool was called, but no gateway tool is offered.")
+        await runner.flush()
+    finally:
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+
+
 class _CommandRunner:
     """Executes commands at once where possible. The others, the last of a batch, are `deferred`."""
 
-    __slots__ = ("_deadline", "_draining", "_failure", "_layer", "_observer", "_sink", "deferred")
+    __slots__ = ("_deadline", "_draining", "_failure", "_has_unsaved", "_layer", "_ledger", "_observer", "_sink", "deferred")
 
-    def __init__(self, layer: Layer, sink: Sink, observer: Observer) -> None:
+    def __init__(self, layer: Layer, sink: Sink, observer: Observer, ledger: Ledger | None) -> None:
         self._layer = layer
         self._sink = sink
         self._observer = observer
+        self._ledger = ledger
+        self._has_unsaved = False
         self._deadline = asyncio.timeout(None)
         self._draining = False
         self._failure: Exception | None = None
@@ -75,6 +146,11 @@ class _CommandRunner:
         waiting = self._execute(iter(commands))
         if waiting is not None:
             await waiting
+
+    async def flush(self) -> None:
+        if self._has_unsaved and self._ledger is not None:
+            await self._ledger.flush()
+            self._has_unsaved = False
 
     async def call_model(self, backend: Backend, request: Request) -> None:
         self._draining = False
@@ -126,11 +202,16 @@ class _CommandRunner:
     def _execute(self, commands: Iterator[Command]) -> Awaitable[None] | None:
         for command in commands:
             if type(command) is Emit:  # several times cheaper than a `match`, on the hottest path
+                if self._has_unsaved:
+                    return self._execute_rest(self.flush(), chain((command,), commands))
                 waiting = self._sink.put(command.events)
                 if waiting is not None:
                     return self._execute_rest(waiting, commands)
             elif type(command) is RecordStep:
                 self._observer.record(command)
+                if self._ledger is not None:
+                    self._ledger.add(command.step)
+                    self._has_unsaved = True
             elif type(command) is Notice:
                 self._observer.notice(command)
             elif type(command) is DrainModel:

@@ -4,6 +4,8 @@
     --------------------   ----------------------------------------------------------------------------------
     CallModel(request)     CallModel with the request that the model needs; a session reads the answer
     AskAgain(request)      the same; the session begins its next try
+    RecordStep of an       the same, with the text that the model printed, if calls were read from it
+      answer
     all others             the same
 
     from the driver        to the turn
@@ -19,10 +21,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Notice
+from msgspec.structs import replace
+
+from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Notice, RecordStep
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.request import Request
-from toolrelay.core.steps import ToolRunFinished, VerdictGiven
+from toolrelay.core.steps import AnswerReceived, AnswerRejected, ToolRunFinished, VerdictGiven
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ToolrelayError
 from toolrelay.toolcalls.options import ActiveOptions
@@ -50,6 +54,13 @@ class ToolCallLayer:
 
     def start(self) -> list[Command]:
         return self._translate(self._turn.start())
+
+    def resume(self) -> list[Command]:
+        """Return the first commands of a turn that was replayed."""
+        return self._translate(self._turn.resume())
+
+    def fail(self, error: ToolrelayError) -> list[Command]:
+        return self._translate(self._turn.fail(error))
 
     def handle(self, events: Sequence[StreamEvent]) -> list[Command]:
         """Process a batch of the model's events."""
@@ -94,6 +105,8 @@ class ToolCallLayer:
                 continue
             if type(command) is AskAgain and isinstance(self._session, ToolCallSession):
                 self._session.retry()
+            elif type(command) is RecordStep and isinstance(command.step, AnswerReceived | AnswerRejected):
+                command = RecordStep(replace(command.step, raw=self._session.printed or None))  # noqa: PLW2901
             out.append(command)
         return out
 

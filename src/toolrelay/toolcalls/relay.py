@@ -36,6 +36,7 @@ class RelaySession:
     """The interface of ToolCallSession. Calls that break a rule are dropped; `n` > 1 is possible."""
 
     rejected_for = ""
+    printed = ""
 
     def __init__(self, request: Request) -> None:
         self.request = request

@@ -85,6 +85,11 @@ class ToolCallSession:
     def request(self) -> Request:
         return self._plan.request
 
+    @property
+    def printed(self) -> str:
+        """Return the text of the current try that was read for calls, as the model printed it."""
+        return "".join(self._printed)
+
     def retry(self) -> None:
         """Begin the next try: the model is being asked again."""
         self._enter(State.READING)
@@ -281,7 +286,7 @@ class ToolCallSession:
             self._writer.out.append(TextDelta(call.as_text(self._plan)))
 
     def _ask_again(self, error: CallError, call: PendingCall | None = None) -> None:
-        printed = "".join(self._printed)
+        printed = self.printed
         if len(printed) > MAX_SHOWN:
             printed = f"{printed[:MAX_SHOWN]}…"
         name = call.start.name if call is not None else ""
@@ -352,7 +357,7 @@ class ToolCallSession:
         if scanner is not None:
             self._limiter = OutputLimiter()
             self._writer.discard_withheld()
-            self._read_scanned([*scanner.feed("".join(self._printed)), *scanner.flush()])
+            self._read_scanned([*scanner.feed(self.printed), *scanner.flush()])
 
     def _cut(self, rule: str) -> None:
         self._enter(State.CUT)
