@@ -28,7 +28,16 @@ from toolrelay.core.events import (
 from toolrelay.core.messages import Message
 from toolrelay.core.policy import GatewayTool, Policy
 from toolrelay.core.request import Request, Tool
-from toolrelay.core.steps import AnswerReceived, CallPlanned, CallsHandedOver, TurnAccepted, TurnFailed, TurnFinished
+from toolrelay.core.steps import (
+    AnswerReceived,
+    CallPlanned,
+    CallsHandedOver,
+    ToolRunFinished,
+    TurnAccepted,
+    TurnFailed,
+    TurnFinished,
+    VerdictGiven,
+)
 from toolrelay.core.turn import Turn
 from toolrelay.errors import BackendError, InternalError
 from toolrelay.runtime import driver
@@ -203,6 +212,9 @@ class _RetryingLayer:
                 return [Emit(list(events)), AskAgain(REQUEST)]
             case _:
                 return [End()]
+
+    def handle_step(self, step: VerdictGiven | ToolRunFinished) -> list[Command]:
+        raise AssertionError(step)
 
     def handle_model_stop(self) -> list[Command]:
         self.stopped = True

@@ -82,7 +82,8 @@ class Sampling(Struct, frozen=True, kw_only=True):
 class Request(Struct, frozen=True, kw_only=True):
     """`wire` is the client's; `extra` holds request fields that this gateway does not know.
 
-    `key` is the configured name of the client's API key. It comes from the gateway, not from the request.
+    `key` is the configured name of the client's API key. It comes from the gateway, not from the request. `store`: the response
+    can be retrieved later. `background`: the turn goes on without its client.
     """
 
     wire: str
@@ -101,6 +102,9 @@ class Request(Struct, frozen=True, kw_only=True):
     include: tuple[str, ...] = ()
     metadata: dict[str, str] | None = None
     store: bool | None = None
+    background: bool = False
+    previous_response_id: str | None = None
+    conversation: str | None = None
     user: str | None = None
     service_tier: str | None = None
     prompt_cache_key: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -22,17 +22,17 @@ def find_orphan_result(items: Sequence[Item]) -> int | None:
     return None
 
 
-def check_tool_choice(request: Request) -> None:
-    """Raise ClientError (400) for a choice that cannot be met."""
+def check_tool_choice(request: Request, gateway_tools: Collection[str] = ()) -> None:
+    """Raise ClientError (400) for a choice that cannot be met by the client's tools or the gateway's."""
     choice = request.tool_choice
     if choice is None:
         return
     param, among = ("function_call", "functions") if request.legacy_functions else ("tool_choice", "tools")
     declared = {(tool.kind, tool.name) for tool in request.functions()}
     for kind, name in choice.names:
-        if (kind, name) not in declared:
+        if (kind, name) not in declared and not (kind == "function" and name in gateway_tools):
             raise invalid(f"{param} names the tool {name!r}, which is not in {among}.", param, code="unknown_tool")
-    if choice.mode == "required" and not request.tools:
+    if choice.mode == "required" and not request.tools and not gateway_tools:
         raise invalid("tool_choice is 'required', but the request declares no tools.", "tool_choice")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from toolrelay.core.messages import Content, Item, Message
 from toolrelay.core.request import Request
+from toolrelay.core.request_checks import check_tool_choice
 from toolrelay.errors import ClientError
 from toolrelay.wires.chat import WIRE
 
@@ -45,7 +46,7 @@ def result(identifier: str, value: Any = "ok", **members: Any) -> dict[str, Any]
 def refusal(body: object) -> ClientError:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(ClientError) as caught:
-        WIRE.decode_request(raw)
+        check_tool_choice(WIRE.decode_request(raw))
     assert caught.value.status == 400
     assert caught.value.type == "invalid_request_error"
     return caught.value

@@ -82,6 +82,7 @@ def test_minimal_request_is_encoded_minimally() -> None:
         "model": "m",
         "input": [{"type": "message", "role": "user", "content": "Hi"}],
         "tools": [{"type": "function", "name": "f", "parameters": None}],
+        "store": False,
     }
 
 
@@ -118,11 +119,11 @@ def test_chat_function_without_strict_is_sent_as_not_strict() -> None:
     assert [tool["strict"] for tool in written(_with(CHAT, tools=tools))["tools"]] == [False, True]
 
 
-def test_store_is_false_for_clients_of_other_wires() -> None:
+def test_providers_are_asked_to_store_nothing() -> None:
     assert written(CHAT)["store"] is False
     assert written(_with(CHAT, store=True))["store"] is False
-    assert "store" not in written(decode())
-    assert written(decode(store=True))["store"] is True
+    assert written(decode())["store"] is False
+    assert written(decode(store=True))["store"] is False
 
 
 def test_stream_is_requested_only_if_the_client_streams() -> None:
@@ -337,4 +338,4 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
 @given(bodies())
 def test_any_request_survives_encoding_and_decoding(body: dict[str, Any]) -> None:
     request = WIRE.decode_request(json.dumps(body).encode())
-    assert again(request) == request
+    assert again(request) == _with(request, store=False)

@@ -31,8 +31,10 @@ from toolrelay.core.request import (
     Tool,
     ToolChoice,
 )
+from toolrelay.core.request_checks import check_tool_choice
 from toolrelay.errors import ClientError
 from toolrelay.wires.responses import WIRE
+from toolrelay.wires.responses.request import reference_of
 
 WIRE_NAME = "openai_responses"
 
@@ -56,7 +58,7 @@ def again(request: Request) -> Request:
 
 def refusal(**fields: Any) -> ClientError:
     with pytest.raises(ClientError) as caught:
-        decode(**fields)
+        check_tool_choice(decode(**fields))
     assert caught.value.status == 400
     return caught.value
 
@@ -325,10 +327,13 @@ def test_null_and_empty_settings_equal_missing_settings() -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),  # bug 41
-        ({"conversation": "conv_1"}, "conversation"),
-        ({"conversation": {"id": "conv_1"}}, "conversation"),
-        ({"background": True}, "background"),
+        ({"previous_response_id": 3}, "previous_response_id"),
+        ({"previous_response_id": "resp_1", "conversation": "conv_1"}, "previous_response_id"),
+        ({"conversation": ""}, "conversation"),
+        ({"conversation": 3}, "conversation"),
+        ({"conversation": {}}, "conversation"),
+        ({"conversation": {"id": 3}}, "conversation"),
+        ({"background": True, "store": False}, "background"),
         ({"background": "yes"}, "background"),
         ({"model": ""}, "model"),
         ({"model": 3}, "model"),
@@ -344,8 +349,6 @@ def test_null_and_empty_settings_equal_missing_settings() -> None:
         ({"input": [{"role": "tool", "content": "a"}]}, "input[0].role"),
         ({"input": [{"role": "user", "content": [{"text": "a"}]}]}, "input[0].content[0].type"),
         ({"input": [{"role": "user", "content": [{"type": "input_text", "text": 1}]}]}, "input[0].content[0].text"),
-        ({"input": [{"role": "user", "content": "a"}, {"type": "item_reference", "id": "x"}]}, "input[1]"),
-        ({"input": [{"id": "msg_1"}]}, "input[0]"),
         ({"input": [{**CALL, "arguments": 3}]}, "input[0].arguments"),
         ({"input": [CALL, {"type": "function_call_output", "call_id": "c1", "output": 3}]}, "input[1].output"),
         ({"parallel_tool_calls": "yes"}, "parallel_tool_calls"),
@@ -372,8 +375,28 @@ def test_invalid_request_is_refused_with_its_parameter(fields: dict[str, Any], p
     assert error.message
 
 
-def test_refusal_of_previous_response_id_explains_why() -> None:  # bug 41
-    assert "keeps no state yet" in refusal(previous_response_id="resp_1").message
+def test_state_is_decoded() -> None:  # bug 41
+    assert decode(previous_response_id="resp_1").previous_response_id == "resp_1"
+    assert decode(conversation="conv_1").conversation == "conv_1"
+    assert decode(conversation={"id": "conv_1"}).conversation == "conv_1"
+    assert decode(background=True).background
+    assert all(decode(**members).store for members in ({}, {"store": None}, {"store": True}))
+    assert decode(store=False).store is False
+
+
+def test_references_are_kept_for_the_store_to_resolve() -> None:
+    items = decode_items({"type": "item_reference", "id": "msg_1"}, {"id": "rs_1"}, {"type": "mcp_call", "id": "mcp_1"})
+    assert [reference_of(item) for item in items] == ["msg_1", "rs_1", "mcp_1"]
+    others = decode_items({"role": "user", "content": "a"}, {"type": "x", "id": "y"})
+    assert [reference_of(item) for item in others] == [None, None]
+
+
+def test_output_may_answer_a_call_of_the_context() -> None:
+    output = {"type": "function_call_output", "call_id": "c9", "output": "x"}
+    for members in ({"previous_response_id": "resp_1"}, {"conversation": "conv_1"}):
+        (item,) = decode(input=[output], **members).items
+        assert isinstance(item, Result)
+    assert len(decode_items({"type": "item_reference", "id": "fc_1"}, output)) == 2
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"3", b'{"model": "m", "input": "\\x"}'])

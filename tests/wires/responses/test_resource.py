@@ -96,7 +96,7 @@ def test_resource_repeats_the_request_settings() -> None:
         "parallel_tool_calls": False,
         "previous_response_id": None,
         "reasoning": {"effort": "high", "summary": None},
-        "store": False,
+        "store": True,
         "temperature": 0.5,
         "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}, "verbosity": "low"},
         "tool_choice": {"type": "function", "name": "f"},

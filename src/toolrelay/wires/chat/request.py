@@ -26,7 +26,6 @@ from toolrelay.core.messages import (
     Text,
 )
 from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Sampling, ToolChoice
-from toolrelay.core.request_checks import check_tool_choice
 from toolrelay.errors import invalid
 from toolrelay.wires.extra import unknown_members
 from toolrelay.wires.json import arguments_text, convert, decode_body, may_be_deep
@@ -154,7 +153,7 @@ def _request(fields: _ChatBody, extra: JsonObject, raw_format: Any) -> Request: 
     if fields.modalities and "audio" in fields.modalities:
         raise invalid("Spoken answers (modalities: audio) are not relayed.", "modalities", code="unsupported_value")
     tools = decode_tools(fields.tools or [], NAME, is_nested=True)
-    request = Request(
+    return Request(
         wire=NAME,
         model=fields.model,
         items=_MessageDecoder().decode(fields.messages),
@@ -175,8 +174,6 @@ def _request(fields: _ChatBody, extra: JsonObject, raw_format: Any) -> Request: 
         legacy_functions=fields.functions is not None and fields.tools is None,
         extra=extra or None,
     )
-    check_tool_choice(request)
-    return request
 
 
 def _decode_sampling(fields: _ChatBody) -> Sampling:

@@ -116,6 +116,7 @@ class ResponsesEncoder:
 
     def __init__(self, envelope: Envelope) -> None:
         self._token = envelope.token
+        self._stored = envelope.request.store is True
         self._resource = Resource(envelope)
         self._assembly = Assembly()
         self._out: list[bytes] = []
@@ -225,7 +226,7 @@ class ResponsesEncoder:
         """Send an item that begins, and close the message or reasoning before it. Return its index and id."""
         self._close_current("completed")
         index = len(self._output)
-        identifier = output_id(item, self._token, index)
+        identifier = output_id(item, self._token, index, stored=self._stored)
         members = item_members(item, identifier, "in_progress")
         self._output.append(members)
         self._frame("response.output_item.added", {"output_index": index, "item": members})

@@ -189,7 +189,7 @@ class _ResponsesRequestEncoder(RequestEncoder):
                 "reasoning": reasoning_members(request) or None,
                 "include": self._include() or None,
                 "metadata": request.metadata,
-                "store": request.store if self.is_same_wire else False,
+                "store": False,  # the gateway keeps what is to be kept
                 "user": request.user,
                 "service_tier": request.service_tier,
                 "prompt_cache_key": request.prompt_cache_key,

@@ -25,7 +25,7 @@ from toolrelay.core.messages import (
     Text,
 )
 from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Sampling, ToolChoice
-from toolrelay.core.request_checks import check_tool_choice, find_orphan_result
+from toolrelay.core.request_checks import find_orphan_result
 from toolrelay.errors import invalid
 from toolrelay.wires.extra import unknown_members
 from toolrelay.wires.json import arguments_text, convert, decode_body
@@ -66,8 +66,8 @@ class _ResponsesBody(RequestBody, kw_only=True):
     include: list[str] | None = None
     stream_options: dict[str, Any] | None = None
     truncation: str | None = None
-    previous_response_id: Any = None
-    conversation: Any = None
+    previous_response_id: str | None = None
+    conversation: str | dict[str, Any] | None = None
     background: bool | None = None
 
 
@@ -79,7 +79,8 @@ def decode_request(body: bytes) -> Request:
     if "input" not in value and "messages" in value:
         raise invalid("This is /v1/responses, which takes 'input'. 'messages' belongs to /v1/chat/completions.", "input")
     fields = convert(value, _ResponsesBody, "")
-    _refuse_state(fields)
+    conversation = _decode_conversation(fields.conversation)
+    _check_state(fields, conversation)
     if not fields.model:
         raise invalid("'model' is missing.", "model", code="missing_required_parameter")
     if fields.input == []:
@@ -89,10 +90,10 @@ def decode_request(body: bytes) -> Request:
     extra = unknown_members(value, _KNOWN) or {}
     include = tuple(fields.include or ())
     output, verbosity = _decode_text(fields.text, extra) if fields.text else (None, None)
-    request = Request(
+    return Request(
         wire=NAME,
         model=fields.model,
-        items=_decode_input(fields.input),
+        items=_decode_input(fields.input, has_context=bool(fields.previous_response_id or conversation)),
         instructions=fields.instructions,
         tools=decode_tools(fields.tools or [], NAME),
         tool_choice=None if fields.tool_choice is None else _decode_choice(fields.tool_choice),
@@ -112,7 +113,10 @@ def decode_request(body: bytes) -> Request:
         include_usage=bool(fields.stream),
         include=include,
         metadata=fields.metadata,
-        store=fields.store,
+        store=fields.store is not False,
+        background=bool(fields.background),
+        previous_response_id=fields.previous_response_id,
+        conversation=conversation,
         user=fields.user,
         service_tier=fields.service_tier,
         prompt_cache_key=fields.prompt_cache_key,
@@ -120,17 +124,25 @@ def decode_request(body: bytes) -> Request:
         truncation=fields.truncation,
         extra=extra or None,
     )
-    check_tool_choice(request)
-    return request
 
 
-def _refuse_state(fields: _ResponsesBody) -> None:
-    """Never ignored: the model would answer without the conversation that the client believes it has."""
-    for name in ("previous_response_id", "conversation", "background"):
-        value = getattr(fields, name)
-        if value or (value is not None and name != "background"):
-            message = f"'{name}' is not supported: this gateway keeps no state yet. Send the whole conversation in 'input'."
-            raise invalid(message, name, code="unsupported_parameter")
+def _decode_conversation(value: str | dict[str, Any] | None) -> str | None:
+    """Return the conversation's id, which may be given as an object."""
+    given = value.get("id") if isinstance(value, dict) else value
+    if given is None and value is None:
+        return None
+    if not isinstance(given, str) or not given:
+        raise invalid("'conversation' must be the id of a conversation.", "conversation", code="invalid_type")
+    return given
+
+
+def _check_state(fields: _ResponsesBody, conversation: str | None) -> None:
+    if conversation and fields.previous_response_id:
+        message = "'conversation' and 'previous_response_id' exclude each other: both name what the request continues."
+        raise invalid(message, "previous_response_id", code="mutually_exclusive_parameters")
+    if fields.background and fields.store is False:
+        message = "'background' needs 'store': nobody could retrieve the response otherwise."
+        raise invalid(message, "background", code="mutually_exclusive_parameters")
 
 
 def _decode_text(raw: dict[str, Any], extra: JsonObject) -> tuple[OutputFormat | None, str | None]:
@@ -212,19 +224,27 @@ class _InputReasoning(_Typed):
     encrypted_content: str | None = None
 
 
-def _decode_input(given: str | list[dict[str, Any]]) -> tuple[Item, ...]:
-    """Decode `input`, which may be the user's text alone. A result must answer a call before it."""
+def _decode_input(given: str | list[dict[str, Any]], *, has_context: bool) -> tuple[Item, ...]:
+    """Decode `input`, which may be the user's text alone. A result must answer a call before it, or one of the context."""
     if isinstance(given, str):
         return (Message(role="user", content=given),)
-    items = tuple([_decode_item(raw, f"input[{number}]") for number, raw in enumerate(given)])
-    position = find_orphan_result(items)
+    items = tuple([decode_item(raw, f"input[{number}]") for number, raw in enumerate(given)])
+    position = None if has_context or any(reference_of(item) for item in items) else find_orphan_result(items)
     if position is not None:
         message = f"The output answers the call {given[position]['call_id']!r}, which is nowhere before it in 'input'."
         raise invalid(message, f"input[{position}].call_id", code="unknown_call")
     return items
 
 
-def _decode_item(raw: dict[str, Any], param: str) -> Item:
+def reference_of(item: Item) -> str | None:
+    """Return the id of a stored item that the item stands for: an item_reference, or an mcp_call that the client sends back."""
+    if isinstance(item, OpaqueItem) and item.wire == NAME and item.raw.get("type") in ("item_reference", "mcp_call"):
+        identifier = item.raw.get("id")
+        return identifier if isinstance(identifier, str) else ""
+    return None
+
+
+def decode_item(raw: dict[str, Any], param: str) -> Item:
     kind = raw.get("type")
     if kind is None:
         kind = "message" if "role" in raw else "item_reference" if "id" in raw else None
@@ -257,8 +277,7 @@ def _decode_item(raw: dict[str, Any], param: str) -> Item:
                 extra=_extra(raw, _InputReasoning),
             )
         case "item_reference":
-            message = "An item reference cannot be resolved: this gateway keeps no state yet. Send the item itself."
-            raise invalid(message, param, code="unsupported_parameter")
+            return OpaqueItem(wire=NAME, raw={"type": "item_reference", "id": raw.get("id")})
         case str():
             return OpaqueItem(wire=NAME, raw=raw)
         case _:

@@ -17,7 +17,7 @@ from toolrelay.wires.responses.outgoing import reasoning_members, text_members, 
 from toolrelay.wires.responses.request import NAME
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
-ResponseStatus: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
+ResponseStatus: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 ReasoningKind: TypeAlias = Literal["text", "summary"]
 
 FAILURE_CODES = frozenset(
@@ -54,7 +54,7 @@ def encode_answer(answer: Answer, envelope: Envelope) -> bytes:
     output = [
         item_members(
             item,
-            output_id(item, envelope.token, index),
+            output_id(item, envelope.token, index, stored=envelope.request.store is True),
             "incomplete" if truncated and isinstance(item, Message) and index == len(items) - 1 else "completed",
         )
         for index, item in enumerate(items)
@@ -77,6 +77,8 @@ class Resource:
             "model": envelope.model,
         }
         self._settings = _settings(envelope.request)
+        if envelope.request.conversation is not None:
+            self._settings["conversation"] = {"id": envelope.request.conversation}
 
     def started(self) -> JsonObject:
         return self._members("in_progress", [], None, self._tier)
@@ -111,7 +113,7 @@ def _settings(request: Request) -> JsonObject:
     """Return the request's settings as the answer repeats them, with the API's defaults."""
     sampling = request.sampling
     return {
-        "background": False,
+        "background": request.background,
         "frequency_penalty": _penalty(request, "frequency_penalty"),
         "instructions": request.instructions,
         "max_output_tokens": sampling.max_output_tokens,
@@ -119,11 +121,11 @@ def _settings(request: Request) -> JsonObject:
         "metadata": {**request.metadata} if request.metadata else {},
         "parallel_tool_calls": request.parallel_tool_calls is not False,
         "presence_penalty": _penalty(request, "presence_penalty"),
-        "previous_response_id": None,
+        "previous_response_id": request.previous_response_id,
         "prompt_cache_key": request.prompt_cache_key,
         "reasoning": {"effort": None, "summary": None, **reasoning_members(request)},
         "safety_identifier": request.safety_identifier,
-        "store": False,  # nothing is stored, whatever was asked
+        "store": request.store is True,
         "temperature": 1.0 if sampling.temperature is None else sampling.temperature,
         "text": {"format": {"type": "text"}, **text_members(request)},
         "tool_choice": "auto" if request.tool_choice is None else tool_choice_value(request.tool_choice),
@@ -178,9 +180,15 @@ def is_output(item: OutputItem) -> bool:
             return True
 
 
-def output_id(item: OutputItem, token: str, index: int) -> str:
-    """Return the item's id. Reasoning keeps the provider's, which its encrypted content may be bound to."""
+def output_id(item: OutputItem, token: str, index: int, *, stored: bool = False) -> str:
+    """Return the item's id.
+
+    Reasoning keeps the provider's, which its encrypted content may be bound to. If the answer is stored it gets an id by which
+    the gateway finds the item again; the provider's is on record.
+    """
     match item:
+        case Reasoning() if stored:
+            return make_item_id("rs", token, index)
         case Call(kind=kind):
             return make_item_id("ctc" if kind == "custom" else "fc", token, index)
         case Reasoning(id=str(own)):
