@@ -22,11 +22,21 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, structs
 
+from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, Notice, RecordStep, RunTool
-from toolrelay.core.events import ArgumentsDelta, CallFinished, CallStarted, GatewayCallFinished, GatewayCallStarted, StreamEvent
+from toolrelay.core.events import (
+    AnswerStarted,
+    ArgumentsDelta,
+    CallFinished,
+    CallStarted,
+    GatewayCallFinished,
+    GatewayCallStarted,
+    StreamEvent,
+)
 from toolrelay.core.gateway_calls import OUTCOME_UNKNOWN
 from toolrelay.core.identity import make_call_id
 from toolrelay.core.messages import Call, Result, plain_text
+from toolrelay.core.playback import shown_events
 from toolrelay.core.policy import GatewayTool, Policy
 from toolrelay.core.request import Request, Tool
 from toolrelay.core.steps import (
@@ -81,6 +91,8 @@ class Playbook(Generic[T]):
         for end in range(len(self._executed) - len(self._commands), len(self._executed)):
             if isinstance(self._executed[end], RecordStep):
                 check_replay(turn, self._executed[: end + 1], self._executed[end + 1 :])
+        if turn.finish is not None and not turn.policy.status_text:
+            assert _assembled(shown_events(recorded(self._executed))) == _assembled(emitted(self._executed))
 
     def __lshift__(self, expected: Sequence[Command] | EllipsisType) -> Playbook[T]:
         __tracebackhide__ = True
@@ -120,6 +132,14 @@ def check_replay(turn: Turn, executed: Sequence[Command], following: Sequence[Co
             answered = {step.call_id for step in steps if isinstance(step, ToolRunFinished | VerdictGiven)}
             if waits_for <= answered:  # else a call beside this one is taken up again
                 assert commands[: len(following)] == [*_after_own_emit(steps[-1], following)], (steps, commands, following)
+
+
+def _assembled(events: Iterable[StreamEvent]) -> Answer:
+    """Return the first choice of an answer, without what only the provider knows."""
+    assembly = Assembly()
+    for event in events:
+        assembly.add(event)
+    return structs.replace(assembly.answer(), started=AnswerStarted(), others=())
 
 
 def _without_notices(commands: Iterable[Command]) -> list[Command]:

@@ -56,7 +56,7 @@ class GatewayCalls:
             case CallState.ASKED, VerdictGiven(verdict="allow"):
                 return [self._record(step)]
             case CallState.ASKED, VerdictGiven():
-                return [self._record(step), Emit([self._shown_start(pending), _shown_end(pending, failed=True)])]
+                return [self._record(step), Emit([_shown_start(pending), _shown_end(pending, failed=True)])]
             case _:
                 return []
 
@@ -94,7 +94,7 @@ class GatewayCalls:
         if pending.state is CallState.PLANNED and self._tools[call.name].needs_approval:
             return [self._record(QuestionAsked(call_id=call.id)), AskPerson(call)]
         started = self._record(ToolRunStarted(call_id=call.id, arguments=pending.arguments))
-        shown: list[StreamEvent] = [self._shown_start(pending)]
+        shown: list[StreamEvent] = [_shown_start(pending)]
         if self._status_text:
             shown.append(TextDelta(self._status(call.name)))
         return [started, Emit(shown), RunTool(replace(call, arguments=pending.arguments))]
@@ -106,7 +106,7 @@ class GatewayCalls:
 
     def _finish(self, pending: PendingCall, step: ToolRunFinished) -> list[Command]:
         """Record the result. A call that was not run is shown to the client all the same."""
-        shown: list[StreamEvent] = [] if pending.state is CallState.RUNNING else [self._shown_start(pending)]
+        shown: list[StreamEvent] = [] if pending.state is CallState.RUNNING else [_shown_start(pending)]
         recorded = self._record(step)
         shown.append(_shown_end(pending, failed=step.failed))
         return [recorded, Emit(shown)]
@@ -115,12 +115,11 @@ class GatewayCalls:
         self._progress.apply(step)
         return RecordStep(step)
 
-    def _shown_start(self, pending: PendingCall) -> GatewayCallStarted:
-        call = pending.call
-        tool = self._tools.get(call.name)
-        toolset = "" if tool is None else tool.toolset
-        return GatewayCallStarted(id=call.id, name=call.name, toolset=toolset, arguments=pending.arguments)
-
 
 def _shown_end(pending: PendingCall, *, failed: bool) -> GatewayCallFinished:
     return GatewayCallFinished(id=pending.call.id, output=plain_text(pending.output), failed=failed)
+
+
+def _shown_start(pending: PendingCall) -> GatewayCallStarted:
+    call = pending.call
+    return GatewayCallStarted(id=call.id, name=call.name, toolset=pending.toolset, arguments=pending.arguments)

@@ -43,6 +43,7 @@ class PendingCall(Struct, eq=False):
 
     call: Call
     arguments: str
+    toolset: str
     attempt: int  # the how-manieth call of the turn with this name and these arguments
     state: CallState = CallState.PLANNED
     output: Content = ""
@@ -74,8 +75,8 @@ class Progress:
         match step:
             case AnswerReceived():
                 self._receive(step)
-            case CallPlanned(call=call, owner=owner):
-                self._plan(call, is_gateway=owner == "gateway")
+            case CallPlanned():
+                self._plan(step)
             case QuestionAsked(call_id=call_id):
                 self.pending[call_id].state = CallState.ASKED
             case VerdictGiven(call_id=call_id):
@@ -113,12 +114,13 @@ class Progress:
         if step.usage is not None:
             self.usage = step.usage if self.usage is None else self.usage + step.usage
 
-    def _plan(self, call: Call, *, is_gateway: bool) -> None:
+    def _plan(self, step: CallPlanned) -> None:
+        call = step.call
         del self.unplanned[0]
-        if is_gateway:
+        if step.owner == "gateway":
             key = call.name, _canonical(call.arguments)
             self._attempts[key] = attempt = self._attempts.get(key, 0) + 1
-            self.pending[call.id] = PendingCall(call, call.arguments, attempt)
+            self.pending[call.id] = PendingCall(call, call.arguments, step.toolset, attempt)
             self.repeats = self.repeats or attempt > MAX_IDENTICAL_CALLS
         else:
             self.client_calls.append(call)

@@ -48,8 +48,11 @@ class AnswerRejected(_Step, frozen=True):
 
 
 class CallPlanned(_Step, frozen=True):
+    """A call of the answer, and who runs it. `toolset` has the gateway's tool."""
+
     call: Call
     owner: Owner
+    toolset: str = ""
 
 
 class QuestionAsked(_Step, frozen=True):

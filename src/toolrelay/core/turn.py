@@ -318,7 +318,9 @@ class Turn:
             return self._call_model()
         commands: list[Command] = []
         for call in [*progress.unplanned]:
-            commands.append(self._record(CallPlanned(call=call, owner=self._owner(call))))
+            own = self._own_tools.get(call.name) if call.namespace is None else None
+            toolset = "" if own is None else own.toolset
+            commands.append(self._record(CallPlanned(call=call, owner=self._owner(call), toolset=toolset)))
             if call.kind == "function" and not is_json_object(call.arguments):
                 commands.append(Notice(event="tool_block", rule="malformed_arguments", tool=call.name))
         commands += self._calls.start()

@@ -1,0 +1,122 @@
+"""Stream events from the recorded steps of a turn: what its client was shown, without the boundaries between deltas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from toolrelay.core.events import (
+    AnnotationAdded,
+    AnswerFailed,
+    AnswerFinished,
+    AnswerStarted,
+    ArgumentsDelta,
+    CallFinished,
+    CallStarted,
+    GatewayCallFinished,
+    GatewayCallStarted,
+    ItemReceived,
+    MessageStarted,
+    ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
+    RefusalDelta,
+    StreamEvent,
+    TextDelta,
+)
+from toolrelay.core.messages import Call, Message, OpaqueItem, Reasoning, Refusal, Text, plain_text
+from toolrelay.core.progress import CallState, Progress
+from toolrelay.core.steps import (
+    AnswerReceived,
+    CallPlanned,
+    StepEvent,
+    ToolRunFinished,
+    ToolRunStarted,
+    TurnAccepted,
+    TurnFailed,
+    TurnFinished,
+    VerdictGiven,
+)
+from toolrelay.errors import InternalError
+
+
+def shown_events(steps: Sequence[StepEvent]) -> list[StreamEvent]:
+    """Return the events of a turn, without the end if it has none yet."""
+    client_calls = [step.call.id for step in steps if isinstance(step, CallPlanned) and step.owner == "client"]
+    player = _Player(frozenset(client_calls))
+    return [event for step in steps for event in player.play(step)]
+
+
+class _Player:
+    def __init__(self, client_calls: frozenset[str]) -> None:
+        self._progress = Progress()
+        self._client_calls = client_calls
+        self._call_index = 0
+        self._tier: str | None = None
+
+    def play(self, step: StepEvent) -> Iterator[StreamEvent]:
+        started_before = {key for key, each in self._progress.pending.items() if each.state is CallState.RUNNING}
+        self._progress.apply(step)
+        match step:
+            case TurnAccepted():
+                yield AnswerStarted()
+            case AnswerReceived():
+                self._tier = step.service_tier
+                for item in step.items:
+                    if not isinstance(item, Call):
+                        yield from _item_events(item)
+                    elif item.id in self._client_calls:
+                        yield from self._client_call(item)
+            case ToolRunStarted(call_id=call_id):
+                yield self._start(call_id)
+            case ToolRunFinished(call_id=call_id):
+                if call_id not in started_before:
+                    yield self._start(call_id)
+                yield self._end(call_id, failed=step.failed)
+            case VerdictGiven(call_id=call_id, verdict="deny"):
+                yield self._start(call_id)
+                yield self._end(call_id, failed=True)
+            case TurnFinished():
+                yield AnswerFinished(finish=step.finish, usage=step.usage, service_tier=self._tier)
+            case TurnFailed():
+                yield AnswerFailed(InternalError(step.message, code=step.code))
+            case _:
+                pass
+
+    def _start(self, call_id: str) -> GatewayCallStarted:
+        pending = self._progress.pending[call_id]
+        return GatewayCallStarted(id=call_id, name=pending.call.name, toolset=pending.toolset, arguments=pending.arguments)
+
+    def _end(self, call_id: str, *, failed: bool) -> GatewayCallFinished:
+        return GatewayCallFinished(id=call_id, output=plain_text(self._progress.pending[call_id].output), failed=failed)
+
+    def _client_call(self, call: Call) -> Iterator[StreamEvent]:
+        index = self._call_index
+        self._call_index += 1
+        yield CallStarted(index, call.name, call.id, call.kind, 0, call.namespace, call.extra)
+        yield ArgumentsDelta(index, call.arguments)
+        yield CallFinished(index)
+
+
+def _item_events(item: object) -> Iterator[StreamEvent]:
+    match item:
+        case Message(content=content):
+            yield MessageStarted(phase=item.phase)
+            for part in (Text(text=content),) if isinstance(content, str) else content:
+                if isinstance(part, Text):
+                    yield TextDelta(part.text, 0, list(part.logprobs) or None)
+                    for annotation in part.annotations:
+                        if isinstance(annotation, dict):
+                            yield AnnotationAdded(annotation)
+                elif isinstance(part, Refusal):
+                    yield RefusalDelta(part.text)
+        case Reasoning():
+            yield ReasoningStarted(id=item.id)
+            for number, text in enumerate(item.text):
+                yield ReasoningDelta(text, "text", number)
+            for number, text in enumerate(item.summary):
+                yield ReasoningDelta(text, "summary", number)
+            yield ReasoningFinished(encrypted=item.encrypted)
+        case OpaqueItem():
+            yield ItemReceived(wire=item.wire, raw=item.raw)
+        case _:
+            pass
