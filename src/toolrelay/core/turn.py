@@ -131,6 +131,11 @@ class Turn:
         return self._records_answers
 
     @property
+    def items(self) -> tuple[Item, ...]:
+        """Return the conversation so far."""
+        return (*self._context, *self.request.items, *self._progress.history)
+
+    @property
     def history(self) -> tuple[Item, ...]:
         """Return what the turn has added to the conversation."""
         return tuple(self._progress.history)
@@ -159,15 +164,14 @@ class Turn:
 
     def _model_request(self) -> Request:
         """Return the client's request; with gateway tools added it always streams."""
-        request, own, progress = self.request, self._own_tools, self._progress
+        request, own = self.request, self._own_tools
         if not own and not self._context:
             return request
-        items = (*self._context, *request.items, *progress.history)
         if not own:
-            return replace(request, items=items)
+            return replace(request, items=self.items)
         kept = [tool for tool in request.tools if not (isinstance(tool, Tool) and tool.name in own)]
         tools = (*kept, *[each.tool for each in own.values()])
-        return replace(request, items=items, tools=tools, tool_choice=self._tool_choice(), stream=True)
+        return replace(request, items=self.items, tools=tools, tool_choice=self._tool_choice(), stream=True)
 
     def _tool_choice(self) -> ToolChoice | None:
         progress, limit = self._progress, self.request.max_tool_calls

@@ -120,7 +120,7 @@ class ResponsesEncoder:
         self._resource = Resource(envelope)
         self._assembly = Assembly()
         self._out: list[bytes] = []
-        self._sequence = 0
+        self.sequence = 0
         self._output: list[JsonObject] = []
         self._current: _OpenMessage | _OpenReasoning | None = None
         self._calls: dict[Entry, _OpenCall] = {}
@@ -150,6 +150,17 @@ class ResponsesEncoder:
             if not getattr(event, "choice", 0):
                 self._encode_event(event, entry)
         return b"".join(out)
+
+    def settle(self) -> bytes:
+        """End the message or reasoning that is open, as the next item would."""
+        out = self._out = []
+        self._text = None
+        self._close_current("completed")
+        return b"".join(out)
+
+    def append_output(self, item: JsonObject) -> None:
+        """Take an item into the output whose frames were written before."""
+        self._output.append(item)
 
     def _encode_event(self, event: StreamEvent, entry: Entry | None) -> None:
         if not self._is_started:
@@ -190,17 +201,21 @@ class ResponsesEncoder:
     # Frames
 
     def _frame(self, kind: str, members: JsonObject) -> None:
-        body = encode_repaired({"type": kind, **members, "sequence_number": self._sequence})
-        self._out.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), body))
-        self._sequence += 1
+        self._out.append(self.number({"type": kind, **members}))
+
+    def number(self, members: JsonObject) -> bytes:
+        """Return a frame with the next sequence number."""
+        body = encode_repaired({**members, "sequence_number": self.sequence})
+        self.sequence += 1
+        return b"event: %b\ndata: %b\n\n" % (str(members["type"]).encode(), body)
 
     def _delta(self, prefix: bytes, text: str) -> None:
         try:
             body = encode(text)
         except UnicodeEncodeError:
             body = encode_repaired(text)
-        self._out.append(b'%b%b,"sequence_number":%d}\n\n' % (prefix, body, self._sequence))
-        self._sequence += 1
+        self._out.append(b'%b%b,"sequence_number":%d}\n\n' % (prefix, body, self.sequence))
+        self.sequence += 1
 
     def _start(self) -> None:
         self._is_started = True
