@@ -3,56 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Generator
 
 import pytest
 
 from tests.raw_client import encode_request
-from tests.scripted import listening
-from tests.web.http.application import Handler, SingleHandler
+from tests.web.http.application import SingleHandler
+from tests.web.http.client import Client, connected_client, run
 from toolrelay import log
 from toolrelay.web.http.connection import HIGH_WATER, MAX_PIPELINED
 from toolrelay.web.http.exchange import ClientDisconnectedError, Exchange, header_line
 from toolrelay.web.http.server import Server
 
 LARGE = b"a" * (3 * HIGH_WATER)
-
-
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self._writer = writer
-
-    def send(self, data: bytes) -> None:
-        self._writer.write(data)
-
-    async def read_until(self, marker: bytes) -> bytes:
-        return await asyncio.wait_for(self.reader.readuntil(marker), 30)
-
-    async def read_rest(self) -> bytes:
-        return await asyncio.wait_for(self.reader.read(), 30)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-@asynccontextmanager
-async def connected_client(handler: Handler, *, server: Server | None = None) -> AsyncIterator[Client]:
-    async with listening(server or Server(SingleHandler(handler))) as port:
-        client = Client(*await asyncio.open_connection("127.0.0.1", port))
-        try:
-            yield client
-        finally:
-            client.close()
-
-
-def run(handler: Handler, scenario: Callable[[Client], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with connected_client(handler) as client:
-            await scenario(client)
-
-    asyncio.run(main())
 
 
 class _Ready:
@@ -67,6 +30,7 @@ class RecordingChannel:
         self.written: list[bytes] = []
         self.write_paused = False
         self.drained: Awaitable[None] = _Ready()
+        self.client_address = self.server_address = ("127.0.0.1", 1)
 
     def write(self, data: bytes) -> None:
         self.written.append(data)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
@@ -20,7 +20,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, par
 
 from toolrelay import log
 from toolrelay.errors import ClientError
-from toolrelay.web.http.exchange import Exchange, wake
+from toolrelay.web.http.exchange import Address, Exchange, wake
 from toolrelay.web.http.send_timeout import SendTimeout
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class HttpConnection(asyncio.Protocol):
         self._closing = False
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
+        self._repeated_headers: list[tuple[bytes, bytes]] = []
         self.write_paused = False
 
     def _new_parser(self) -> HttpRequestParser:
@@ -119,6 +120,14 @@ class HttpConnection(asyncio.Protocol):
         return [*self._queue] if self._running is None else [self._running, *self._queue]
 
     # ResponseChannel
+
+    @cached_property
+    def client_address(self) -> Address | None:
+        return _address(self._transport.get_extra_info("peername"))
+
+    @cached_property
+    def server_address(self) -> Address | None:
+        return _address(self._transport.get_extra_info("sockname"))
 
     def cancel(self) -> None:
         self._task.cancel()
@@ -232,7 +241,11 @@ class HttpConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_body:  # trailers are dropped: they must reach neither this request nor the next
-            self._headers.setdefault(name.lower(), value)
+            name = name.lower()
+            if name in self._headers:
+                self._repeated_headers.append((name, value))
+            else:
+                self._headers[name] = value
 
     def on_headers_complete(self) -> None:
         if self._restarting:
@@ -249,6 +262,8 @@ class HttpConnection(asyncio.Protocol):
             self._application.new_request_id(),
             is_http_1_1,
             is_http_1_1 and parser.should_keep_alive(),
+            self._url,
+            self._repeated_headers,
         )
         self._end_head()
         self._head_deadline = None
@@ -259,7 +274,7 @@ class HttpConnection(asyncio.Protocol):
         wake(self._queue_waiter)
 
     def _end_head(self) -> None:
-        self._url, self._headers = b"", {}
+        self._url, self._headers, self._repeated_headers = b"", {}, []
         self._in_body, self._overhead = True, 0
 
     def on_body(self, body: bytes) -> None:
@@ -328,3 +343,8 @@ class HttpConnection(asyncio.Protocol):
 def _path(url: bytes) -> str:
     """Return the decoded path. Raises what the parser turns into an HttpParserError."""
     return unquote((parse_url(url).path or b"").decode("ascii"))
+
+
+def _address(name: object) -> Address | None:
+    """Return host and port. The name of a Unix socket has neither; that of an IPv6 socket has more."""
+    return name[:2] if isinstance(name, tuple) else None

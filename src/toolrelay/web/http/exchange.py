@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
+from httptools import parse_url
 from msgspec import Struct
 
 from toolrelay.errors import ClientError
@@ -18,6 +19,7 @@ DEFAULT_MAX_DISCARD = 16 * 1024 * 1024
 JSON = b"content-type: application/json\r\n"
 EVENT_STREAM = b"content-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 
+BODILESS = frozenset({204, 304})  # statuses whose responses have no body
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _UNSAFE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
@@ -26,10 +28,19 @@ class ClientDisconnectedError(Exception):
     pass
 
 
+Address: TypeAlias = tuple[str, int]
+
+
 class ResponseChannel(Protocol):
     """The part of a connection that an exchange uses."""
 
     write_paused: bool
+
+    @property
+    def client_address(self) -> Address | None: ...
+
+    @property
+    def server_address(self) -> Address | None: ...
 
     def write(self, data: bytes) -> None: ...
 
@@ -62,6 +73,8 @@ class Exchange(Struct, eq=False):
     request_id: str  # sent back as x-request-id
     is_http_1_1: bool = True
     keep_alive: bool = True
+    target: bytes = b"/"  # as it was sent: path and query, or a whole URL
+    repeated_headers: Sequence[tuple[bytes, bytes]] = ()  # those that are not in `headers`
     response_headers: bytes = b""  # header lines that every response to this request gets
     path_suffix: str = ""  # the part of the path after a route that is a prefix
     max_discard: int = DEFAULT_MAX_DISCARD  # bytes of the body that are read and dropped after the response
@@ -72,11 +85,35 @@ class Exchange(Struct, eq=False):
     stalled: bool = False  # the client is disconnected because it stopped reading
     task_to_cancel: asyncio.Task[Any] | None = None  # on disconnect
     _head: bytes = b""  # of a streamed response, until its first chunk is written
+    _is_chunked: bool = True
     _body: list[bytes] = []
     _body_size: int = 0
     _body_waiter: asyncio.Future[None] | None = None
+    _disconnection: asyncio.Event | None = None
 
     # Request
+
+    @property
+    def raw_path(self) -> bytes:
+        """The path as it was sent, with its percent signs."""
+        return parse_url(self.target).path or b"/"
+
+    @property
+    def query(self) -> bytes:
+        return parse_url(self.target).query or b""
+
+    @property
+    def header_pairs(self) -> list[tuple[bytes, bytes]]:
+        """All headers. Those of one name are in the order in which they were sent."""
+        return [*self.headers.items(), *self.repeated_headers]
+
+    @property
+    def client_address(self) -> Address | None:
+        return self._channel.client_address
+
+    @property
+    def server_address(self) -> Address | None:
+        return self._channel.server_address
 
     async def body(self, limit: int) -> bytes:
         """Return the whole body. Raise a 413 as soon as it is known to be larger than `limit`."""
@@ -129,27 +166,38 @@ class Exchange(Struct, eq=False):
     # Response
 
     def respond(self, status: int, headers: bytes, body: bytes) -> None:
-        """Send a whole response in one write, unless one was started."""
+        """Send a whole response in one write, unless one was started. The length of the body is not in `headers`."""
         if self.response_started:
             return
-        if status != 204:  # which must not have a content-length
+        is_bodiless = status in BODILESS
+        if not is_bodiless:
             headers = b"%bcontent-length: %d\r\n" % (headers, len(body))
         head = self._start(status, headers)
         self.response_complete = True
         if not self.disconnected:
-            self._channel.write(head if self.method == "HEAD" else head + body)
+            self._channel.write(head if is_bodiless or self.method == "HEAD" else head + body)
 
-    def begin(self, status: int, headers: bytes) -> None:
-        """Start a streamed response. Its head is sent with the first chunk."""
-        if self.is_http_1_1:
+    def begin(self, status: int, headers: bytes, *, has_length: bool = False) -> None:
+        """Start a streamed response. Its head is sent with the first chunk.
+
+        `has_length`: a content-length is in `headers`, and exactly as many bytes follow. A response that has no body is complete
+        after this.
+        """
+        if self.response_started:
+            return
+        is_bodiless = self.method == "HEAD" or status in BODILESS
+        self._is_chunked = self.is_http_1_1 and not has_length and not is_bodiless
+        if self._is_chunked:
             headers += b"transfer-encoding: chunked\r\n"
         self._head = self._start(status, headers)
+        if is_bodiless:
+            self.end()
 
     def write(self, data: bytes) -> Awaitable[None] | None:
         """Send a chunk of a streamed response. Return an awaitable if the client reads too slowly."""
         if self.disconnected or self.response_complete or not data:  # an empty chunk would end the response
             return None
-        if self.is_http_1_1:
+        if self._is_chunked:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         if self._head:
             data, self._head = self._head + data, b""
@@ -157,13 +205,19 @@ class Exchange(Struct, eq=False):
         channel.write(data)
         return channel.drain() if channel.write_paused else None
 
+    def flush(self) -> None:
+        """Send the head of a streamed response before its first chunk."""
+        if self._head and not (self.disconnected or self.response_complete):
+            head, self._head = self._head, b""
+            self._channel.write(head)
+
     def end(self) -> None:
         """End a streamed response."""
         if self.response_complete:
             return
         self.response_complete = True
         if not self.disconnected:
-            self._channel.write(self._head + (b"0\r\n\r\n" if self.is_http_1_1 else b""))
+            self._channel.write(self._head + (b"0\r\n\r\n" if self._is_chunked else b""))
 
     @property
     def write_paused(self) -> bool:
@@ -182,9 +236,18 @@ class Exchange(Struct, eq=False):
         """Return a context manager that cancels its block and raises ClientDisconnectedError when the client disconnects."""
         return _CancelOnDisconnect(self)
 
+    async def wait_for_disconnect(self) -> None:
+        """Wait until the client disconnects. It is noticed once the body was read."""
+        if self._disconnection is None:
+            self._disconnection = asyncio.Event()
+        if not self.disconnected:
+            await self._disconnection.wait()
+
     def disconnect(self) -> None:
         self.disconnected = True
         wake(self._body_waiter)
+        if self._disconnection is not None:
+            self._disconnection.set()
         if self.task_to_cancel is not None:
             self.task_to_cancel.cancel()
 
