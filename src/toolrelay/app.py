@@ -24,11 +24,13 @@ from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.runtime.secret import load_secret
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.settings import Environment, ModelSettings, ServerSettings, Settings, check_binding, file_prefix
+from toolrelay.web.access import Access
 from toolrelay.web.auth import Authenticator
 from toolrelay.web.endpoints import Endpoint
 from toolrelay.web.http.server import BACKLOG, Server
-from toolrelay.web.pages import make_pages
-from toolrelay.web.router import Handler, Router
+from toolrelay.web.pages import make_open_routes, make_routes
+from toolrelay.web.router import Router
+from toolrelay.web.site import Site
 from toolrelay.wires.base import discover as discover_wires
 
 DRAIN_SECONDS = 30
@@ -45,25 +47,35 @@ class App:
         self.ready = True
         limit = ConcurrencyLimit(settings.limits.concurrent_turns)
         authenticator = Authenticator(settings.keys, settings.server.cors_origins)
-        handlers: dict[tuple[str, str], Handler] = make_pages(
-            self.models, self.metrics, authenticator, started=int(time.time()), is_ready=lambda: self.ready
+        access = Access(authenticator)
+        self.site = Site(
+            routes=make_routes(self.models, started=int(time.time())),
+            open_routes=make_open_routes(self.metrics, authenticator, is_ready=lambda: self.ready),
+            access=access,
+            max_body_bytes=settings.server.max_body_bytes,
         )
-        for wire in discover_wires().values():
-            handlers["POST", wire.path] = Endpoint(
+        endpoints = {
+            wire.path: Endpoint(
                 wire=wire,
                 models=self.models,
                 metrics=self.metrics,
                 limit=limit,
-                authenticator=authenticator,
+                access=access,
                 watchdog=self.watchdog,
                 settings=settings.server,
             ).handle
-        self.router = Router(handlers, authenticator)
+            for wire in discover_wires().values()
+        }
+        self.router = Router(endpoints, self.site, authenticator)
+
+    async def start(self) -> None:
+        await self.site.start()
 
     async def close(self) -> None:
         self.watchdog.close()
         for model in self.models.values():
             await model.backend.close()
+        await self.site.stop()
 
 
 def open_models(settings: Settings) -> dict[str, Model]:
@@ -125,6 +137,7 @@ async def _serve_until_stopped(app: App, server: Server, listener: socket.socket
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
     try:
+        await app.start()
         await server.start(listener)
         print(f"Toolrelay is ready at {url}", flush=True)  # noqa: T201 -- the line that callers wait for
         await stop_requested.wait()

@@ -28,7 +28,8 @@ from toolrelay.runtime.models import Model
 from toolrelay.runtime.telemetry import Metrics, TurnLog
 from toolrelay.settings import ServerSettings
 from toolrelay.toolcalls.layer import ToolCallLayer
-from toolrelay.web.auth import Authenticator, Identity
+from toolrelay.web.access import Access
+from toolrelay.web.auth import Identity
 from toolrelay.web.http.exchange import ClientDisconnectedError, Exchange
 from toolrelay.web.router import respond_error, turn_token_of
 from toolrelay.web.sinks import AnswerSink, BufferedSink, StreamSink
@@ -43,7 +44,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     models: Mapping[str, Model]
     metrics: Metrics
     limit: ConcurrencyLimit
-    authenticator: Authenticator
+    access: Access
     watchdog: ResultWatchdog
     settings: ServerSettings
 
@@ -51,7 +52,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         started = time.monotonic()
         exchange.max_discard = self.settings.max_body_bytes
         try:
-            identity = self.authenticator.identify(exchange.headers)
+            identity = await self.access.admit(exchange)
             request, model = self._accept(await exchange.body(self.settings.max_body_bytes), identity)
             xml_options = xml_client_options(model.settings, exchange.headers)
             self.limit.enter()

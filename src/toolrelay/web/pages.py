@@ -8,74 +8,80 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
 
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
 from toolrelay import __version__
 from toolrelay.errors import ClientError
 from toolrelay.runtime.models import Model
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.web.auth import Authenticator
-from toolrelay.web.http.exchange import JSON, Exchange
-from toolrelay.web.router import Handler
+from toolrelay.web.site import exchange_of, identify
 from toolrelay.wires.json import encode
 
-_PLAIN = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
-_HTML = b"content-type: text/html; charset=utf-8\r\n"
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def make_pages(
-    models: Mapping[str, Model], metrics: Metrics, authenticator: Authenticator, *, started: int, is_ready: Callable[[], bool]
-) -> dict[tuple[str, str], Handler]:
+def make_routes(models: Mapping[str, Model], *, started: int) -> list[Route]:
+    """Return the pages that need a key, if there are keys."""
+
     def describe(name: str) -> dict[str, object]:
         return {"id": name, "object": "model", "created": started, "owned_by": f"toolrelay:{models[name].settings.provider}"}
 
-    async def list_models(exchange: Exchange) -> None:
-        identity = authenticator.identify(exchange.headers)
+    async def list_models(request: Request) -> Response:
+        identity = identify(request)
         visible = [describe(name) for name in models if identity.may_use(name)]
-        exchange.respond(200, JSON, encode({"object": "list", "data": visible}))
+        return json_response({"object": "list", "data": visible})
 
-    async def get_model(exchange: Exchange) -> None:
-        identity = authenticator.identify(exchange.headers)
-        if exchange.path_suffix not in models or not identity.may_use(exchange.path_suffix):
-            raise ClientError(
-                f"The model {exchange.path_suffix!r} does not exist here.", status=404, code="model_not_found", param="model"
-            )
-        exchange.respond(200, JSON, encode(describe(exchange.path_suffix)))
+    async def get_model(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in models or not identify(request).may_use(name):
+            raise ClientError(f"The model {name!r} does not exist here.", status=404, code="model_not_found", param="model")
+        return json_response(describe(name))
 
-    async def health(exchange: Exchange) -> None:
-        exchange.respond(200, JSON, encode({"status": "ok", "version": __version__}))
-
-    async def readiness(exchange: Exchange) -> None:
-        status, word = (200, "ready") if is_ready() else (503, "draining")
-        exchange.respond(status, JSON, encode({"status": word}))
-
-    async def expose_metrics(exchange: Exchange) -> None:
-        with suppress(ClientError):  # no key is needed; without keys a foreign origin raises PolicyError
-            authenticator.identify(exchange.headers)
-        exchange.respond(200, _PLAIN, metrics.exposition())
-
-    async def no_stored_response(exchange: Exchange) -> None:
-        authenticator.identify(exchange.headers)
+    async def no_stored_response(request: Request) -> Response:
+        response_id = request.path_params["path"].partition("/")[0]
         raise ClientError(
-            f"No response with the id {exchange.path_suffix.partition('/')[0]!r}: this version of the gateway stores none.",
+            f"No response with the id {response_id!r}: this version of the gateway stores none.",
             status=404,
             code="response_not_found",
         )
 
-    async def welcome(exchange: Exchange) -> None:
-        identity = authenticator.identify(exchange.headers)
+    async def welcome(request: Request) -> Response:
+        identity = identify(request)
         visible = [name for name in models if identity.may_use(name)]
-        host = (exchange.headers.get(b"host") or b"127.0.0.1:8787").decode("latin-1")
-        body = _welcome_page(host, visible, with_key=identity.name is not None)
-        exchange.respond(200, _HTML, body.encode())
+        host = request.headers.get("host") or "127.0.0.1:8787"
+        return HTMLResponse(_welcome_page(host, visible, with_key=identity.name is not None))
 
-    return {
-        ("GET", "/models"): list_models,
-        ("GET", "/models/"): get_model,
-        ("GET", "/healthz"): health,
-        ("GET", "/readyz"): readiness,
-        ("GET", "/metrics"): expose_metrics,
-        **{(method, "/responses/"): no_stored_response for method in ("GET", "POST", "DELETE")},
-        ("GET", "/"): welcome,
-    }
+    return [
+        Route("/models", list_models),
+        Route("/models/{name:path}", get_model),
+        Route("/responses/{path:path}", no_stored_response, methods=["GET", "POST", "DELETE"]),
+        Route("/", welcome),
+    ]
+
+
+def make_open_routes(metrics: Metrics, authenticator: Authenticator, *, is_ready: Callable[[], bool]) -> list[Route]:
+    """Return the pages for monitoring. They need no key and have no limit."""
+
+    async def health(_: Request) -> Response:
+        return json_response({"status": "ok", "version": __version__})
+
+    async def readiness(_: Request) -> Response:
+        status, word = (200, "ready") if is_ready() else (503, "draining")
+        return json_response({"status": word}, status)
+
+    async def expose_metrics(request: Request) -> Response:
+        with suppress(ClientError):  # no key is needed; without keys a foreign origin raises PolicyError
+            authenticator.identify(exchange_of(request).headers)
+        return Response(metrics.exposition(), headers={"content-type": _METRICS_TYPE})
+
+    return [Route("/healthz", health), Route("/readyz", readiness), Route("/metrics", expose_metrics)]
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    return Response(encode(value), status, {"content-type": "application/json"})
 
 
 def _example_command(host: str, model: str, *, with_key: bool) -> str:

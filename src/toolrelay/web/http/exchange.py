@@ -76,7 +76,6 @@ class Exchange(Struct, eq=False):
     target: bytes = b"/"  # as it was sent: path and query, or a whole URL
     repeated_headers: Sequence[tuple[bytes, bytes]] = ()  # those that are not in `headers`
     response_headers: bytes = b""  # header lines that every response to this request gets
-    path_suffix: str = ""  # the part of the path after a route that is a prefix
     max_discard: int = DEFAULT_MAX_DISCARD  # bytes of the body that are read and dropped after the response
     request_complete: bool = False
     response_started: bool = False
