@@ -260,10 +260,8 @@ def test_any_file_gives_settings_or_a_configuration_error(raw: dict[str, Any]) -
 UNAVAILABLE: dict[str, list[Any]] = {
     "store.url": ["postgresql://h/d"],
     "redis.url": ["redis://h"],
-    "limits.requests_per_minute": [1],
     "keys.approve": [True],
     "keys.toolsets": [["vault"]],
-    "keys.requests_per_minute": [60],
     "models.provider": ["anthropic", "gemini", "local"],
     "models.wire": ["anthropic", "gemini"],
     "models.toolsets": [["vault"]],

@@ -19,7 +19,7 @@ from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.errors import ConfigurationError
-from toolrelay.runtime.limits import ConcurrencyLimit
+from toolrelay.runtime.limits import ConcurrencyLimit, RateLimiter
 from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.runtime.secret import load_secret
 from toolrelay.runtime.telemetry import Metrics
@@ -47,7 +47,7 @@ class App:
         self.ready = True
         limit = ConcurrencyLimit(settings.limits.concurrent_turns)
         authenticator = Authenticator(settings.keys, settings.server.cors_origins)
-        access = Access(authenticator)
+        access = _open_access(settings, authenticator)
         self.site = Site(
             routes=make_routes(self.models, started=int(time.time())),
             open_routes=make_open_routes(self.metrics, authenticator, is_ready=lambda: self.ready),
@@ -76,6 +76,12 @@ class App:
         for model in self.models.values():
             await model.backend.close()
         await self.site.stop()
+
+
+def _open_access(settings: Settings, authenticator: Authenticator) -> Access:
+    general = settings.limits.requests_per_minute
+    has_limit = general > 0 or any(key.requests_per_minute for key in settings.keys)
+    return Access(authenticator, RateLimiter() if has_limit else None, requests_per_minute=general)
 
 
 def open_models(settings: Settings) -> dict[str, Model]:

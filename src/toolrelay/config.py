@@ -51,10 +51,8 @@ DEFAULT_FILE: Final = "toolrelay.toml"
 NOT_YET: Final[dict[str, tuple[object, ...]]] = {
     "store.url": ("sqlite",),
     "redis.url": ("",),
-    "limits.requests_per_minute": (0,),
     "keys.approve": (False,),
     "keys.toolsets": ((),),
-    "keys.requests_per_minute": (0,),
     "models.toolsets": ((),),
     "models.approval": ("hold",),
     "models.status": ("silent",),

@@ -1,17 +1,60 @@
-"""Who may send a request."""
+"""Who sent a request, and whether another one is within the limit of requests per minute."""
 
 from __future__ import annotations
 
+from toolrelay.errors import ToolrelayError
+from toolrelay.runtime.limits import RateLimiter, client_network, rate_limit_error
 from toolrelay.web.auth import Authenticator, Identity
 from toolrelay.web.http.exchange import Exchange
 
+_HEADERS = b"x-ratelimit-limit-requests: %d\r\nx-ratelimit-remaining-requests: %d\r\nx-ratelimit-reset-requests: %.3fs\r\n"
+_EXPOSED = (
+    b"access-control-expose-headers: x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests\r\n"
+)
+
 
 class Access:
-    """Authenticates requests."""
+    """Authenticates requests and counts them against their limits.
 
-    def __init__(self, authenticator: Authenticator) -> None:
+    Requests with a key count against the key, others against the client's address. Refused requests count against the address
+    too, separately: a web page that is refused must not use up the limit of the user whose browser shows it. A valid key works
+    from an address that is over its limit, because all clients behind one proxy have the same address.
+    """
+
+    def __init__(self, authenticator: Authenticator, limiter: RateLimiter | None = None, *, requests_per_minute: int = 0) -> None:
+        """`limiter` is None if neither keys nor addresses have a limit; `requests_per_minute` is for those without their own."""
         self._authenticator = authenticator
+        self._limiter = limiter
+        self._requests_per_minute = requests_per_minute
 
     async def admit(self, exchange: Exchange) -> Identity:
-        """Return who sent the request, or raise the error for those who may not send it."""
-        return self._authenticator.identify(exchange.headers)
+        """Return who sent the request, or raise the error for those who may not send it, or not now."""
+        limiter = self._limiter
+        if limiter is None:
+            return self._authenticator.identify(exchange.headers)
+        try:
+            identity = self._authenticator.identify(exchange.headers)
+        except ToolrelayError:
+            await self._count(limiter, exchange, "refused", _network(exchange), self._requests_per_minute)
+            raise
+        if identity.name is None:
+            await self._count(limiter, exchange, "address", _network(exchange), self._requests_per_minute)
+        else:
+            limit = identity.requests_per_minute or self._requests_per_minute
+            await self._count(limiter, exchange, "key", identity.name, limit)
+        return identity
+
+    async def _count(self, limiter: RateLimiter, exchange: Exchange, kind: str, name: str, limit: int) -> None:
+        if limit == 0:
+            return
+        allowance = await limiter.count(kind, name, limit)
+        exchange.response_headers += _HEADERS % (allowance.limit, allowance.remaining, allowance.reset_seconds)
+        if b"origin" in exchange.headers:
+            exchange.response_headers += _EXPOSED
+        if allowance.is_exceeded:
+            raise rate_limit_error(allowance, "this key" if kind == "key" else "this address")
+
+
+def _network(exchange: Exchange) -> str:
+    address = exchange.client_address
+    return "unknown" if address is None else client_network(address[0])

@@ -18,6 +18,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     name: str | None = None
     models: tuple[str, ...] = ("*",)
+    requests_per_minute: int = 0  # 0: the general limit applies
 
     def may_use(self, model: str) -> bool:
         return "*" in self.models or any(fnmatchcase(model, pattern) for pattern in self.models)
@@ -30,7 +31,7 @@ ANONYMOUS = Identity()
 
 class Authenticator:
     def __init__(self, keys: Sequence[KeySettings], origins: Sequence[str]) -> None:
-        self._keys = [(bytes.fromhex(key.sha256), Identity(name=key.name, models=key.models)) for key in keys]
+        self._keys = [(bytes.fromhex(key.sha256), _identity_of(key)) for key in keys]
         self._origins = frozenset(origins)
         self._local_hosts: set[str] = set()
 
@@ -74,6 +75,10 @@ class Authenticator:
         raise PolicyError(
             f"The origin {origin!r} is not allowed. Add it to server.cors_origins, or configure keys.", code="foreign_origin"
         )
+
+
+def _identity_of(key: KeySettings) -> Identity:
+    return Identity(name=key.name, models=key.models, requests_per_minute=key.requests_per_minute)
 
 
 def _api_key(headers: Mapping[bytes, bytes]) -> str | None:
