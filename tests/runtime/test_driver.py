@@ -10,10 +10,10 @@ import pytest
 
 from tests.exchange import trusting_layer
 from tests.scripted import ask, scripted, serving
+from tests.scripted_backend import ScriptedBackend
 from tests.stage import FRONTS, WIRES, Front, failure
 from toolrelay import log
 from toolrelay.backends.base import Deliver, deliver_all
-from toolrelay.backends.demo import ScriptedBackend
 from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Emit, End, Notice, RecordStep
 from toolrelay.core.events import (
     AnswerFailed,

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.layered import layered
-from toolrelay.backends.demo import ScriptedBackend, ScriptStep
+from tests.scripted_backend import ScriptedBackend, ScriptStep
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.commands import Notice, RecordStep
 from toolrelay.core.events import (

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.clients.xml import copilot
+from tests.scripted_backend import ScriptedBackend, ScriptStep
 from toolrelay import log
-from toolrelay.backends.demo import ScriptedBackend, ScriptStep
 from toolrelay.clients.xml.exchange import XmlClientOptions, XmlExchange, xml_client_options
 from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.core.commands import Notice, RecordStep

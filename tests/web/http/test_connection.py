@@ -11,10 +11,11 @@ import pytest
 from tests.gateway import Gateway, running
 from tests.raw_client import RawClient, encode_request
 from tests.scripted import scripted, serving
+from tests.scripted_backend import ScriptedBackend
 from tests.stage import BEGUN, FRONTS, REST, STREAMED, Front, Stage, configuration, frames, whole
 from tests.upstream import Gate
 from toolrelay import log
-from toolrelay.backends.demo import DemoBackend, ScriptedBackend
+from toolrelay.backends.demo import DemoBackend
 from toolrelay.core.events import AnswerFinished, AnswerStarted, TextDelta
 from toolrelay.web.http import exchange
 from toolrelay.web.http.connection import MAX_HEAD_BYTES

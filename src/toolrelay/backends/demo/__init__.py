@@ -7,12 +7,11 @@ from collections.abc import AsyncGenerator
 
 from toolrelay.backends.base import BackendKind, Deliver, deliver_all
 from toolrelay.backends.demo.responder import respond
-from toolrelay.backends.demo.scripted import ScriptedBackend, ScriptStep
 from toolrelay.core.events import StreamEvent
 from toolrelay.core.request import Request
 from toolrelay.settings import ModelSettings
 
-__all__ = ["BACKEND", "DemoBackend", "ScriptStep", "ScriptedBackend", "respond"]
+__all__ = ["BACKEND", "DemoBackend", "respond"]
 
 MAX_BATCHES = 400
 

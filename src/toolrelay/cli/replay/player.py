@@ -26,14 +26,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolrelay.backends.base import Backend
-from toolrelay.backends.demo import ScriptedBackend
+from toolrelay.backends.base import Backend, Deliver, Wanted, deliver_batch
 from toolrelay.clients.xml.answer import BlockOrder
 from toolrelay.clients.xml.exchange import XmlClientOptions, XmlExchange
 from toolrelay.core.assembly import Assembly
 from toolrelay.core.commands import Notice, RecordStep
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.policy import Policy
+from toolrelay.core.request import Request
 from toolrelay.core.turn import Turn
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.errors import ConfigurationError, ToolrelayError
@@ -167,17 +167,33 @@ def _guess_wire(request: msgspec.Raw) -> str:
     return "responses" if "input" in members else "chat"
 
 
+class _RecordedAnswer:
+    """A backend that answers every request with the same batches."""
+
+    def __init__(self, batches: list[list[StreamEvent]]) -> None:
+        self._batches = batches
+
+    async def stream_into(self, _request: Request, deliver: Deliver) -> None:
+        for batch in self._batches:
+            if await deliver_batch(deliver, batch) is Wanted.NOTHING:
+                return
+
+    async def close(self) -> None:
+        pass
+
+
 def _make_backend(answer: str | UpstreamStream, chunk: int) -> Backend:
     """Return a backend that gives the recorded answer: text in chunks of so many characters, SSE in chunks of so many bytes."""
     if isinstance(answer, str):
         size = chunk or len(answer) or 1
         deltas = [TextDelta(answer[start : start + size]) for start in range(0, len(answer) or 1, size)]
-        return ScriptedBackend([[AnswerStarted(), *deltas, AnswerFinished(finish="stop")]])
+        events: list[StreamEvent] = [AnswerStarted(), *deltas, AnswerFinished(finish="stop")]
+        return _RecordedAnswer([[event] for event in events])
     decoder = _find_wire(answer.wire).decoder()
     data = answer.sse.encode()
     size = chunk or len(data) or 1
     batches = [decoder.feed(data[start : start + size]) for start in range(0, len(data), size)]
-    return ScriptedBackend([[batch for batch in (*batches, decoder.flush()) if batch]])
+    return _RecordedAnswer([batch for batch in (*batches, decoder.flush()) if batch])
 
 
 def _options(dialect: str) -> ToolCallOptions:

@@ -1,4 +1,4 @@
-"""A backend that plays scripted answers, for replays and as the test double of every backend."""
+"""A backend that plays scripted answers."""
 
 from __future__ import annotations
 
