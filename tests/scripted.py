@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tests.model_server import MODEL
 from tests.raw_client import encode_request
-from tests.stage import MODEL
 from toolrelay.app import App
 from toolrelay.backends.base import Backend
 from toolrelay.config import load

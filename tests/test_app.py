@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.model_server import BEGUN, CLIENT_APIS, REST, WIRES, ClientApi, ModelServer, configuration, failure, frames, whole
 from tests.raw_client import RawClient, encode_request
-from tests.stage import BEGUN, FRONTS, REST, WIRES, Front, Stage, configuration, failure, frames, whole
 from tests.upstream import Gate
 from toolrelay.app import _listen
 
@@ -24,8 +24,8 @@ HASH = "4f8e0b7c3a1d5e2f6b9c8d7a0e1f2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c"
 
 
 @pytest.fixture(params=WIRES)
-def front(request: pytest.FixtureRequest) -> Front:
-    return FRONTS[request.param]
+def api(request: pytest.FixtureRequest) -> ClientApi:
+    return CLIENT_APIS[request.param]
 
 
 def wait_until_refusing(gateway: Gateway) -> None:
@@ -131,11 +131,11 @@ def test_signal_stops_the_gateway_with_exit_code_0(number: signal.Signals) -> No
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("number", SIGNALS)
-def test_running_turn_is_finished_before_the_exit(front: Front, number: signal.Signals, *, stream: bool) -> None:
+def test_running_turn_is_finished_before_the_exit(api: ClientApi, number: signal.Signals, *, stream: bool) -> None:
     gate = Gate()
     script = (BEGUN, gate, REST) if stream else (gate, whole())
-    with Stage(script) as stage, running(configuration(stage)) as gateway, RawClient(gateway.port) as client:
-        client.post(front.path, front.ask(stream=stream))
+    with ModelServer(script) as model_server, running(configuration(model_server)) as gateway, RawClient(gateway.port) as client:
+        client.post(api.path, api.request_body(stream=stream))
         gate.reached.result(30)
         gateway.process.send_signal(number)
         wait_until_refusing(gateway)
@@ -143,7 +143,7 @@ def test_running_turn_is_finished_before_the_exit(front: Front, number: signal.S
         gate.open()
         reply = client.reply()
         assert reply.status == 200
-        assert frames(reply.body) if stream else front.text(reply.json()) == "Hello there"
+        assert frames(reply.body) if stream else api.text(reply.json()) == "Hello there"
         assert client.read_rest() == b""
         assert gateway.process.wait(30) == 0
         [line] = gateway.log().splitlines()
@@ -151,14 +151,14 @@ def test_running_turn_is_finished_before_the_exit(front: Front, number: signal.S
 
 
 @pytest.mark.parametrize("second", SIGNALS)
-def test_second_signal_cancels_turns_with_an_error(front: Front, second: signal.Signals) -> None:
+def test_second_signal_cancels_turns_with_an_error(api: ClientApi, second: signal.Signals) -> None:
     gate = Gate()
-    with Stage((BEGUN, gate), (gate,)) as stage, running(configuration(stage)) as gateway:
+    with ModelServer((BEGUN, gate), (gate,)) as model_server, running(configuration(model_server)) as gateway:
         with RawClient(gateway.port) as streaming, RawClient(gateway.port) as waiting:
-            streaming.post(front.path, front.ask(stream=True))
-            stage.request(0).result(30)
-            waiting.post(front.path, front.ask())
-            stage.request(1).result(30)
+            streaming.post(api.path, api.request_body(stream=True))
+            model_server.request(0).result(30)
+            waiting.post(api.path, api.request_body())
+            model_server.request(1).result(30)
             gateway.process.send_signal(signal.SIGTERM)
             wait_until_refusing(gateway)
             gateway.process.send_signal(second)
@@ -175,39 +175,39 @@ def test_second_signal_cancels_turns_with_an_error(front: Front, second: signal.
 NO_DRAIN = "from toolrelay.app import App, serve_app\nsys.exit(serve_app(App(settings), settings.server, drain_seconds=0))"
 
 
-def test_turn_that_outlasts_the_drain_ends_with_an_error(front: Front) -> None:
+def test_turn_that_outlasts_the_drain_ends_with_an_error(api: ClientApi) -> None:
     gate = Gate()
     with (
-        Stage((BEGUN, gate), (gate,)) as stage,
-        running(configuration(stage), program=NO_DRAIN) as gateway,
+        ModelServer((BEGUN, gate), (gate,)) as model_server,
+        running(configuration(model_server), program=NO_DRAIN) as gateway,
         RawClient(gateway.port) as streaming,
         RawClient(gateway.port) as waiting,
         RawClient(gateway.port) as incomplete,
     ):
-        streaming.post(front.path, front.ask(stream=True))
-        stage.request(0).result(30)
-        waiting.post(front.path, front.ask())
-        stage.request(1).result(30)
-        incomplete.send(encode_request("POST", front.path, json.dumps(front.ask()).encode())[:-1])
+        streaming.post(api.path, api.request_body(stream=True))
+        model_server.request(0).result(30)
+        waiting.post(api.path, api.request_body())
+        model_server.request(1).result(30)
+        incomplete.send(encode_request("POST", api.path, json.dumps(api.request_body()).encode())[:-1])
         gateway.process.send_signal(signal.SIGTERM)
         assert failure(streaming.reply().body)["code"] == "shutting_down"
         for client in (waiting, incomplete):
             reply = client.reply()
             assert reply.status == 503
             assert reply.json()["error"]["code"] == "shutting_down"
-        assert stage.left(0).result(30)
+        assert model_server.closed(0).result(30)
         assert gateway.process.wait(30) == 0
         assert "Traceback" not in gateway.log()
 
 
-def test_client_that_does_not_read_does_not_delay_the_exit(front: Front) -> None:
+def test_client_that_does_not_read_does_not_delay_the_exit(api: ClientApi) -> None:
     chunks = BEGUN[BEGUN.index(b"\r\n\r\n") + 4 :] * 1000
     with (
-        Stage((BEGUN, *[chunks] * 1000)) as stage,
-        running(configuration(stage), program=NO_DRAIN) as gateway,
+        ModelServer((BEGUN, *[chunks] * 1000)) as model_server,
+        running(configuration(model_server), program=NO_DRAIN) as gateway,
         RawClient(gateway.port, window=4096) as client,
     ):
-        client.post(front.path, front.ask(stream=True)).frame()
+        client.post(api.path, api.request_body(stream=True)).frame()
         gateway.process.send_signal(signal.SIGTERM)
         assert gateway.process.wait(60) == 0
 

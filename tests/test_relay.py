@@ -12,9 +12,8 @@ import pytest
 from tests.exchange import decode_all, fold, gist
 from tests.gateway import Gateway, running
 from tests.golden.transcripts import BACKS, EXCHANGES, FRONTS
-from tests.stage import BEGUN, Stage, delta, end
-from tests.stage import FRONTS as DOORS
-from tests.upstream import CUT, RESET, Ending, reply, stream
+from tests.model_server import BEGUN, CLIENT_APIS, ModelServer, delta, end
+from tests.upstream import CLOSE, RESET, Disconnect, reply, stream
 
 Json = dict[str, Any]
 
@@ -22,23 +21,23 @@ FRONT = pytest.mark.parametrize("front", ["chat", "responses"])
 BACK = pytest.mark.parametrize("back", ["chat", "responses"])
 
 
-def models(stage: Stage) -> str:
+def models(model_server: ModelServer) -> str:
     """Configure the models `chat` and `responses`, each over the wire of that name."""
     return "".join(
-        f'[models.{wire}]\nprovider = "compatible"\nbase_url = "{stage.url}/v1"\nwire = "{wire}"\n'
+        f'[models.{wire}]\nprovider = "compatible"\nbase_url = "{model_server.url}/v1"\nwire = "{wire}"\n'
         for wire in ("chat", "responses")
     )
 
 
 @pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as upstream:
+def model_server() -> Iterator[ModelServer]:
+    with ModelServer() as upstream:
         yield upstream
 
 
 @pytest.fixture(scope="module")
-def gateway(stage: Stage) -> Iterator[Gateway]:
-    with running(models(stage)) as started:
+def gateway(model_server: ModelServer) -> Iterator[Gateway]:
+    with running(models(model_server)) as started:
         yield started
 
 
@@ -66,33 +65,37 @@ def notices(gateway: Gateway, rule: str) -> int:
     ["text-with-usage", "one-call", "parallel-calls", "reasoning-then-call", "custom-grammar-tool", "call-cut-by-length"],
 )
 def test_streamed_answer_is_the_same_over_every_pair_of_wires(
-    gateway: Gateway, stage: Stage, front: str, back: str, exchange: str
+    gateway: Gateway, model_server: ModelServer, front: str, back: str, exchange: str
 ) -> None:  # bug 4, 7, 8, 10, 33, 40
-    first = stage.play(stream(*recorded(exchange, back).splitlines(keepends=True)))
+    first = model_server.enqueue(stream(*recorded(exchange, back).splitlines(keepends=True)))
     answer = gateway.post(f"/v1{FRONTS[front].path}", ask(exchange, front, back))
     assert answer.status_code == 200, answer.text
     got = gist(fold(decode_all(FRONTS[front], answer.content)))
     assert got == gist(fold(decode_all(BACKS[back].wire, recorded(exchange, back))))
-    assert stage.request(first).result(30).path == f"/v1{BACKS[back].wire.path}"
-    assert stage.asked(first)["stream"] is True
+    assert model_server.request(first).result(30).path == f"/v1{BACKS[back].wire.path}"
+    assert model_server.request_body(first)["stream"] is True
 
 
 @FRONT
 @BACK
-def test_whole_answer_equals_the_streamed_one(gateway: Gateway, stage: Stage, front: str, back: str) -> None:  # bug 4
+def test_whole_answer_equals_the_streamed_one(
+    gateway: Gateway, model_server: ModelServer, front: str, back: str
+) -> None:  # bug 4
     """The upstream request does not stream either. An upstream that streams nevertheless is decoded."""
-    first = stage.play(stream(recorded("text-then-call", back)))
+    first = model_server.enqueue(stream(recorded("text-then-call", back)))
     answer = gateway.post(f"/v1{FRONTS[front].path}", ask("text-then-call", front, back, stream=False))
     assert answer.headers["content-type"] == "application/json"
     got = gist(fold(FRONTS[front].decode_answer(answer.content)))
     assert got == gist(fold(decode_all(BACKS[back].wire, recorded("text-then-call", back))))
-    assert "stream" not in stage.asked(first)
+    assert "stream" not in model_server.request_body(first)
 
 
 @FRONT
 @BACK
-def test_usage_is_returned_over_every_pair_of_wires(gateway: Gateway, stage: Stage, front: str, back: str) -> None:  # bug 40
-    stage.play(stream(recorded("one-call", back)))
+def test_usage_is_returned_over_every_pair_of_wires(
+    gateway: Gateway, model_server: ModelServer, front: str, back: str
+) -> None:  # bug 40
+    model_server.enqueue(stream(recorded("one-call", back)))
     answer = gateway.post(f"/v1{FRONTS[front].path}", ask("one-call", front, back, stream=False)).json()
     counts = {key: value for key, value in answer["usage"].items() if isinstance(value, int)}
     assert sorted(counts.values()) == [15, 57, 72]
@@ -108,9 +111,13 @@ LOOKS_LIKE_A_CALL = """Like this: <tool_call>{"name": "get_weather", "arguments"
 
 
 @FRONT
-def test_text_that_looks_like_a_call_stays_text(gateway: Gateway, stage: Stage, front: str) -> None:  # bug 11, 14, 15
+def test_text_that_looks_like_a_call_stays_text(
+    gateway: Gateway, model_server: ModelServer, front: str
+) -> None:  # bug 11, 14, 15
     """The text of a model with native calls is neither parsed nor held back."""
-    stage.play(stream(*(delta(LOOKS_LIKE_A_CALL[start : start + 7]) for start in range(0, len(LOOKS_LIKE_A_CALL), 7)), end()))
+    model_server.enqueue(
+        stream(*(delta(LOOKS_LIKE_A_CALL[start : start + 7]) for start in range(0, len(LOOKS_LIKE_A_CALL), 7)), end())
+    )
     answer = gateway.post(f"/v1{FRONTS[front].path}", ask("one-call", front, "chat"))
     got = gist(fold(decode_all(FRONTS[front], answer.content)))
     assert (got.text, got.calls, got.finish) == (LOOKS_LIKE_A_CALL, (), "stop")
@@ -125,10 +132,10 @@ def test_text_that_looks_like_a_call_stays_text(gateway: Gateway, stage: Stage, 
     ],
 )
 def test_call_that_breaks_a_rule_is_dropped_and_logged(
-    gateway: Gateway, stage: Stage, front: str, *, rule: str, members: Json, calls: list[str]
+    gateway: Gateway, model_server: ModelServer, front: str, *, rule: str, members: Json, calls: list[str]
 ) -> None:  # bug 26, 27
     before = notices(gateway, rule)
-    stage.play(stream(recorded("parallel-calls", "chat")))
+    model_server.enqueue(stream(recorded("parallel-calls", "chat")))
     answer = gateway.post(f"/v1{FRONTS[front].path}", ask("parallel-calls", front, "chat", **members))
     got = gist(fold(decode_all(FRONTS[front], answer.content)))
     assert [arguments for _, _, arguments in got.calls] == calls
@@ -137,18 +144,22 @@ def test_call_that_breaks_a_rule_is_dropped_and_logged(
 
 
 @FRONT
-def test_call_of_a_tool_that_is_not_allowed_is_dropped_and_logged(gateway: Gateway, stage: Stage, front: str) -> None:  # bug 26
+def test_call_of_a_tool_that_is_not_allowed_is_dropped_and_logged(
+    gateway: Gateway, model_server: ModelServer, front: str
+) -> None:  # bug 26
     before = notices(gateway, "not_in_allowed_tools")
-    stage.play(stream(recorded("allowed-tools", "chat")))
+    model_server.enqueue(stream(recorded("allowed-tools", "chat")))
     answer = gateway.post(f"/v1{FRONTS[front].path}", ask("allowed-tools", front, "chat"))
     assert [name for _, name, _ in gist(fold(decode_all(FRONTS[front], answer.content))).calls] == ["get_weather"]
     assert notices(gateway, "not_in_allowed_tools") == before + 1
 
 
 @FRONT
-def test_call_of_an_undeclared_tool_is_passed_on_and_logged(gateway: Gateway, stage: Stage, front: str) -> None:  # bug 28
+def test_call_of_an_undeclared_tool_is_passed_on_and_logged(
+    gateway: Gateway, model_server: ModelServer, front: str
+) -> None:  # bug 28
     before = notices(gateway, "unknown_tool")
-    stage.play(stream(recorded("one-call", "chat").replace(b"get_weather", b"get_wether")))
+    model_server.enqueue(stream(recorded("one-call", "chat").replace(b"get_weather", b"get_wether")))
     answer = gateway.post(f"/v1{FRONTS[front].path}", ask("one-call", front, "chat"))
     assert answer.status_code == 200
     assert [name for _, name, _ in gist(fold(decode_all(FRONTS[front], answer.content))).calls] == ["get_wether"]
@@ -159,27 +170,27 @@ def test_call_of_an_undeclared_tool_is_passed_on_and_logged(gateway: Gateway, st
 
 
 @FRONT
-@pytest.mark.parametrize("how", [CUT, RESET])
+@pytest.mark.parametrize("how", [CLOSE, RESET])
 @pytest.mark.parametrize("streaming", [True, False])
 def test_upstream_that_breaks_off_its_answer_is_not_asked_again(
-    gateway: Gateway, stage: Stage, front: str, how: Ending, *, streaming: bool
+    gateway: Gateway, model_server: ModelServer, front: str, how: Disconnect, *, streaming: bool
 ) -> None:  # bug 45
     """A second answer could run a tool twice."""
     begun = BEGUN if streaming else reply(b'{"choices":[{"index":0,"message":{"content":"Hel')[:-5]
-    first = stage.play((begun, how))
-    door = DOORS["openai_chat" if front == "chat" else "openai_responses"]
-    answer = gateway.post(door.path, {**door.ask(stream=streaming), "model": "chat"})
+    first = model_server.enqueue((begun, how))
+    api = CLIENT_APIS["openai_chat" if front == "chat" else "openai_responses"]
+    answer = gateway.post(api.path, {**api.request_body(stream=streaming), "model": "chat"})
     assert answer.status_code == (200 if streaming else 502)
     assert b"upstream_cut" in answer.content
-    assert len(stage.requests) == first + 1
+    assert len(model_server.requests) == first + 1
 
 
-def test_second_round_works_on_another_gateway(gateway: Gateway, stage: Stage) -> None:  # bug 29, 42
+def test_second_round_works_on_another_gateway(gateway: Gateway, model_server: ModelServer) -> None:  # bug 29, 42
     """No state is shared: the request contains all that a round needs."""
-    stage.play(stream(recorded("one-call", "chat")))
+    model_server.enqueue(stream(recorded("one-call", "chat")))
     (call_item,) = gateway.post("/v1/responses", ask("one-call", "responses", "chat", stream=False)).json()["output"]
-    with running(models(stage)) as other:
-        first = stage.play(stream(delta("Sunny."), end()))
+    with running(models(model_server)) as other:
+        first = model_server.enqueue(stream(delta("Sunny."), end()))
         items = [
             {"role": "user", "content": "What is the weather in Paris?"},
             call_item,
@@ -187,22 +198,22 @@ def test_second_round_works_on_another_gateway(gateway: Gateway, stage: Stage) -
         ]
         answer = other.post("/v1/responses", {"model": "chat", "input": items})
     assert answer.json()["output"][0]["content"][0]["text"] == "Sunny."
-    _, call, result = stage.asked(first)["messages"]
+    _, call, result = model_server.request_body(first)["messages"]
     assert call["tool_calls"][0]["id"] == result["tool_call_id"] == call_item["call_id"]
     assert len(call_item["call_id"]) == len("call_") + 24
 
 
-def test_responses_of_another_key_cannot_be_read(stage: Stage) -> None:  # bug 43
+def test_responses_of_another_key_cannot_be_read(model_server: ModelServer) -> None:  # bug 43
     keys = "".join(
         f'[[keys]]\nname = "{name}"\nsha256 = "{sha256(name.encode()).hexdigest()}"\nmodels = ["{model}"]\n'
         for name, model in (("anna", "chat"), ("berta", "responses"))
     )
-    with running(keys + models(stage)) as guarded:
+    with running(keys + models(model_server)) as guarded:
         anna, berta = ({"authorization": f"Bearer {name}"} for name in ("anna", "berta"))
         assert [model["id"] for model in guarded.get("/v1/models", **anna).json()["data"]] == ["chat"]
         body = {"model": "chat", "input": "Hi", "store": True}
         assert guarded.post("/v1/responses", body, **berta).json()["error"]["code"] == "model_not_found"
-        stage.play(stream(delta("A secret."), end()))
+        model_server.enqueue(stream(delta("A secret."), end()))
         answer = guarded.post("/v1/responses", body, **anna).json()
         assert answer["store"] is False, "nothing is stored, and the response says so"
         for headers in (anna, berta):

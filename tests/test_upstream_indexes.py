@@ -11,7 +11,7 @@ import pytest
 from tests.exchange import decode_all, fold, gist
 from tests.gateway import Gateway, running
 from tests.golden.transcripts import FRONTS
-from tests.stage import Stage
+from tests.model_server import ModelServer
 from tests.upstream import reply, stream
 from toolrelay.core.indexes import MAX_INDEXES
 
@@ -22,14 +22,14 @@ HUGE = 50_000_000
 
 
 @pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as upstream:
+def model_server() -> Iterator[ModelServer]:
+    with ModelServer() as upstream:
         yield upstream
 
 
 @pytest.fixture(scope="module")
-def gateway(stage: Stage) -> Iterator[Gateway]:
-    model = f'[models.fast]\nprovider = "compatible"\nbase_url = "{stage.url}/v1"\nwire = "responses"\n'
+def gateway(model_server: ModelServer) -> Iterator[Gateway]:
+    model = f'[models.fast]\nprovider = "compatible"\nbase_url = "{model_server.url}/v1"\nwire = "responses"\n'
     with running(model) as started:
         yield started
 
@@ -59,8 +59,8 @@ COMPLETED = frame({"type": "response.completed", "response": {"id": "resp_1", "s
 
 @FRONT
 @pytest.mark.parametrize("streamed", [True, False])
-def test_huge_index_does_not_allocate(gateway: Gateway, stage: Stage, front: str, *, streamed: bool) -> None:
-    stage.play(stream(CREATED, summary(HUGE), text(HUGE + 1), COMPLETED))
+def test_huge_index_does_not_allocate(gateway: Gateway, model_server: ModelServer, front: str, *, streamed: bool) -> None:
+    model_server.enqueue(stream(CREATED, summary(HUGE), text(HUGE + 1), COMPLETED))
     answer = gateway.post(f"/v1{FRONTS[front].path}", request(front, stream=streamed))
     assert answer.status_code == 200, answer.text
     wire = FRONTS[front]
@@ -73,8 +73,10 @@ TOO_MANY = [summary(7 * index) for index in range(MAX_INDEXES + 1)]
 
 @FRONT
 @pytest.mark.parametrize("frames", [TOO_MANY, [summary(0), summary(-1)]], ids=["too many", "negative"])
-def test_bad_indexes_end_a_stream_with_an_error_frame(gateway: Gateway, stage: Stage, front: str, frames: list[bytes]) -> None:
-    stage.play(stream(CREATED, frames[0], b"".join(frames[1:]), text(1), COMPLETED))
+def test_bad_indexes_end_a_stream_with_an_error_frame(
+    gateway: Gateway, model_server: ModelServer, front: str, frames: list[bytes]
+) -> None:
+    model_server.enqueue(stream(CREATED, frames[0], b"".join(frames[1:]), text(1), COMPLETED))
     answer = gateway.post(f"/v1{FRONTS[front].path}", request(front, stream=True))
     assert answer.status_code == 200
     error = fold(decode_all(FRONTS[front], answer.content)).error
@@ -85,15 +87,19 @@ def test_bad_indexes_end_a_stream_with_an_error_frame(gateway: Gateway, stage: S
 
 @FRONT
 @pytest.mark.parametrize("frames", [TOO_MANY, [summary(-1)]], ids=["too many", "negative"])
-def test_bad_indexes_in_a_whole_answer_are_a_502(gateway: Gateway, stage: Stage, front: str, frames: list[bytes]) -> None:
-    stage.play(stream(CREATED, b"".join(frames), COMPLETED))
+def test_bad_indexes_in_a_whole_answer_are_a_502(
+    gateway: Gateway, model_server: ModelServer, front: str, frames: list[bytes]
+) -> None:
+    model_server.enqueue(stream(CREATED, b"".join(frames), COMPLETED))
     check_502(gateway, front)
 
 
 @FRONT
-def test_whole_answer_with_too_many_items_is_a_502(gateway: Gateway, stage: Stage, front: str) -> None:
+def test_whole_answer_with_too_many_items_is_a_502(gateway: Gateway, model_server: ModelServer, front: str) -> None:
     item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "x"}]}
-    stage.play(reply(json.dumps({"id": "resp_1", "status": "completed", "output": [item] * (MAX_INDEXES + 1)}).encode()))
+    model_server.enqueue(
+        reply(json.dumps({"id": "resp_1", "status": "completed", "output": [item] * (MAX_INDEXES + 1)}).encode())
+    )
     check_502(gateway, front)
 
 

@@ -1,7 +1,7 @@
 """A scripted upstream: sends exact bytes over real sockets, closes connections where the script says, and records requests.
 
 It runs in its own thread, so that tests with and without an event loop can use it. Tests wait for futures of concurrent.futures:
-`.result(30)`, or in a coroutine `await seen(…)`.
+`.result(30)`, or in a coroutine `await result_of(…)`.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ def stream(*pieces: bytes) -> bytes:
     return stream_head() + b"".join(map(chunk, pieces)) + LAST_CHUNK
 
 
-async def seen(future: Future[T]) -> T:
+async def result_of(future: Future[T]) -> T:
     return await asyncio.wrap_future(future)
 
 
-class Ending(Enum):
-    """CUT closes the connection, RESET resets it."""
+class Disconnect(Enum):
+    """CLOSE closes the connection, RESET resets it."""
 
-    CUT = "cut"
+    CLOSE = "close"
     RESET = "reset"
 
 
-CUT = Ending.CUT
-RESET = Ending.RESET
+CLOSE = Disconnect.CLOSE
+RESET = Disconnect.RESET
 
 
 class Gate:
@@ -72,36 +72,36 @@ class Gate:
         if not self._opened.done():
             self._opened.set_result(None)
 
-    async def pass_through(self) -> None:
+    async def wait(self) -> None:
         if not self.reached.done():
             self.reached.set_result(None)
         # Cancelling one connection must not cancel the gate.
         await asyncio.shield(asyncio.wrap_future(self._opened))
 
 
-Step: TypeAlias = bytes | Gate | Ending
+Step: TypeAlias = bytes | Gate | Disconnect
 Script: TypeAlias = Sequence[Step]
 
 
-class Received(Struct, frozen=True, kw_only=True):
-    """A request. Header names are in lower case; `link` counts the connections from 0."""
+class ReceivedRequest(Struct, frozen=True, kw_only=True):
+    """Header names are in lower case; `connection` is the number of the connection, from 0."""
 
     method: str
     path: str
     headers: dict[str, str]
     body: bytes
-    link: int
+    connection: int
 
 
-class Link:
-    """A connection. `left` resolves with the monotonic time at which either side closed it."""
+class Connection:
+    """`closed` resolves with the monotonic time at which either side closed it."""
 
     def __init__(self) -> None:
         self.sent = 0
-        self.left: Future[float] = Future()
+        self.closed: Future[float] = Future()
 
 
-class _Log(list[T]):
+class AwaitableList(list[T]):
     """A list with a future for its nth element."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class _Log(list[T]):
         waiting.set_result(element)
         return place
 
-    def nth(self, place: int) -> Future[T]:
+    def future(self, place: int) -> Future[T]:
         with self._lock:
             return self._awaited.setdefault(place, Future())
 
@@ -129,10 +129,10 @@ class Upstream:
     """
 
     def __init__(self, *scripts: Script | Step, context: ssl.SSLContext | None = None) -> None:
-        self._scripts = [_script(script) for script in scripts]
+        self._scripts = [as_script(script) for script in scripts]
         self._context = context
-        self.requests: _Log[Received] = _Log()
-        self.links: _Log[Link] = _Log()
+        self.requests: AwaitableList[ReceivedRequest] = AwaitableList()
+        self.connections: AwaitableList[Connection] = AwaitableList()
         self._address: Future[tuple[str, int]] = Future()
         self._stop: Future[None] = Future()
         self._tasks: dict[asyncio.Task[None], socket.socket] = {}
@@ -155,9 +155,14 @@ class Upstream:
     def url(self) -> str:
         return f"{'https' if self._context else 'http'}://127.0.0.1:{self.port}"
 
-    def request(self, place: int) -> Future[Received]:
+    def request(self, place: int) -> Future[ReceivedRequest]:
         """Return a future of the request with this number, from 0."""
-        return self.requests.nth(place)
+        return self.requests.future(place)
+
+    def reset(self, *scripts: Script | Step) -> None:
+        """Forget the requests, and play these scripts from now on."""
+        self._scripts = [as_script(script) for script in scripts]
+        self.requests = AwaitableList()
 
     async def _main(self) -> None:
         # Not asyncio's own server: closing it while a connection comes in leaks the connection's socket.
@@ -189,10 +194,10 @@ class Upstream:
             return
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         transport.set_write_buffer_limits(1)  # with 0 a TLS transport never drains
-        link = Link()
-        number = self.links.add(link)
+        connection = Connection()
+        number = self.connections.add(connection)
         scripts: asyncio.Queue[Script] = asyncio.Queue()
-        player = loop.create_task(_play(scripts, writer, link))
+        player = loop.create_task(_play(scripts, writer, connection))
         try:
             while True:
                 received = await _receive(reader, number)
@@ -201,27 +206,27 @@ class Upstream:
         except (asyncio.IncompleteReadError, OSError):
             pass
         finally:
-            link.left.set_result(time.monotonic())
+            connection.closed.set_result(time.monotonic())
             player.cancel()
             transport.abort()
 
 
-async def _receive(reader: asyncio.StreamReader, link: int) -> Received:
+async def _receive(reader: asyncio.StreamReader, connection: int) -> ReceivedRequest:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head[:-4].split("\r\n")
     method, path, _ = first.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Received(method=method, path=path, headers=headers, body=body, link=link)
+    return ReceivedRequest(method=method, path=path, headers=headers, body=body, connection=connection)
 
 
-async def _play(scripts: asyncio.Queue[Script], writer: asyncio.StreamWriter, link: Link) -> None:
+async def _play(scripts: asyncio.Queue[Script], writer: asyncio.StreamWriter, connection: Connection) -> None:
     while True:
         for step in await scripts.get():
             match step:
                 case Gate():
-                    await step.pass_through()
-                case Ending():
+                    await step.wait()
+                case Disconnect():
                     if step is RESET:
                         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
                     writer.transport.abort()
@@ -230,12 +235,13 @@ async def _play(scripts: asyncio.Queue[Script], writer: asyncio.StreamWriter, li
                     for piece in _pieces(step):
                         writer.write(piece)
                         await writer.drain()
-                        link.sent += len(piece)
+                        connection.sent += len(piece)
 
 
 def _pieces(data: bytes, size: int = 65536) -> Iterable[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
-def _script(script: Script | Step) -> Script:
-    return (script,) if isinstance(script, bytes | Gate | Ending) else script
+def as_script(script: Script | Step) -> Script:
+    """Return a bare step as a script of one step."""
+    return (script,) if isinstance(script, bytes | Gate | Disconnect) else script

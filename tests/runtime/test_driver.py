@@ -9,9 +9,9 @@ from typing import Literal
 import pytest
 
 from tests.exchange import trusting_layer
+from tests.model_server import CLIENT_APIS, WIRES, ClientApi, failure
 from tests.scripted import ask, scripted, serving
 from tests.scripted_backend import ScriptedBackend
-from tests.stage import FRONTS, WIRES, Front, failure
 from toolrelay import log
 from toolrelay.backends.base import Deliver, deliver_all
 from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Emit, End, Notice, RecordStep
@@ -312,17 +312,17 @@ def test_gateway_tool_call_is_internal_error() -> None:
 
 
 @pytest.fixture(params=WIRES)
-def front(request: pytest.FixtureRequest) -> Front:
-    return FRONTS[request.param]
+def api(request: pytest.FixtureRequest) -> ClientApi:
+    return CLIENT_APIS[request.param]
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("kind", [RuntimeError, RecursionError, TimeoutError])
-def test_backend_exception_is_500_with_turn_id(front: Front, kind: type[Exception], *, stream: bool) -> None:
+def test_backend_exception_is_500_with_turn_id(api: ClientApi, kind: type[Exception], *, stream: bool) -> None:
     async def story() -> None:
         with log.captured() as lines:
             async with serving(scripted(ScriptedBackend([[kind("a secret thing")]]))) as port:
-                status, body = await ask(port, front.path, front.ask(stream=stream))
+                status, body = await ask(port, api.path, api.request_body(stream=stream))
         assert status == 500
         assert b'"internal_error"' in body
         assert b"secret" not in body
@@ -335,11 +335,11 @@ def test_backend_exception_is_500_with_turn_id(front: Front, kind: type[Exceptio
     asyncio.run(story())
 
 
-def test_backend_exception_mid_stream_ends_stream_with_error(front: Front) -> None:  # bug 38
+def test_backend_exception_mid_stream_ends_stream_with_error(api: ClientApi) -> None:  # bug 38
     async def story() -> None:
         with log.captured() as lines:
             async with serving(scripted(ScriptedBackend([[BEGUN, RuntimeError("a secret thing")]]))) as port:
-                status, body = await ask(port, front.path, front.ask(stream=True))
+                status, body = await ask(port, api.path, api.request_body(stream=True))
         assert status == 200
         assert body.endswith(b"0\r\n\r\n"), "in good order"
         assert failure(body)["code"] == "internal_error"
@@ -351,10 +351,12 @@ def test_backend_exception_mid_stream_ends_stream_with_error(front: Front) -> No
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("steps", [[], [BEGUN]])
-def test_unfinished_answer_is_reported_as_error(front: Front, steps: list[list[StreamEvent]], *, stream: bool) -> None:  # bug 38
+def test_unfinished_answer_is_reported_as_error(
+    api: ClientApi, steps: list[list[StreamEvent]], *, stream: bool
+) -> None:  # bug 38
     async def story() -> None:
         async with serving(scripted(ScriptedBackend([steps]))) as port:
-            status, body = await ask(port, front.path, front.ask(stream=stream))
+            status, body = await ask(port, api.path, api.request_body(stream=stream))
         if stream and steps:
             assert failure(body)["code"] == "internal_error"
         else:
@@ -364,13 +366,13 @@ def test_unfinished_answer_is_reported_as_error(front: Front, steps: list[list[S
         asyncio.run(story())
 
 
-def test_first_event_is_timed_unless_it_is_a_failure(front: Front) -> None:
+def test_first_event_is_timed_unless_it_is_a_failure(api: ClientApi) -> None:
     async def story() -> None:
         with log.captured() as lines:
             app = scripted(ScriptedBackend([[BackendError("gone")], [BEGUN, END]]))
             async with serving(app) as port:
                 for _ in range(2):
-                    await ask(port, front.path, front.ask(stream=True))
+                    await ask(port, api.path, api.request_body(stream=True))
         failed, answered = lines
         assert "first_ms" not in failed
         assert "first_ms" in answered

@@ -10,15 +10,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway import Gateway, running
-from tests.raw_client import RawClient
-from tests.stage import (
+from tests.model_server import (
     BEGUN,
-    FRONTS,
+    CLIENT_APIS,
     MODEL,
     STREAMED,
     WIRES,
-    Front,
-    Stage,
+    ClientApi,
+    ModelServer,
     call,
     configuration,
     delta,
@@ -26,7 +25,8 @@ from tests.stage import (
     error,
     whole,
 )
-from tests.upstream import CUT, LAST_CHUNK, Gate, chunk, stream_head
+from tests.raw_client import RawClient
+from tests.upstream import CLOSE, LAST_CHUNK, Gate, chunk, stream_head
 
 CANARY = "canary-7f3a"
 ALWAYS = {"event", "level", "timestamp"}
@@ -41,13 +41,13 @@ def wire(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def front(wire: str) -> Front:
-    return FRONTS[wire]
+def api(wire: str) -> ClientApi:
+    return CLIENT_APIS[wire]
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    with Stage() as upstream:
+def model_server() -> Iterator[ModelServer]:
+    with ModelServer() as upstream:
         yield upstream
 
 
@@ -60,10 +60,10 @@ def lines(gateway: Gateway) -> list[dict[str, Any]]:
 # Lines
 
 
-def test_turn_is_logged_in_one_line(stage: Stage, wire: str, front: Front) -> None:
-    stage.play(STREAMED, whole())
-    with running(configuration(stage)) as gateway:
-        ids = [gateway.post(front.path, front.ask(stream=stream)).headers["x-request-id"] for stream in (True, False)]
+def test_turn_is_logged_in_one_line(model_server: ModelServer, wire: str, api: ClientApi) -> None:
+    model_server.enqueue(STREAMED, whole())
+    with running(configuration(model_server)) as gateway:
+        ids = [gateway.post(api.path, api.request_body(stream=stream)).headers["x-request-id"] for stream in (True, False)]
         logged = lines(gateway)
     assert [f"req_{line['turn']}" for line in logged] == ids
     for line, stream in zip(logged, (True, False), strict=True):
@@ -74,10 +74,10 @@ def test_turn_is_logged_in_one_line(stage: Stage, wire: str, front: Front) -> No
         assert 0 < line["first_ms"] <= line["ms"]
 
 
-def test_call_is_logged_in_its_own_line(stage: Stage, wire: str, front: Front) -> None:
-    stage.play(whole(calls=(("search", '{"query": "é"}'), ("search", "{}"))))
-    with running(configuration(stage)) as gateway:
-        gateway.post(front.path, front.ask(tools=[front.tool("search")]))
+def test_call_is_logged_in_its_own_line(model_server: ModelServer, wire: str, api: ClientApi) -> None:
+    model_server.enqueue(whole(calls=(("search", '{"query": "é"}'), ("search", "{}"))))
+    with running(configuration(model_server)) as gateway:
+        gateway.post(api.path, api.request_body(tools=[api.tool("search")]))
         *calls, turn = lines(gateway)
     assert [(line["event"], line["tool"], line["owner"], line["bytes"]) for line in calls] == [
         ("tool_block", "search", "client", 15),
@@ -87,33 +87,33 @@ def test_call_is_logged_in_its_own_line(stage: Stage, wire: str, front: Front) -
     assert (turn["finish"], turn["calls"]) == ("calls", 2)
 
 
-def test_failed_turn_is_logged_with_status_and_code(stage: Stage, front: Front) -> None:
-    stage.play(error(400, "no", code="context_length_exceeded"), (BEGUN, CUT))
-    with running(configuration(stage)) as gateway:
-        gateway.post(front.path, front.ask())
-        gateway.post(front.path, front.ask(stream=True))
+def test_failed_turn_is_logged_with_status_and_code(model_server: ModelServer, api: ClientApi) -> None:
+    model_server.enqueue(error(400, "no", code="context_length_exceeded"), (BEGUN, CLOSE))
+    with running(configuration(model_server)) as gateway:
+        gateway.post(api.path, api.request_body())
+        gateway.post(api.path, api.request_body(stream=True))
         refused, cut = lines(gateway)
     assert set(refused) == TURN | {"code"}
     assert (refused["status"], refused["code"]) == (400, "context_length_exceeded")
     assert (cut["status"], cut["code"]) == (502, "upstream_cut")
 
 
-def test_refused_request_is_logged_with_its_id(stage: Stage, wire: str, front: Front) -> None:
-    with running(configuration(stage)) as gateway:
-        answer = gateway.post(front.path, front.ask(temperature="hot"))
+def test_refused_request_is_logged_with_its_id(model_server: ModelServer, wire: str, api: ClientApi) -> None:
+    with running(configuration(model_server)) as gateway:
+        answer = gateway.post(api.path, api.request_body(temperature="hot"))
         [line] = lines(gateway)
     assert (line["event"], line["wire"], line["status"], line["code"]) == ("refused", wire, 400, "invalid_type")
     assert f"req_{line['turn']}" == answer.headers["x-request-id"]
 
 
-def history(front: Front) -> dict[str, Any]:
+def history(api: ClientApi) -> dict[str, Any]:
     """Return a request with the canary wherever content can be."""
-    tool = front.tool("search")
+    tool = api.tool("search")
     (tool.get("function") or tool)["description"] = CANARY
-    body = front.ask(
+    body = api.request_body(
         f"my secret is {CANARY}", tools=[tool], user=CANARY, metadata={"note": CANARY}, unknown_member=CANARY, stream=True
     )
-    if front.items == "messages":
+    if api.items == "messages":
         function = {"name": "search", "arguments": json.dumps({"query": CANARY})}
         body["messages"] += [
             {"role": "assistant", "content": CANARY, "tool_calls": [{"id": "call_1", "type": "function", "function": function}]},
@@ -128,47 +128,47 @@ def history(front: Front) -> dict[str, Any]:
     return body
 
 
-def canary_calls(front: Front, stage: Stage, gateway: Gateway) -> None:
+def canary_calls(api: ClientApi, model_server: ModelServer, gateway: Gateway) -> None:
     """Cause answers, failures and refusals that contain the canary."""
     answer = chunk(delta(CANARY) + call("search", json.dumps({"query": CANARY})) + end("tool_calls"))
-    stage.play(
+    model_server.enqueue(
         stream_head() + answer + LAST_CHUNK,
         error(400, f"cannot: {CANARY}", type=CANARY),
-        (stream_head() + chunk(delta(CANARY)), CUT),
+        (stream_head() + chunk(delta(CANARY)), CLOSE),
         stream_head() + chunk(b"data: " + CANARY.encode() + b"\n\n") + LAST_CHUNK,
     )
     for _ in range(4):
-        gateway.post(front.path, history(front))
-    gateway.post(front.path, history(front) | {"tools": CANARY})
-    gateway.post(front.path, history(front) | {"model": CANARY})
-    gateway.post(front.path, history(front) | {"tool_choice": CANARY})
+        gateway.post(api.path, history(api))
+    gateway.post(api.path, history(api) | {"tools": CANARY})
+    gateway.post(api.path, history(api) | {"model": CANARY})
+    gateway.post(api.path, history(api) | {"tool_choice": CANARY})
     gateway.get(f"/v1/models/{CANARY}?{CANARY}")
     with RawClient(gateway.port) as visitor:
         visitor.send(f"{CANARY} /{CANARY} {CANARY}\r\n\r\n".encode()).read_rest()
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_content_is_not_logged(stage: Stage, front: Front, form: str) -> None:
+def test_content_is_not_logged(model_server: ModelServer, api: ClientApi, form: str) -> None:
     environ = {"TOOLRELAY_LOG_LEVEL": "debug", "TOOLRELAY_LOG": form}
-    with running(configuration(stage), environ=environ) as gateway:
-        canary_calls(front, stage, gateway)
+    with running(configuration(model_server), environ=environ) as gateway:
+        canary_calls(api, model_server, gateway)
         assert gateway.stop() == 0
         log = gateway.log()
     assert log.count("tool_block") == 1, "the call itself is there"
     assert CANARY not in log
 
 
-def test_arguments_are_logged_with_log_content(stage: Stage, front: Front) -> None:
-    with running(configuration(stage, before="[server]\nlog_content = true\n")) as gateway:
-        canary_calls(front, stage, gateway)
+def test_arguments_are_logged_with_log_content(model_server: ModelServer, api: ClientApi) -> None:
+    with running(configuration(model_server, before="[server]\nlog_content = true\n")) as gateway:
+        canary_calls(api, model_server, gateway)
         calls = [line for line in lines(gateway) if line["event"] == "tool_block"]
     assert [json.loads(line["arguments"]) for line in calls] == [{"query": CANARY}]
 
 
-def test_text_log_format_is_plain(stage: Stage, front: Front) -> None:
-    stage.play(whole())
-    with running(configuration(stage), environ={"TOOLRELAY_LOG": "text"}) as gateway:
-        gateway.post(front.path, front.ask())
+def test_text_log_format_is_plain(model_server: ModelServer, api: ClientApi) -> None:
+    model_server.enqueue(whole())
+    with running(configuration(model_server), environ={"TOOLRELAY_LOG": "text"}) as gateway:
+        gateway.post(api.path, api.request_body())
         assert gateway.stop() == 0
         [line] = gateway.log().splitlines()
     assert " info " in line
@@ -185,13 +185,13 @@ def test_text_log_format_is_plain(stage: Stage, front: Front) -> None:
         ("error", []),
     ],
 )
-def test_log_level_filters_lines(stage: Stage, level: str, events: list[str]) -> None:
-    front = FRONTS["openai_chat"]
-    stage.play(whole(), whole(calls=(("unknown", "{}"),)))
-    with running(configuration(stage), environ={"TOOLRELAY_LOG_LEVEL": level}) as gateway:
-        gateway.post(front.path, front.ask())
-        gateway.post(front.path, front.ask())
-        gateway.post(front.path, {})
+def test_log_level_filters_lines(model_server: ModelServer, level: str, events: list[str]) -> None:
+    api = CLIENT_APIS["openai_chat"]
+    model_server.enqueue(whole(), whole(calls=(("unknown", "{}"),)))
+    with running(configuration(model_server), environ={"TOOLRELAY_LOG_LEVEL": level}) as gateway:
+        gateway.post(api.path, api.request_body())
+        gateway.post(api.path, api.request_body())
+        gateway.post(api.path, {})
         with RawClient(gateway.port) as visitor:
             visitor.send(b"nonsense\r\n\r\n").read_rest()
         assert [line["event"] for line in lines(gateway)] == events
@@ -220,9 +220,9 @@ sys.exit(serve_app(app, settings.server))
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_traceback_has_places_without_values(front: Front, form: str) -> None:
+def test_traceback_has_places_without_values(api: ClientApi, form: str) -> None:
     with running(program=BROKEN, environ={"TOOLRELAY_LOG": form}) as gateway:
-        assert gateway.post(front.path, front.ask(f"{CANARY} too") | {"model": "demo"}).status_code == 500
+        assert gateway.post(api.path, api.request_body(f"{CANARY} too") | {"model": "demo"}).status_code == 500
         assert gateway.stop() == 0
         log = gateway.log()
     assert "internal_error" in log
@@ -241,24 +241,24 @@ sys.exit(serve(settings))
 """
 
 
-def test_closed_log_pipe_does_not_stop_turns(stage: Stage, front: Front) -> None:
+def test_closed_log_pipe_does_not_stop_turns(model_server: ModelServer, api: ClientApi) -> None:
     answer = whole(calls=(("search", "{}"),))
-    stage.play(answer, answer)
+    model_server.enqueue(answer, answer)
     with (
-        running(configuration(stage), program=CLOSED_PIPE) as gateway,
+        running(configuration(model_server), program=CLOSED_PIPE) as gateway,
         RawClient(gateway.port, timeout=5) as visitor,
     ):
         for _ in range(2):
-            assert visitor.post(front.path, front.ask(tools=[front.tool("search")])).reply().status == 200
-            assert visitor.post(front.path, "nonsense").reply().status == 400
+            assert visitor.post(api.path, api.request_body(tools=[api.tool("search")])).reply().status == 200
+            assert visitor.post(api.path, "nonsense").reply().status == 400
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_lone_surrogate_in_name_is_logged(stage: Stage, front: Front, form: str) -> None:
+def test_lone_surrogate_in_name_is_logged(model_server: ModelServer, api: ClientApi, form: str) -> None:
     broken = call("half", "{}").replace(b"half", b"half\\ud83d")
-    stage.play(stream_head() + chunk(broken + end("tool_calls")) + LAST_CHUNK)
-    with running(configuration(stage), environ={"TOOLRELAY_LOG": form}) as gateway:
-        answer = gateway.post(front.path, front.ask(stream=True))
+    model_server.enqueue(stream_head() + chunk(broken + end("tool_calls")) + LAST_CHUNK)
+    with running(configuration(model_server), environ={"TOOLRELAY_LOG": form}) as gateway:
+        answer = gateway.post(api.path, api.request_body(stream=True))
         assert answer.status_code == 200
         assert "internal_error" not in answer.text
         assert gateway.stop() == 0
@@ -280,13 +280,13 @@ class Samples:
         return next((sample.value for sample in self._samples if (sample.name, sample.labels) == (name, labels)), None)
 
 
-def test_metrics_count_turns_calls_and_tokens(stage: Stage, wire: str, front: Front) -> None:
-    stage.play(STREAMED, whole(calls=(("search", "{}"), ("serch", "{}"))), error(400), (BEGUN, CUT), whole())
-    with running(configuration(stage)) as gateway:
+def test_metrics_count_turns_calls_and_tokens(model_server: ModelServer, wire: str, api: ClientApi) -> None:
+    model_server.enqueue(STREAMED, whole(calls=(("search", "{}"), ("serch", "{}"))), error(400), (BEGUN, CLOSE), whole())
+    with running(configuration(model_server)) as gateway:
         before = Samples(gateway)
         for stream in (True, False, False, True, False):
-            gateway.post(front.path, front.ask(stream=stream, tools=[front.tool("search")]))
-        gateway.post(front.path, {})
+            gateway.post(api.path, api.request_body(stream=stream, tools=[api.tool("search")]))
+        gateway.post(api.path, {})
         after = Samples(gateway)
     assert before("toolrelay_turns_open") == after("toolrelay_turns_open") == 0
     assert before("toolrelay_turns_total", model=MODEL, wire=wire, status="200") is None
@@ -301,16 +301,16 @@ def test_metrics_count_turns_calls_and_tokens(stage: Stage, wire: str, front: Fr
     assert after("toolrelay_first_event_seconds_count", model=MODEL) == 4, "an error is not an event"
 
 
-def test_open_turns_are_counted(stage: Stage, front: Front) -> None:
+def test_open_turns_are_counted(model_server: ModelServer, api: ClientApi) -> None:
     gate = Gate()
-    asked = stage.play((BEGUN, gate), (gate,))
-    with running(configuration(stage)) as gateway:
+    asked = model_server.enqueue((BEGUN, gate), (gate,))
+    with running(configuration(model_server)) as gateway:
         with RawClient(gateway.port) as first, RawClient(gateway.port) as second:
-            first.post(front.path, front.ask(stream=True))
-            stage.request(asked).result(30)
-            second.post(front.path, front.ask())
-            stage.request(asked + 1).result(30)
+            first.post(api.path, api.request_body(stream=True))
+            model_server.request(asked).result(30)
+            second.post(api.path, api.request_body())
+            model_server.request(asked + 1).result(30)
             assert Samples(gateway)("toolrelay_turns_open") == 2
         for number in (asked, asked + 1):
-            stage.left(number).result(30)
+            model_server.closed(number).result(30)
         assert Samples(gateway)("toolrelay_turns_open") == 0

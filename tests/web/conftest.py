@@ -7,22 +7,22 @@ from collections.abc import Iterator
 import pytest
 
 from tests.gateway import Gateway, running
-from tests.stage import FRONTS, WIRES, Front, Stage, configuration
+from tests.model_server import CLIENT_APIS, WIRES, ClientApi, ModelServer, configuration
 
 
 @pytest.fixture(scope="session")
-def stage() -> Iterator[Stage]:
-    with Stage() as upstream:
+def model_server() -> Iterator[ModelServer]:
+    with ModelServer() as upstream:
         yield upstream
 
 
 @pytest.fixture(scope="session")
-def gateway(stage: Stage) -> Iterator[Gateway]:
-    """A gateway without keys and with default settings. Its models are `fast`, served by the stage, and `demo`."""
-    with running(configuration(stage, before='[models.demo]\nprovider = "demo"\n')) as started:
+def gateway(model_server: ModelServer) -> Iterator[Gateway]:
+    """A gateway without keys and with default settings. Its models are `fast`, served by the model server, and `demo`."""
+    with running(configuration(model_server, before='[models.demo]\nprovider = "demo"\n')) as started:
         yield started
 
 
 @pytest.fixture(params=WIRES)
-def front(request: pytest.FixtureRequest) -> Front:
-    return FRONTS[request.param]
+def api(request: pytest.FixtureRequest) -> ClientApi:
+    return CLIENT_APIS[request.param]

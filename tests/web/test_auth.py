@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.model_server import KEY, ClientApi, ModelServer, configuration, whole
 from tests.raw_client import RawClient, Reply, encode_request
-from tests.stage import KEY, Front, Stage, configuration, whole
 from toolrelay.errors import ClientError
 from toolrelay.settings import KeySettings
 from toolrelay.web import auth
@@ -32,9 +32,9 @@ MODELS = '[models.demo-1]\nprovider = "demo"\n[models.demo]\nprovider = "demo"\n
 
 
 @pytest.fixture(scope="module")
-def guarded(stage: Stage) -> Iterator[Gateway]:
+def guarded(model_server: ModelServer) -> Iterator[Gateway]:
     """A gateway with keys. Its models are fast, demo and demo-1."""
-    with running(configuration(stage, before=KEYS + MODELS)) as gateway:
+    with running(configuration(model_server, before=KEYS + MODELS)) as gateway:
         yield gateway
 
 
@@ -64,9 +64,9 @@ def error_of(reply: Reply) -> tuple[int, str, str]:
         [f"authorization: Bearer {UNICODE}"],
     ],
 )
-def test_valid_key_is_accepted(guarded: Gateway, stage: Stage, front: Front, lines: list[str]) -> None:
-    stage.play(whole())
-    assert ask(guarded, "POST", front.path, *lines, body=front.ask()).status == 200
+def test_valid_key_is_accepted(guarded: Gateway, model_server: ModelServer, api: ClientApi, lines: list[str]) -> None:
+    model_server.enqueue(whole())
+    assert ask(guarded, "POST", api.path, *lines, body=api.request_body()).status == 200
     assert ask(guarded, "GET", "/v1/models", *lines).status == 200
 
 
@@ -85,9 +85,9 @@ def test_valid_key_is_accepted(guarded: Gateway, stage: Stage, front: Front, lin
         (["authorization: Bearer wrong", f"x-api-key: {PLAIN}"], "invalid_api_key"),
     ],
 )
-def test_missing_or_wrong_key_is_refused(guarded: Gateway, front: Front, lines: list[str], code: str) -> None:
+def test_missing_or_wrong_key_is_refused(guarded: Gateway, api: ClientApi, lines: list[str], code: str) -> None:
     for reply in (
-        ask(guarded, "POST", front.path, *lines, body=front.ask()),
+        ask(guarded, "POST", api.path, *lines, body=api.request_body()),
         ask(guarded, "GET", "/v1/models", *lines),
         ask(guarded, "GET", "/v1/models/demo", *lines),
         ask(guarded, "GET", "/v1/responses/resp_1", *lines),
@@ -97,9 +97,9 @@ def test_missing_or_wrong_key_is_refused(guarded: Gateway, front: Front, lines: 
         assert PLAIN not in reply.body.decode()
 
 
-def test_wrong_key_is_refused_before_the_body_is_read(guarded: Gateway, front: Front) -> None:
+def test_wrong_key_is_refused_before_the_body_is_read(guarded: Gateway, api: ClientApi) -> None:
     with RawClient(guarded.port) as client:
-        client.send(encode_request("POST", front.path).replace(b"length: 0", b"length: 1000000"))
+        client.send(encode_request("POST", api.path).replace(b"length: 0", b"length: 1000000"))
         assert client.reply().status == 401
 
 
@@ -108,15 +108,15 @@ def test_health_and_metrics_need_no_key(guarded: Gateway, path: str) -> None:
     assert ask(guarded, "GET", path).status == 200
 
 
-def test_key_sees_and_uses_only_its_own_models(guarded: Gateway, front: Front) -> None:
+def test_key_sees_and_uses_only_its_own_models(guarded: Gateway, api: ClientApi) -> None:
     line = f"authorization: Bearer {LIMITED}"
     listed = ask(guarded, "GET", "/v1/models", line).json()["data"]
     assert [model["id"] for model in listed] == ["demo-1"]
-    assert ask(guarded, "POST", front.path, line, body=front.ask() | {"model": "demo-1"}).status == 200
+    assert ask(guarded, "POST", api.path, line, body=api.request_body() | {"model": "demo-1"}).status == 200
     assert ask(guarded, "GET", "/v1/models/demo-1", line).status == 200
     for hidden in ("demo", "fast"):
-        refused = ask(guarded, "POST", front.path, line, body=front.ask() | {"model": hidden})
-        unknown = ask(guarded, "POST", front.path, line, body=front.ask() | {"model": "nowhere"})
+        refused = ask(guarded, "POST", api.path, line, body=api.request_body() | {"model": hidden})
+        unknown = ask(guarded, "POST", api.path, line, body=api.request_body() | {"model": "nowhere"})
         assert error_of(refused) == error_of(unknown) == (404, "invalid_request_error", "model_not_found")
         assert refused.json()["error"]["message"].replace(hidden, "nowhere") == unknown.json()["error"]["message"]
         assert ask(guarded, "GET", f"/v1/models/{hidden}", line).status == 404
@@ -130,13 +130,13 @@ def test_key_is_accepted_from_any_host_and_origin(guarded: Gateway) -> None:
     assert "access-control-allow-origin" not in reply.headers
 
 
-def test_keys_are_neither_logged_nor_sent(stage: Stage, front: Front) -> None:
-    stage.play(whole())
-    with running(configuration(stage, before=KEYS), environ={"TOOLRELAY_LOG_LEVEL": "debug"}) as gateway:
+def test_keys_are_neither_logged_nor_sent(model_server: ModelServer, api: ClientApi) -> None:
+    model_server.enqueue(whole())
+    with running(configuration(model_server, before=KEYS), environ={"TOOLRELAY_LOG_LEVEL": "debug"}) as gateway:
         answers = [
-            ask(gateway, "POST", front.path, f"authorization: Bearer {secret}", body=body)
+            ask(gateway, "POST", api.path, f"authorization: Bearer {secret}", body=body)
             for secret in (PLAIN, "tr-a-key-that-is-wrong")
-            for body in (front.ask(), {"model": "nowhere", front.items: "Hi"})
+            for body in (api.request_body(), {"model": "nowhere", api.items: "Hi"})
         ]
         answers += [ask(gateway, "GET", path, f"x-api-key: {PLAIN}") for path in ("/", "/v1/models", "/metrics", "/nowhere")]
         assert gateway.stop() == 0
@@ -169,23 +169,23 @@ def test_every_key_is_compared_whichever_matches(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.0.0.1:8787", "localhost", "LocalHost:80", "[::1]", "[::1]:8787", "127.8.8.8:1"]
 )
-def test_without_keys_loopback_hosts_are_accepted(gateway: Gateway, front: Front, host: str) -> None:
+def test_without_keys_loopback_hosts_are_accepted(gateway: Gateway, api: ClientApi, host: str) -> None:
     assert ask(gateway, "GET", "/v1/models", f"host: {host}").status == 200
-    assert ask(gateway, "POST", front.path, f"host: {host}", body=front.ask() | {"model": "demo"}).status == 200
+    assert ask(gateway, "POST", api.path, f"host: {host}", body=api.request_body() | {"model": "demo"}).status == 200
 
 
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "evil.example:8787", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.1.5", "[fe80::1]", ""],
 )
-def test_without_keys_foreign_hosts_are_refused(gateway: Gateway, front: Front, host: str) -> None:
+def test_without_keys_foreign_hosts_are_refused(gateway: Gateway, api: ClientApi, host: str) -> None:
     """With DNS rebinding, a browser takes a foreign page and the gateway for the same origin."""
     lines = (f"host: {host}", f"origin: http://{host}")
     for reply in (
         ask(gateway, "GET", "/v1/models", *lines),
         ask(gateway, "GET", "/", *lines),
         ask(gateway, "GET", "/metrics", *lines),
-        ask(gateway, "POST", front.path, *lines, body=front.ask()),
+        ask(gateway, "POST", api.path, *lines, body=api.request_body()),
     ):
         assert error_of(reply) == (403, "permission_error", "foreign_host")
 
@@ -203,9 +203,9 @@ def test_without_keys_foreign_hosts_are_refused(gateway: Gateway, front: Front, 
         "http://app://obsidian.md",
     ],
 )
-def test_without_keys_foreign_origins_are_refused(gateway: Gateway, front: Front, origin: str) -> None:
+def test_without_keys_foreign_origins_are_refused(gateway: Gateway, api: ClientApi, origin: str) -> None:
     for reply in (
-        ask(gateway, "POST", front.path, f"origin: {origin}", body=front.ask()),
+        ask(gateway, "POST", api.path, f"origin: {origin}", body=api.request_body()),
         ask(gateway, "GET", "/v1/models", f"origin: {origin}"),
     ):
         assert error_of(reply) == (403, "permission_error", "foreign_origin")
@@ -213,14 +213,14 @@ def test_without_keys_foreign_origins_are_refused(gateway: Gateway, front: Front
 
 
 @pytest.mark.parametrize("origin", ["app://obsidian.md", "capacitor://localhost", "http://localhost", "http://127.0.0.1:8787"])
-def test_without_keys_obsidian_and_own_origins_are_accepted(gateway: Gateway, front: Front, origin: str) -> None:
+def test_without_keys_obsidian_and_own_origins_are_accepted(gateway: Gateway, api: ClientApi, origin: str) -> None:
     lines = ("host: 127.0.0.1:8787", f"origin: {origin}")
-    assert ask(gateway, "POST", front.path, *lines, body=front.ask() | {"model": "demo"}).status == 200
+    assert ask(gateway, "POST", api.path, *lines, body=api.request_body() | {"model": "demo"}).status == 200
 
 
-def test_unneeded_key_is_ignored(gateway: Gateway, front: Front) -> None:
+def test_unneeded_key_is_ignored(gateway: Gateway, api: ClientApi) -> None:
     line = "authorization: Bearer not-needed"
-    assert ask(gateway, "POST", front.path, line, body=front.ask() | {"model": "demo"}).status == 200
+    assert ask(gateway, "POST", api.path, line, body=api.request_body() | {"model": "demo"}).status == 200
 
 
 def test_host_cache_is_bounded() -> None:

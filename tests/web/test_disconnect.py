@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.model_server import BEGUN, STREAMED, ClientApi, ModelServer, configuration, delta, whole
 from tests.raw_client import RawClient, encode_request
-from tests.stage import BEGUN, STREAMED, Front, Stage, configuration, delta, whole
 from tests.upstream import Gate, chunk, stream_head
 
 MEBIBYTE = 1024 * 1024
@@ -34,89 +34,89 @@ def open_turns(gateway: Gateway) -> float:
 
 @DISCONNECTS
 def test_disconnect_during_a_stream_closes_the_upstream(
-    gateway: Gateway, stage: Stage, front: Front, disconnect: Disconnect
+    gateway: Gateway, model_server: ModelServer, api: ClientApi, disconnect: Disconnect
 ) -> None:  # bug 44
-    asked = stage.play((BEGUN, Gate()))
+    asked = model_server.enqueue((BEGUN, Gate()))
     with RawClient(gateway.port) as client:
-        client.post(front.path, front.ask(stream=True)).frame()
+        client.post(api.path, api.request_body(stream=True)).frame()
         disconnect(client)
-        stage.left(asked).result(30)
+        model_server.closed(asked).result(30)
     assert open_turns(gateway) == 0
 
 
 @DISCONNECTS
 @pytest.mark.parametrize("received", [b"", stream_head()])
 def test_disconnect_before_the_first_token_closes_the_upstream(
-    gateway: Gateway, stage: Stage, front: Front, disconnect: Disconnect, received: bytes
+    gateway: Gateway, model_server: ModelServer, api: ClientApi, disconnect: Disconnect, received: bytes
 ) -> None:  # bug 44
     gate = Gate()
-    asked = stage.play((received, gate))
+    asked = model_server.enqueue((received, gate))
     with RawClient(gateway.port) as client:
-        client.post(front.path, front.ask(stream=True))
+        client.post(api.path, api.request_body(stream=True))
         gate.reached.result(30)
         disconnect(client)
-        stage.left(asked).result(30)
+        model_server.closed(asked).result(30)
     assert open_turns(gateway) == 0
 
 
 @DISCONNECTS
 @pytest.mark.parametrize("received", [b"", whole()[:-10]])
 def test_disconnect_without_streaming_closes_the_upstream(
-    gateway: Gateway, stage: Stage, front: Front, disconnect: Disconnect, received: bytes
+    gateway: Gateway, model_server: ModelServer, api: ClientApi, disconnect: Disconnect, received: bytes
 ) -> None:  # bug 44
     gate = Gate()
-    asked = stage.play((received, gate))
+    asked = model_server.enqueue((received, gate))
     with RawClient(gateway.port) as client:
-        client.post(front.path, front.ask())
+        client.post(api.path, api.request_body())
         gate.reached.result(30)
         disconnect(client)
-        stage.left(asked).result(30)
+        model_server.closed(asked).result(30)
     assert open_turns(gateway) == 0
 
 
 @DISCONNECTS
 @pytest.mark.parametrize("stream", [False, True])
 def test_disconnect_after_pipelined_requests_closes_the_upstream(
-    gateway: Gateway, stage: Stage, front: Front, disconnect: Disconnect, *, stream: bool
+    gateway: Gateway, model_server: ModelServer, api: ClientApi, disconnect: Disconnect, *, stream: bool
 ) -> None:  # bug 44
     gate = Gate()
-    asked = stage.play(whole(), (gate,)) + 1
-    post = encode_request("POST", front.path, json.dumps(front.ask(stream=stream)).encode())
+    asked = model_server.enqueue(whole(), (gate,)) + 1
+    post = encode_request("POST", api.path, json.dumps(api.request_body(stream=stream)).encode())
     with RawClient(gateway.port) as client:
         client.send(post + post + encode_request("GET", "/v1/models") * 2)
         gate.reached.result(30)
         disconnect(client)
-        stage.left(asked).result(30)
+        model_server.closed(asked).result(30)
     assert open_turns(gateway) == 0
 
 
 @DISCONNECTS
 @pytest.mark.parametrize("stream", [False, True])
 def test_disconnect_after_a_request_during_the_response_closes_the_upstream(
-    gateway: Gateway, stage: Stage, front: Front, disconnect: Disconnect, *, stream: bool
+    gateway: Gateway, model_server: ModelServer, api: ClientApi, disconnect: Disconnect, *, stream: bool
 ) -> None:  # bug 44
     gate = Gate()
-    asked = stage.play((BEGUN, gate) if stream else (gate,))
+    asked = model_server.enqueue((BEGUN, gate) if stream else (gate,))
     with RawClient(gateway.port) as client, RawClient(gateway.port) as other:
-        client.post(front.path, front.ask(stream=stream))
+        client.post(api.path, api.request_body(stream=stream))
         gate.reached.result(30)
         client.get("/v1/models")
         assert other.get("/healthz").reply().status == 200  # proves that the gateway has read it
         disconnect(client)
-        stage.left(asked).result(30)
+        model_server.closed(asked).result(30)
     assert open_turns(gateway) == 0
 
 
-def test_disconnect_is_logged_once(stage: Stage, front: Front) -> None:
-    asked = stage.play((BEGUN, Gate()), (Gate(),))
-    with running(configuration(stage)) as gateway:
+def test_disconnect_is_logged_once(model_server: ModelServer, api: ClientApi) -> None:
+    asked = model_server.enqueue((BEGUN, Gate()), (Gate(),))
+    with running(configuration(model_server)) as gateway:
         for number, stream in ((asked, True), (asked + 1, False)):
             with RawClient(gateway.port) as client:
-                client.post(front.path, front.ask(stream=stream))
-                stage.request(number).result(30)
+                client.post(api.path, api.request_body(stream=stream))
+                model_server.request(number).result(30)
                 if stream:
                     client.frame()
-            stage.left(number).result(30)
+            model_server.closed(number).result(30)
         lines = turns(gateway)
         assert [(line["status"], line["code"], line["stream"]) for line in lines] == [
             (499, "client_gone", True),
@@ -125,43 +125,43 @@ def test_disconnect_is_logged_once(stage: Stage, front: Front) -> None:
         assert len(gateway.log().splitlines()) == 2
 
 
-def test_disconnect_during_the_request_is_not_logged(stage: Stage, front: Front) -> None:
-    before = len(stage.requests)
-    with running(configuration(stage)) as gateway:
-        whole_request = encode_request("POST", front.path, json.dumps(front.ask()).encode())
+def test_disconnect_during_the_request_is_not_logged(model_server: ModelServer, api: ClientApi) -> None:
+    before = len(model_server.requests)
+    with running(configuration(model_server)) as gateway:
+        whole_request = encode_request("POST", api.path, json.dumps(api.request_body()).encode())
         for sent in (b"", whole_request[:20], whole_request[:-1]):
             with RawClient(gateway.port) as client:
                 client.send(sent)
         assert open_turns(gateway) == 0
         assert gateway.stop() == 0
         assert gateway.log() == ""
-    assert len(stage.requests) == before
+    assert len(model_server.requests) == before
 
 
-def test_half_close_counts_as_a_disconnect(gateway: Gateway, stage: Stage, front: Front) -> None:
+def test_half_close_counts_as_a_disconnect(gateway: Gateway, model_server: ModelServer, api: ClientApi) -> None:
     """As in most servers."""
-    asked = stage.play((BEGUN, Gate()))
+    asked = model_server.enqueue((BEGUN, Gate()))
     with RawClient(gateway.port) as client:
-        client.post(front.path, front.ask(stream=True)).frame()
+        client.post(api.path, api.request_body(stream=True)).frame()
         client.half_close()
-        stage.left(asked).result(30)
+        model_server.closed(asked).result(30)
 
 
-def test_thousand_disconnects_leak_nothing(gateway: Gateway, stage: Stage, front: Front) -> None:
+def test_thousand_disconnects_leak_nothing(gateway: Gateway, model_server: ModelServer, api: ClientApi) -> None:
     process = psutil.Process(gateway.process.pid)
     assert gateway.get("/healthz").status_code == 200
     before = process.num_fds()
-    body = encode_request("POST", front.path, json.dumps(front.ask(stream=True)).encode())
-    stage.play((BEGUN, Gate()))
+    body = encode_request("POST", api.path, json.dumps(api.request_body(stream=True)).encode())
+    model_server.enqueue((BEGUN, Gate()))
     for _ in range(10):
         clients = [RawClient(gateway.port) for _ in range(100)]
         for number, client in enumerate(clients):
             client.send((b"", b"GET ", body[:-1], body, b"\x16\x03\x01 garbage\r\n\r\n")[number % 5])
         for number, client in enumerate(clients):
             (client.close if number % 2 else client.reset)()
-    stage.play(STREAMED)
+    model_server.enqueue(STREAMED)
     for _ in range(2):  # everything sent before the first stream is handled when the second ends
-        assert gateway.post(front.path, front.ask(stream=True)).status_code == 200
+        assert gateway.post(api.path, api.request_body(stream=True)).status_code == 200
     assert open_turns(gateway) == 0
     assert process.num_fds() <= before + 10, "only pooled upstream connections are added"
 
@@ -169,35 +169,35 @@ def test_thousand_disconnects_leak_nothing(gateway: Gateway, stage: Stage, front
 # Backpressure
 
 
-def test_client_that_does_not_read_blocks_the_upstream(gateway: Gateway, stage: Stage, front: Front) -> None:
+def test_client_that_does_not_read_blocks_the_upstream(gateway: Gateway, model_server: ModelServer, api: ClientApi) -> None:
     """Of 200 MB the upstream can send only what the buffers in between hold, and the gateway does not grow."""
     process = psutil.Process(gateway.process.pid)
-    stage.play(STREAMED)
-    gateway.post(front.path, front.ask(stream=True))
+    model_server.enqueue(STREAMED)
+    gateway.post(api.path, api.request_body(stream=True))
     before = process.memory_info().rss
     piece = chunk(delta("x" * 1000) * 1000)
-    asked = stage.play((BEGUN, *[piece] * 200))
+    asked = model_server.enqueue((BEGUN, *[piece] * 200))
     with RawClient(gateway.port, window=4096) as client, RawClient(gateway.port) as other:
-        client.post(front.path, front.ask(stream=True)).frame()
-        link = stage.link(asked)
+        client.post(api.path, api.request_body(stream=True)).frame()
+        connection = model_server.connection(asked)
         sent, unchanged = -1, 0
         while unchanged < 500:  # that many requests were answered meanwhile, and not a byte moved
             assert other.get("/healthz").reply().status == 200
-            sent, unchanged = link.sent, unchanged + 1 if link.sent == sent else 0
+            sent, unchanged = connection.sent, unchanged + 1 if connection.sent == sent else 0
         assert sent < 16 * MEBIBYTE
         assert process.memory_info().rss - before < 64 * MEBIBYTE
-        assert not link.left.done()
+        assert not connection.closed.done()
         client.close()
-        link.left.result(30)
+        connection.closed.result(30)
     assert open_turns(gateway) == 0
 
 
-def test_slow_reader_gets_everything(gateway: Gateway, stage: Stage, front: Front) -> None:
+def test_slow_reader_gets_everything(gateway: Gateway, model_server: ModelServer, api: ClientApi) -> None:
     words = [f"word{number:05d}" for number in range(20_000)]
     pieces = [chunk(b"".join(map(delta, words[start : start + 100]))) for start in range(0, len(words), 100)]
-    stage.play((BEGUN, *pieces, STREAMED.removeprefix(BEGUN)))
+    model_server.enqueue((BEGUN, *pieces, STREAMED.removeprefix(BEGUN)))
     with RawClient(gateway.port, window=4096) as client:
-        answer = client.post(front.path, front.ask(stream=True)).reply()
+        answer = client.post(api.path, api.request_body(stream=True)).reply()
     position = 0
     for word in words:
         position = answer.body.index(word.encode(), position)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.model_server import STREAMED, ClientApi, ModelServer, configuration, frames, whole
 from tests.raw_client import RawClient, Reply, encode_request
-from tests.stage import STREAMED, Front, Stage, configuration, frames, whole
 
 OBSIDIAN = "origin: app://obsidian.md"
 
@@ -19,20 +19,22 @@ def ask(gateway: Gateway, method: str, path: str, *lines: str, body: bytes = b""
         return client.send(encode_request(method, path, body, *lines)).reply(to=method)
 
 
-def encoded(front: Front, **members: Any) -> bytes:
-    return json.dumps(front.ask(**members)).encode()
+def encoded(api: ClientApi, **members: Any) -> bytes:
+    return json.dumps(api.request_body(**members)).encode()
 
 
 # Routes
 
 
 @pytest.mark.parametrize("shape", ["/v1{}", "{}", "/v1{}/", "{}/", "/v1/{}", "//v1{}", "//v1//{}/", "/v1{}?api-version=1"])
-def test_endpoint_is_found_for_every_form_of_the_base_url(gateway: Gateway, stage: Stage, front: Front, shape: str) -> None:
-    stage.play(whole("Hello there"))
-    path = shape.format(front.path.removeprefix("/v1"))
-    reply = ask(gateway, "POST", path, body=encoded(front))
+def test_endpoint_is_found_for_every_form_of_the_base_url(
+    gateway: Gateway, model_server: ModelServer, api: ClientApi, shape: str
+) -> None:
+    model_server.enqueue(whole("Hello there"))
+    path = shape.format(api.path.removeprefix("/v1"))
+    reply = ask(gateway, "POST", path, body=encoded(api))
     assert reply.status == 200
-    assert front.text(reply.json()) == "Hello there"
+    assert api.text(reply.json()) == "Hello there"
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/models", "/v1/models/", "/models/", "/v1//models"])
@@ -58,8 +60,8 @@ def test_unknown_path_is_a_404_in_json(gateway: Gateway, method: str, path: str)
     assert "/v1" in reply.json()["error"]["message"]
 
 
-def test_unsupported_method_is_a_405_with_the_allowed_ones(gateway: Gateway, front: Front) -> None:
-    reply = ask(gateway, "GET", front.path)
+def test_unsupported_method_is_a_405_with_the_allowed_ones(gateway: Gateway, api: ClientApi) -> None:
+    reply = ask(gateway, "GET", api.path)
     assert reply.status == 405
     assert reply.json()["error"]["code"] == "method_not_allowed"
     assert reply.headers["allow"] == "OPTIONS, POST"
@@ -77,8 +79,8 @@ def test_head_is_get_without_its_body(gateway: Gateway, path: str) -> None:
     assert int(head.headers["content-length"]) > 0
 
 
-def test_head_of_an_endpoint_is_a_405_without_a_body(gateway: Gateway, front: Front) -> None:
-    assert ask(gateway, "HEAD", front.path).status == 405
+def test_head_of_an_endpoint_is_a_405_without_a_body(gateway: Gateway, api: ClientApi) -> None:
+    assert ask(gateway, "HEAD", api.path).status == 405
 
 
 @pytest.mark.parametrize(
@@ -95,11 +97,11 @@ def test_every_response_has_its_own_id(gateway: Gateway, method: str, path: str)
 # CORS
 
 
-def test_preflight_of_an_allowed_origin_is_accepted(gateway: Gateway, front: Front) -> None:
+def test_preflight_of_an_allowed_origin_is_accepted(gateway: Gateway, api: ClientApi) -> None:
     reply = ask(
         gateway,
         "OPTIONS",
-        front.path,
+        api.path,
         OBSIDIAN,
         "access-control-request-method: POST",
         "access-control-request-headers: authorization,content-type,x-stainless-lang",
@@ -113,16 +115,18 @@ def test_preflight_of_an_allowed_origin_is_accepted(gateway: Gateway, front: Fro
     assert "content-length" not in reply.headers, "a 204 must not have one"
 
 
-def test_preflight_of_a_foreign_origin_gets_no_cors_headers(gateway: Gateway, front: Front) -> None:
-    reply = ask(gateway, "OPTIONS", front.path, "origin: https://evil.example", "access-control-request-method: POST")
+def test_preflight_of_a_foreign_origin_gets_no_cors_headers(gateway: Gateway, api: ClientApi) -> None:
+    reply = ask(gateway, "OPTIONS", api.path, "origin: https://evil.example", "access-control-request-method: POST")
     assert not [name for name in reply.headers if name.startswith("access-control-")]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_responses_to_an_allowed_origin_have_cors_headers(gateway: Gateway, stage: Stage, front: Front, *, stream: bool) -> None:
-    stage.play(STREAMED if stream else whole())
-    for body in (encoded(front, stream=stream), b"not JSON"):
-        reply = ask(gateway, "POST", front.path, OBSIDIAN, body=body)
+def test_responses_to_an_allowed_origin_have_cors_headers(
+    gateway: Gateway, model_server: ModelServer, api: ClientApi, *, stream: bool
+) -> None:
+    model_server.enqueue(STREAMED if stream else whole())
+    for body in (encoded(api, stream=stream), b"not JSON"):
+        reply = ask(gateway, "POST", api.path, OBSIDIAN, body=body)
         assert reply.headers["access-control-allow-origin"] == "app://obsidian.md"
         assert "x-request-id" in reply.headers["access-control-expose-headers"]
         assert "origin" in reply.headers["vary"]
@@ -142,60 +146,63 @@ def test_wildcard_allows_any_origin() -> None:
 # HTTP
 
 
-def test_one_connection_serves_many_requests(gateway: Gateway, stage: Stage, front: Front) -> None:
+def test_one_connection_serves_many_requests(gateway: Gateway, model_server: ModelServer, api: ClientApi) -> None:
     with RawClient(gateway.port) as client:
         for _ in range(5):
-            stage.play(STREAMED, whole())
-            assert frames(client.post(front.path, front.ask(stream=True)).reply().body)
-            assert client.post(front.path, front.ask()).reply().status == 200
-            assert client.post(front.path, "no object").reply().status == 400
+            model_server.enqueue(STREAMED, whole())
+            assert frames(client.post(api.path, api.request_body(stream=True)).reply().body)
+            assert client.post(api.path, api.request_body()).reply().status == 200
+            assert client.post(api.path, "no object").reply().status == 400
             assert client.get("/v1/models").reply().status == 200
             assert client.get("/nowhere").reply().status == 404
 
 
-def test_pipelined_requests_are_answered_in_order(gateway: Gateway, stage: Stage, front: Front) -> None:
-    stage.play(STREAMED, whole("second"))
+def test_pipelined_requests_are_answered_in_order(gateway: Gateway, model_server: ModelServer, api: ClientApi) -> None:
+    model_server.enqueue(STREAMED, whole("second"))
     with RawClient(gateway.port) as client:
         client.send(
-            encode_request("POST", front.path, encoded(front, stream=True))
+            encode_request("POST", api.path, encoded(api, stream=True))
             + encode_request("GET", "/v1/models")
-            + encode_request("POST", front.path, encoded(front))
+            + encode_request("POST", api.path, encoded(api))
         )
         assert frames(client.reply().body)
         assert client.reply().json()["object"] == "list"
-        assert front.text(client.reply().json()) == "second"
+        assert api.text(client.reply().json()) == "second"
 
 
-def test_request_in_single_bytes_is_answered(gateway: Gateway, stage: Stage, front: Front) -> None:
-    stage.play(whole())
+def test_request_in_single_bytes_is_answered(gateway: Gateway, model_server: ModelServer, api: ClientApi) -> None:
+    model_server.enqueue(whole())
     with RawClient(gateway.port) as client, RawClient(gateway.port) as other:
-        for byte in encode_request("POST", front.path, encoded(front)):
+        for byte in encode_request("POST", api.path, encoded(api)):
             client.send(bytes([byte]))
             assert other.get("/healthz").reply().status == 200  # so that each byte arrives alone
         assert client.reply().status == 200
 
 
-def test_expect_100_continue_gets_a_100(gateway: Gateway, stage: Stage, front: Front) -> None:
-    stage.play(whole())
-    head, _, body = encode_request("POST", front.path, encoded(front), "expect: 100-continue").partition(b"\r\n\r\n")
+def test_expect_100_continue_gets_a_100(gateway: Gateway, model_server: ModelServer, api: ClientApi) -> None:
+    model_server.enqueue(whole())
+    head, _, body = encode_request("POST", api.path, encoded(api), "expect: 100-continue").partition(b"\r\n\r\n")
     with RawClient(gateway.port) as client:
         client.send(head + b"\r\n\r\n")
         assert client.read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 100 ")
         assert client.send(body).reply().status == 200
 
 
-def test_expect_100_continue_with_a_too_large_body_is_a_413(stage: Stage, front: Front) -> None:
-    with running(configuration(stage, before="[server]\nmax_body_bytes = 1000\n")) as gateway, RawClient(gateway.port) as client:
-        client.send(encode_request("POST", front.path, b"", "expect: 100-continue").replace(b"length: 0", b"length: 2000"))
+def test_expect_100_continue_with_a_too_large_body_is_a_413(model_server: ModelServer, api: ClientApi) -> None:
+    with (
+        running(configuration(model_server, before="[server]\nmax_body_bytes = 1000\n")) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        client.send(encode_request("POST", api.path, b"", "expect: 100-continue").replace(b"length: 0", b"length: 2000"))
         assert client.reply().status == 413
 
 
-def test_http_1_0_connection_is_closed_after_the_response(gateway: Gateway, stage: Stage, front: Front) -> None:
-    stage.play(whole())
+def test_http_1_0_connection_is_closed_after_the_response(gateway: Gateway, model_server: ModelServer, api: ClientApi) -> None:
+    model_server.enqueue(whole())
     with RawClient(gateway.port) as client:
-        client.send(encode_request("POST", front.path, encoded(front), version="1.0"))
+        client.send(encode_request("POST", api.path, encoded(api), version="1.0"))
         reply = client.reply()
-        assert front.text(reply.json()) == "Hello there"
+        assert api.text(reply.json()) == "Hello there"
         assert reply.headers["connection"] == "close"
         assert client.read_rest() == b""
 
@@ -206,20 +213,20 @@ def test_http_1_0_without_a_host_is_accepted(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("pieces", [1, 2])
-def test_upgrade_header_is_ignored(stage: Stage, front: Front, pieces: int) -> None:
+def test_upgrade_header_is_ignored(model_server: ModelServer, api: ClientApi, pieces: int) -> None:
     """Java's HTTP client offers h2c with its first request."""
-    stage.play(whole(), whole())
+    model_server.enqueue(whole(), whole())
     offer = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABkAARAAAAAAAIAAAAA")
-    head, _, body = encode_request("POST", front.path, encoded(front), *offer).partition(b"\r\n\r\n")
-    with running(configuration(stage)) as gateway, RawClient(gateway.port) as client:
+    head, _, body = encode_request("POST", api.path, encoded(api), *offer).partition(b"\r\n\r\n")
+    with running(configuration(model_server)) as gateway, RawClient(gateway.port) as client:
         if pieces == 1:
             client.send(head + b"\r\n\r\n" + body)
         else:
             client.send(head + b"\r\n\r\n")
             assert gateway.get("/healthz").status_code == 200
             client.send(body)
-        assert front.text(client.reply().json()) == "Hello there"
-        assert client.post(front.path, front.ask()).reply().status == 200, "the connection is reusable"
+        assert api.text(client.reply().json()) == "Hello there"
+        assert client.post(api.path, api.request_body()).reply().status == 200, "the connection is reusable"
         assert gateway.stop() == 0
         assert {json.loads(line)["event"] for line in gateway.log().splitlines()} == {"turn"}
 
@@ -243,14 +250,14 @@ def test_invalid_http_is_a_400_and_the_server_keeps_running(gateway: Gateway, ga
     assert gateway.get("/healthz").status_code == 200
 
 
-def test_log_holds_only_turns_and_refusals(stage: Stage, front: Front) -> None:
-    stage.play(STREAMED, whole())
-    with running(configuration(stage)) as gateway:
+def test_log_holds_only_turns_and_refusals(model_server: ModelServer, api: ClientApi) -> None:
+    model_server.enqueue(STREAMED, whole())
+    with running(configuration(model_server)) as gateway:
         for stream in (True, False):
-            assert gateway.post(front.path, front.ask(stream=stream)).status_code == 200
-        for method, path in (("OPTIONS", front.path), ("HEAD", "/v1/models"), ("GET", "/nowhere"), ("PUT", front.path)):
+            assert gateway.post(api.path, api.request_body(stream=stream)).status_code == 200
+        for method, path in (("OPTIONS", api.path), ("HEAD", "/v1/models"), ("GET", "/nowhere"), ("PUT", api.path)):
             ask(gateway, method, path, OBSIDIAN)
-        gateway.post(front.path, {})
+        gateway.post(api.path, {})
         assert gateway.stop() == 0
         events = [json.loads(line)["event"] for line in gateway.log().splitlines()]
     assert events == ["turn", "turn", "refused"]

@@ -8,9 +8,21 @@ from collections.abc import Iterator
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.model_server import (
+    BEGUN,
+    CLIENT_APIS,
+    REST,
+    WIRES,
+    ClientApi,
+    ModelServer,
+    configuration,
+    error,
+    failure,
+    frames,
+    whole,
+)
 from tests.raw_client import RawClient
-from tests.stage import BEGUN, FRONTS, REST, WIRES, Front, Stage, configuration, error, failure, frames, whole
-from tests.upstream import CUT, Gate
+from tests.upstream import CLOSE, Gate
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.messages import Message
 from toolrelay.core.request import Request
@@ -28,9 +40,9 @@ async def put(sink: AnswerSink, events: list[StreamEvent]) -> None:
 
 
 @pytest.fixture(scope="module")
-def frequent(stage: Stage) -> Iterator[Gateway]:
+def frequent(model_server: ModelServer) -> Iterator[Gateway]:
     """A gateway with frequent keep-alive comments."""
-    with running(configuration(stage, before="[server]\nkeepalive_seconds = 0.05\n")) as gateway:
+    with running(configuration(model_server, before="[server]\nkeepalive_seconds = 0.05\n")) as gateway:
         yield gateway
 
 
@@ -39,11 +51,13 @@ def body_of(stream: bytes) -> bytes:
     return b"\n".join(line for line in stream.replace(b"\r\n", b"\n").split(b"\n") if line.startswith(b"data: "))
 
 
-def test_comments_are_sent_while_the_model_is_silent(frequent: Gateway, stage: Stage, front: Front) -> None:  # bug 46
+def test_comments_are_sent_while_the_model_is_silent(
+    frequent: Gateway, model_server: ModelServer, api: ClientApi
+) -> None:  # bug 46
     before, after = Gate(), Gate()
-    stage.play((before, BEGUN, after, REST))
+    model_server.enqueue((before, BEGUN, after, REST))
     with RawClient(frequent.port) as client:
-        client.post(front.path, front.ask(stream=True))
+        client.post(api.path, api.request_body(stream=True))
         status, headers = client.head()
         assert status == 200
         assert headers["content-type"].startswith("text/event-stream")
@@ -57,25 +71,27 @@ def test_comments_are_sent_while_the_model_is_silent(frequent: Gateway, stage: S
         assert frames(body_of(client.read_until(b"\r\n0\r\n\r\n")))
 
 
-def test_no_comment_after_a_stream_or_without_one(frequent: Gateway, stage: Stage, front: Front) -> None:
+def test_no_comment_after_a_stream_or_without_one(frequent: Gateway, model_server: ModelServer, api: ClientApi) -> None:
     gate = Gate()
-    stage.play(BEGUN + REST, (gate, whole()), (Gate(),))
+    model_server.enqueue(BEGUN + REST, (gate, whole()), (Gate(),))
     with RawClient(frequent.port) as client, RawClient(frequent.port) as clock:
-        assert frames(client.post(front.path, front.ask(stream=True)).reply().body)
-        client.post(front.path, front.ask())
+        assert frames(client.post(api.path, api.request_body(stream=True)).reply().body)
+        client.post(api.path, api.request_body())
         gate.reached.result(30)
-        clock.post(front.path, front.ask(stream=True))
+        clock.post(api.path, api.request_body(stream=True))
         for _ in range(5):
             clock.read_until(COMMENT)
         gate.open()
         assert client.reply().status == 200, "a stray comment would precede the status line"
 
 
-def test_failure_after_a_comment_is_an_error_frame(frequent: Gateway, stage: Stage, front: Front) -> None:  # bug 46
+def test_failure_after_a_comment_is_an_error_frame(
+    frequent: Gateway, model_server: ModelServer, api: ClientApi
+) -> None:  # bug 46
     gate = Gate()
-    stage.play((gate, error(400, "too long", code="context_length_exceeded")))
+    model_server.enqueue((gate, error(400, "too long", code="context_length_exceeded")))
     with RawClient(frequent.port) as client:
-        assert client.post(front.path, front.ask(stream=True)).head()[0] == 200
+        assert client.post(api.path, api.request_body(stream=True)).head()[0] == 200
         assert client.frame() == COMMENT
         gate.open()
         stream = body_of(client.read_until(b"\r\n0\r\n\r\n"))
@@ -83,33 +99,37 @@ def test_failure_after_a_comment_is_an_error_frame(frequent: Gateway, stage: Sta
         assert client.get("/healthz").reply().status == 200
 
 
-def test_truncation_after_a_comment_is_an_error_frame(frequent: Gateway, stage: Stage, front: Front) -> None:  # bug 38
+def test_truncation_after_a_comment_is_an_error_frame(
+    frequent: Gateway, model_server: ModelServer, api: ClientApi
+) -> None:  # bug 38
     gate = Gate()
-    stage.play((BEGUN, gate, CUT))
+    model_server.enqueue((BEGUN, gate, CLOSE))
     with RawClient(frequent.port) as client:
-        client.post(front.path, front.ask(stream=True)).read_until(COMMENT)
+        client.post(api.path, api.request_body(stream=True)).read_until(COMMENT)
         gate.open()
         assert failure(body_of(client.read_until(b"\r\n0\r\n\r\n")))["code"] == "upstream_cut"
 
 
-def test_disconnect_after_a_comment_closes_the_upstream(frequent: Gateway, stage: Stage, front: Front) -> None:  # bug 44
-    asked = stage.play((Gate(),))
+def test_disconnect_after_a_comment_closes_the_upstream(
+    frequent: Gateway, model_server: ModelServer, api: ClientApi
+) -> None:  # bug 44
+    asked = model_server.enqueue((Gate(),))
     with RawClient(frequent.port) as client:
-        client.post(front.path, front.ask(stream=True)).read_until(COMMENT)
-    stage.left(asked).result(30)
+        client.post(api.path, api.request_body(stream=True)).read_until(COMMENT)
+    model_server.closed(asked).result(30)
 
 
-def test_keepalive_zero_sends_no_comment(stage: Stage, frequent: Gateway, front: Front) -> None:
+def test_keepalive_zero_sends_no_comment(model_server: ModelServer, frequent: Gateway, api: ClientApi) -> None:
     gate = Gate()
-    stage.play((gate, BEGUN + REST), (Gate(),))
+    model_server.enqueue((gate, BEGUN + REST), (Gate(),))
     with (
-        running(configuration(stage, before="[server]\nkeepalive_seconds = 0\n")) as gateway,
+        running(configuration(model_server, before="[server]\nkeepalive_seconds = 0\n")) as gateway,
         RawClient(gateway.port) as client,
         RawClient(frequent.port) as clock,
     ):
-        client.post(front.path, front.ask(stream=True))
+        client.post(api.path, api.request_body(stream=True))
         gate.reached.result(30)
-        clock.post(front.path, front.ask(stream=True))
+        clock.post(api.path, api.request_body(stream=True))
         for _ in range(5):
             clock.read_until(COMMENT)
         gate.open()
@@ -273,4 +293,4 @@ def test_whole_answer_is_written_once(name: str) -> None:
 
 
 def test_every_wire_has_a_front() -> None:
-    assert sorted(FRONTS) == WIRES
+    assert sorted(CLIENT_APIS) == WIRES

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tests.backends.codex.app_server import KEY, MODEL, location_in, probed_binary
 from tests.backends.codex.upstream import Call, body_of
 from tests.layered import Layered
-from tests.upstream import Script, Step, Upstream, _Log, _script
+from tests.upstream import Script, Step, Upstream
 from toolrelay.backends.base import Backend
 from toolrelay.backends.codex import CodexBackend
 from toolrelay.backends.codex.pool import ProcessPool
@@ -94,8 +94,7 @@ class CodexHarness:
 
     def script(self, *scripts: Script | Step) -> None:
         """Set the upstream's next answers and clear its log of requests."""
-        self.upstream._scripts = [_script(script) for script in scripts]
-        self.upstream.requests = _Log()
+        self.upstream.reset(*scripts)
 
     @property
     def requests(self) -> list[dict[str, Any]]:

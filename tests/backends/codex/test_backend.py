@@ -23,7 +23,7 @@ from tests.backends.codex.harness import (
     text,
 )
 from tests.backends.codex.upstream import completed, head, message, reasoning, says, unfinished_message
-from tests.upstream import CUT, Gate
+from tests.upstream import CLOSE, Gate
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.codex import BACKEND, CodexBackend
 from toolrelay.backends.codex.settings import location_for
@@ -153,7 +153,7 @@ def test_unusual_characters_survive_both_ways(codex: CodexHarness) -> None:  # b
 
 def test_stop_sequence_ends_the_answer(codex: CodexHarness) -> None:
     gate = Gate()
-    script = (head() + unfinished_message("one tw", "o th", "ree"), gate, CUT)
+    script = (head() + unfinished_message("one tw", "o th", "ree"), gate, CLOSE)
     events = codex.ask(request(sampling=Sampling(stop="two")), script, backend=codex.layered())
     assert text(events) == "one "
     assert finish_of(events).finish == "stop"

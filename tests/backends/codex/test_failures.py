@@ -43,7 +43,7 @@ from tests.backends.codex.upstream import (
     truncates,
     unfinished_message,
 )
-from tests.upstream import CUT, Gate, Script, seen
+from tests.upstream import CLOSE, Gate, Script, result_of
 from toolrelay.backends.base import Wanted
 from toolrelay.backends.codex import CodexBackend
 from toolrelay.backends.codex.pool import ProcessPool
@@ -76,7 +76,7 @@ def test_cancel_before_first_delta_closes_upstream_connection(codex: CodexHarnes
 
     async def main() -> None:
         asking = asyncio.create_task(collect(codex.native, request()))
-        await seen(codex.upstream.request(0))
+        await result_of(codex.upstream.request(0))
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
@@ -86,9 +86,9 @@ def test_cancel_before_first_delta_closes_upstream_connection(codex: CodexHarnes
 
 
 async def left(codex: CodexHarness) -> None:
-    received = await seen(codex.upstream.request(0))
+    received = await result_of(codex.upstream.request(0))
     async with asyncio.timeout(10):
-        await seen(codex.upstream.links[received.link].left)
+        await result_of(codex.upstream.connections[received.connection].closed)
 
 
 def test_cancel_at_any_moment_leaves_no_turn_running(codex: CodexHarness) -> None:  # bug 44
@@ -107,7 +107,7 @@ def test_cancel_at_any_moment_leaves_no_turn_running(codex: CodexHarness) -> Non
             turns += 25 + turns // 8
         async with asyncio.timeout(10):
             for received in upstream.requests:
-                await seen(upstream.links[received.link].left)
+                await result_of(upstream.connections[received.connection].closed)
 
     codex.run(main())
     (pooled,) = codex.pool.processes
@@ -126,7 +126,7 @@ def test_process_killed_before_first_delta_is_retried(codex: CodexHarness) -> No
 
     async def main() -> list[StreamEvent]:
         asking = asyncio.create_task(collect(codex.native, request()))
-        await seen(codex.upstream.request(0))
+        await result_of(codex.upstream.request(0))
         codex.kill()
         return await asking
 
@@ -138,7 +138,7 @@ def test_turn_with_only_log_events_is_retried(codex: CodexHarness) -> None:
 
     async def main() -> list[StreamEvent]:
         asking = asyncio.create_task(collect(codex.native, request()))
-        await seen(codex.upstream.request(1))
+        await result_of(codex.upstream.request(1))
         codex.kill()
         return await asking
 
@@ -151,7 +151,7 @@ def test_process_killed_twice_is_an_error(codex: CodexHarness) -> None:
     async def main() -> list[StreamEvent]:
         asking = asyncio.create_task(collect(codex.native, request()))
         for attempt in range(2):
-            await seen(codex.upstream.request(attempt))
+            await result_of(codex.upstream.request(attempt))
             codex.kill()
         return await asking
 
@@ -205,7 +205,7 @@ def test_process_killed_between_turns_is_replaced(codex: CodexHarness) -> None:
         ((head() + failed("rate_limit_exceeded", "Please try again in 1.5s."),), 429, "rate_limit_exceeded"),
         ((head() + failed("insufficient_quota", "Pay."),), 429, "insufficient_quota"),
         ((head() + failed("server_error", "Sorry."),), 502, "upstream_cut"),
-        ((CUT,), 502, "upstream_cut"),
+        ((CLOSE,), 502, "upstream_cut"),
         (disconnects("Hel"), 502, "upstream_cut"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -252,7 +252,7 @@ def test_truncated_answer_has_a_finish(codex: CodexHarness, script: Script, fini
 
 
 def test_upstream_disconnect_while_a_call_waits_is_detected(codex: CodexHarness) -> None:  # bug 38
-    script = (head() + call_frames(PARIS), CUT)
+    script = (head() + call_frames(PARIS), CLOSE)
     error = error_of(codex.ask(request(tools=(WEATHER,)), script, backend=codex.backend(probe_seconds=0.05)))
     assert error.code == "upstream_cut"
 
@@ -264,7 +264,7 @@ def test_slow_parallel_calls_all_arrive(codex: CodexHarness) -> None:
 
     async def main() -> list[StreamEvent]:
         asking = asyncio.create_task(collect(backend, request(tools=(WEATHER,))))
-        await seen(gate.reached)
+        await result_of(gate.reached)
         await asyncio.sleep(0.05)  # several probes
         gate.open()
         return await asking

@@ -18,7 +18,7 @@ from tests.gateway import Gateway, running
 from tests.oracles.test_openai_python import ask_chat, ask_responses, calls_of
 from tests.oracles.tools import CHAT_TOOLS, RESPONSES_TOOLS
 from tests.raw_client import RawClient
-from tests.upstream import Gate, Script, Step, Upstream, _Log, _script
+from tests.upstream import Gate, Script, Step, Upstream
 from toolrelay.core.messages import Call as PastCall
 from toolrelay.dialects.base import discover
 
@@ -50,8 +50,7 @@ class CodexGateway:
         self.client = OpenAI(base_url=gateway.v1, api_key="none", max_retries=0)
 
     def script(self, *scripts: Script | Step) -> None:
-        self.upstream._scripts = [_script(script) for script in scripts]
-        self.upstream.requests = _Log()
+        self.upstream.reset(*scripts)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +173,7 @@ def test_client_disconnect_closes_upstream_connection(codex: CodexGateway, *, st
         if has_output and stream:
             client.frame()
         client.close()
-        codex.upstream.links[received.link].left.result(30)
+        codex.upstream.connections[received.connection].closed.result(30)
 
 
 def test_fifty_concurrent_clients_get_their_own_answers(codex: CodexGateway) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.backends.codex.harness import WEATHER, CodexHarness, collect, error_of, finish_of, fold, request, text
 from tests.backends.codex.upstream import Call, calls, head, says
-from tests.upstream import Gate, seen
+from tests.upstream import Gate, result_of
 from toolrelay.backends.codex import CodexBackend
 from toolrelay.backends.codex.decoder import CodexDecoder, DecoderOptions
 from toolrelay.backends.codex.rails import MAX_PATCH_RESPONSES, PATCH_APPROVAL, Rails
@@ -238,7 +238,7 @@ def test_turn_with_a_patch_is_not_retried(codex: CodexHarness, folder: Path) -> 
 
     async def main() -> list[StreamEvent]:
         asking = asyncio.create_task(collect(on_rails(codex, folder), request()))
-        await seen(codex.upstream.request(1))
+        await result_of(codex.upstream.request(1))
         codex.kill()
         return await asking
 

@@ -32,7 +32,7 @@ from tests.backends.codex.app_server import (
 )
 from tests.backends.codex.upstream import Call, body_of, call_frames, calls, completed, head, holds, says, texts
 from tests.backends.http.pools import Run
-from tests.upstream import Gate, Upstream, seen
+from tests.upstream import Gate, Upstream, result_of
 from toolrelay import log
 from toolrelay.backends.codex.errors import CodexError
 from toolrelay.backends.codex.home import CodexHome, remove_stale_homes
@@ -189,7 +189,7 @@ def test_end_of_lease_interrupts_its_turn(tmp_path: Path) -> None:
             async with running_pool(tmp_path, upstream) as pool:
                 async with pool.lease() as lease:
                     await wait_for_message(await start_turn(lease), "item/agentMessage/delta")
-                await seen(upstream.links[0].left)
+                await result_of(upstream.connections[0].closed)
                 async with pool.lease() as lease:
                     assert await run_turn(lease) == "Other"
 
@@ -296,7 +296,7 @@ def test_killed_gateway_leaves_no_process_behind(tmp_path: Path) -> None:
         gateway.kill()
         gateway.wait()
         codex.wait(timeout=10)
-        upstream.links[0].left.result(30)
+        upstream.connections[0].closed.result(30)
     assert len(homes(tmp_path)) == 1
     remove_stale_homes(str(tmp_path))
     assert homes(tmp_path) == []

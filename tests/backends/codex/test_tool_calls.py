@@ -24,7 +24,7 @@ from tests.backends.codex.harness import (
     text,
 )
 from tests.backends.codex.upstream import Call, call_frames, calls, head, says, unfinished_message
-from tests.upstream import CUT, Gate, Script
+from tests.upstream import CLOSE, Gate, Script
 from toolrelay.backends.base import Backend
 from toolrelay.backends.codex.decoder import MAX_REFUSED_RESPONSES
 from toolrelay.backends.codex.input_checks import MAX_JSON_DEPTH
@@ -76,7 +76,7 @@ def test_parallel_tool_calls_false_gives_one_call(codex: CodexHarness) -> None: 
 
 def test_text_after_a_call_is_cut(codex: CodexHarness) -> None:  # bug 13
     gate = Gate()
-    script = (head() + call_frames(PARIS) + unfinished_message("The weather in Paris is"), gate, CUT)
+    script = (head() + call_frames(PARIS) + unfinished_message("The weather in Paris is"), gate, CLOSE)
     events = codex.ask(request(tools=(WEATHER,)), script, backend=codex.layered())
     assert client_events(events)[:-1] == [STARTED, *made(0, "Paris")]
     usage = finish_of(events).usage

@@ -3,7 +3,7 @@
     with Upstream(says("Hello"), calls(Call("add", {"a": 1}))) as upstream: …
     asked(upstream.requests[0])["input"]
 
-A script is a sequence of steps, so a Gate or an Ending may be inserted between the results of these functions.
+A script is a sequence of steps, so a Gate or a Disconnect may be inserted between the results of these functions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from tests.upstream import CUT, LAST_CHUNK, Gate, Received, Script, Step, chunk, reply, stream_head
+from tests.upstream import CLOSE, LAST_CHUNK, Gate, ReceivedRequest, Script, Step, chunk, reply, stream_head
 
 _numbers = itertools.count(1)
 
@@ -145,7 +145,7 @@ def holds(gate: Gate, *deltas: str) -> Script:
 
 def disconnects(*deltas: str) -> Script:
     """Script text and then a disconnect."""
-    return (head() + unfinished_message(*deltas), CUT)
+    return (head() + unfinished_message(*deltas), CLOSE)
 
 
 def truncates(*deltas: str) -> Script:
@@ -160,14 +160,14 @@ def refuses(status: int, text: str = "No.", code: str = "", headers: str = "") -
     )
 
 
-def body_of(received: Received) -> dict[str, Any]:
+def body_of(received: ReceivedRequest) -> dict[str, Any]:
     """Return the decoded body of a request."""
     found = msgspec.json.decode(received.body)
     assert isinstance(found, dict)
     return found
 
 
-def texts(received: Received, role: str = "user") -> list[str]:
+def texts(received: ReceivedRequest, role: str = "user") -> list[str]:
     """Return the texts of one role in a request."""
     return [
         part["text"]

@@ -23,7 +23,7 @@ from tests.backends.http.plain_wire import (
     settings_for,
 )
 from tests.backends.http.pools import WatchedPool
-from tests.upstream import LAST_CHUNK, Gate, Script, Upstream, chunk, reply, seen, stream, stream_head
+from tests.upstream import LAST_CHUNK, Gate, Script, Upstream, chunk, reply, result_of, stream, stream_head
 from toolrelay import __version__, log
 from toolrelay.backends.http import BACKEND, HttpBackend, HttpSettings
 from toolrelay.backends.http import backend as http_backend
@@ -177,7 +177,7 @@ def test_answer_ends_while_upstream_keeps_connection_open() -> None:
     # The first connection ends its body too late for the second request, and is not waited for.
     with Upstream([stream_head(), chunk(b"a\n[DONE]\n"), Gate()], [gate, stream(b"a\n[DONE]\n")]) as upstream:
         assert asyncio.run(main(upstream)) == [TextDelta("a"), DONE]
-        assert [request.link for request in upstream.requests] == [0, 1]
+        assert [request.connection for request in upstream.requests] == [0, 1]
 
 
 def test_connection_is_reused_after_stream_and_error() -> None:
@@ -189,7 +189,7 @@ def test_connection_is_reused_after_stream_and_error() -> None:
     scripts: list[Script] = [[stream(b"[DONE]\n")], [reply(b"no", 400)], [reply(b"no", 301)], [reply(b"hi")]]
     with Upstream(*scripts) as upstream:
         asyncio.run(main(upstream))
-        assert [request.link for request in upstream.requests] == [0, 0, 0, 0]
+        assert [request.connection for request in upstream.requests] == [0, 0, 0, 0]
 
 
 def test_drained_connection_is_reused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_drained_connection_is_reused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with Upstream([stream_head(), chunk(b"[DONE]\n"), gate, LAST_CHUNK], stream(b"[DONE]\n")) as upstream:
         asyncio.run(main(upstream))
-        assert [request.link for request in upstream.requests] == [0, 0]
+        assert [request.connection for request in upstream.requests] == [0, 0]
 
 
 def test_whole_answer_releases_connection_before_delivery() -> None:
@@ -252,11 +252,11 @@ def test_cancelled_answer_closes_upstream_connection(before: list[bytes], reques
     async def main(upstream: Upstream) -> None:
         async with backend_for(upstream) as (backend, _):
             task = asyncio.create_task(collect(backend, request_))
-            await seen(gate.reached)
+            await result_of(gate.reached)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await seen(upstream.links[0].left)
+            await result_of(upstream.connections[0].closed)
             assert not backend._pool._all
 
     with Upstream([*before, gate]) as upstream:

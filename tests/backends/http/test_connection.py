@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.backends.http.pools import ASK, ENDLESS, MEBIBYTE, Run, fetch, pool_for, start_response
-from tests.upstream import CUT, LAST_CHUNK, Gate, Script, Upstream, chunk, reply, seen, stream, stream_head
+from tests.upstream import CLOSE, LAST_CHUNK, Gate, Script, Upstream, chunk, reply, result_of, stream, stream_head
 from toolrelay.backends.http.connection import HIGH_WATER, UpstreamResponse
 from toolrelay.backends.http.errors import ResponseTooLargeError
 
@@ -20,8 +20,8 @@ from toolrelay.backends.http.errors import ResponseTooLargeError
     [
         [reply(b"hello world")],
         [stream(b"hello", b" ", b"world")],
-        [ENDLESS + b"hello world", CUT],
-        [b"HTTP/1.0 200 OK\r\ncontent-length: 11\r\n\r\nhello world", CUT],
+        [ENDLESS + b"hello world", CLOSE],
+        [b"HTTP/1.0 200 OK\r\ncontent-length: 11\r\n\r\nhello world", CLOSE],
         [stream_head() + b'5;name="value"\r\nhello\r\n6\r\n world\r\n0\r\ntrailer: x\r\n\r\n'],
         [b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + reply(b"hello world")],
         [bytes([byte]) for byte in stream(b"hello ", b"world")],
@@ -130,7 +130,7 @@ def test_body_over_limit_raises_and_closes_connection(run: Run) -> None:
             with pytest.raises(ResponseTooLargeError, match="more than 1000 bytes"):
                 await response.read_all(1000)
             response.release()
-            await seen(upstream.links[0].left)
+            await result_of(upstream.connections[0].closed)
 
     with Upstream([stream_head(), chunk(b"x" * 1001), Gate()]) as upstream:
         run(main(upstream))
@@ -170,7 +170,7 @@ def test_drained_response_returns_connection_to_pool(run: Run) -> None:
 
     with Upstream([stream_head(), chunk(b"[DONE]"), gate, chunk(b"more"), LAST_CHUNK], reply(b"x")) as upstream:
         run(main(upstream))
-        assert [request.link for request in upstream.requests] == [0, 0]
+        assert [request.connection for request in upstream.requests] == [0, 0]
 
 
 @pytest.mark.parametrize("more", [[], [b"x" * HIGH_WATER * 2], [b"garbage\r\n"]], ids=["silence", "too much", "garbage"])
@@ -181,7 +181,7 @@ def test_draining_is_limited(run: Run, more: list[bytes]) -> None:
             assert await response.read() == b"[DONE]"
             response.release(drain_seconds=0.001 if not more else 60)
             gate.open()
-            await seen(upstream.links[0].left)
+            await result_of(upstream.connections[0].closed)
 
     gate = Gate()
     rest = [chunk(piece) if piece[0] == ord("x") else piece for piece in more]
@@ -202,7 +202,7 @@ def test_second_release_has_no_effect(run: Run) -> None:
 
     with Upstream(reply(b"x")) as upstream:
         run(main(upstream))
-        assert len(upstream.links) == 1
+        assert len(upstream.connections) == 1
 
 
 # Backpressure
@@ -231,8 +231,8 @@ def test_slow_reader_applies_backpressure(run: Run) -> None:
         async with pool_for(upstream) as pool, pool_for(other) as beside:
             response = await pool.send(ASK)
             before = -1
-            while upstream.links[0].sent != before:
-                before = upstream.links[0].sent
+            while upstream.connections[0].sent != before:
+                before = upstream.connections[0].sent
                 for _ in range(50):  # time in which the loop could read on
                     await fetch(beside)
             assert before < total

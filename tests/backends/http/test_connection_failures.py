@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.backends.http.pools import ASK, ENDLESS, MEBIBYTE, Run, fetch, pool_for, start_response
-from tests.upstream import CUT, LAST_CHUNK, RESET, Gate, Script, Upstream, chunk, reply, seen, stream_head
+from tests.upstream import CLOSE, LAST_CHUNK, RESET, Gate, Script, Upstream, chunk, reply, result_of, stream_head
 from toolrelay.backends.http.errors import ConnectionCutError, InvalidResponseError, ReadTimeoutError
 from toolrelay.backends.http.pool import ConnectionPool, Origin
 
@@ -20,10 +20,10 @@ from toolrelay.backends.http.pool import ConnectionPool, Origin
 @pytest.mark.parametrize(
     "script",
     [
-        [stream_head(), chunk(b"hello"), CUT],
+        [stream_head(), chunk(b"hello"), CLOSE],
         [stream_head(), chunk(b"hello"), RESET],
-        [stream_head() + b"a\r\nhello", CUT],
-        [b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello", CUT],
+        [stream_head() + b"a\r\nhello", CLOSE],
+        [b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello", CLOSE],
     ],
     ids=["between chunks", "reset", "in a chunk", "length"],
 )
@@ -31,7 +31,7 @@ def test_cut_body_gives_received_bytes_then_error(run: Run, script: Script) -> N
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
             response = await pool.send(ASK)
-            if script[-1] is CUT:  # a reset may overtake what came before it
+            if script[-1] is CLOSE:  # a reset may overtake what came before it
                 assert await response.read() == b"hello"
             for _ in range(2):
                 with pytest.raises(ConnectionCutError, match="in the middle of its answer"):
@@ -91,7 +91,7 @@ def test_invalid_http_raises_invalid_response(run: Run, garbage: bytes) -> None:
         async with pool_for(upstream) as pool:
             with pytest.raises(InvalidResponseError, match=r"did not answer in HTTP/1\.1"):
                 await fetch(pool)
-            await seen(upstream.links[0].left)
+            await result_of(upstream.connections[0].closed)
 
     with Upstream([garbage, Gate()]) as upstream:
         run(main(upstream))
@@ -117,7 +117,7 @@ def test_read_timeout_raises_and_closes_connection(run: Run, before: list[bytes]
         async with pool_for(upstream, read_timeout=0.05) as pool:
             with pytest.raises(ReadTimeoutError, match=r"sent nothing for 0\.05 seconds"):
                 await fetch(pool)
-            await seen(upstream.links[0].left)
+            await result_of(upstream.connections[0].closed)
 
     with Upstream([*before, Gate()]) as upstream:
         run(main(upstream))
@@ -179,11 +179,11 @@ def test_cancelled_request_closes_connection(run: Run, before: list[bytes]) -> N
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
             task = asyncio.create_task(fetch(pool))
-            await seen(gate.reached)
+            await result_of(gate.reached)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await seen(upstream.links[0].left)
+            await result_of(upstream.connections[0].closed)
             assert not pool._all
 
     with Upstream([*before, gate]) as upstream:
@@ -197,15 +197,15 @@ def test_cancelled_request_closes_reused_connection(run: Run) -> None:  # bug 44
         async with pool_for(upstream) as pool:
             await fetch(pool)
             task = asyncio.create_task(fetch(pool))
-            await seen(gate.reached)
+            await result_of(gate.reached)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await seen(upstream.links[0].left)
+            await result_of(upstream.connections[0].closed)
 
     with Upstream(reply(b"x"), gate) as upstream:
         run(main(upstream))
-        assert len(upstream.links) == 1
+        assert len(upstream.connections) == 1
 
 
 def test_cancelled_request_closes_tls_connection(run: Run, certificate: Path, server_context: ssl.SSLContext) -> None:  # bug 44
@@ -214,10 +214,10 @@ def test_cancelled_request_closes_tls_connection(run: Run, certificate: Path, se
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream, context=ssl.create_default_context(cafile=certificate)) as pool:
             task = asyncio.create_task(fetch(pool))
-            await seen(gate.reached)
+            await result_of(gate.reached)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await seen(upstream.links[0].left)
+            await result_of(upstream.connections[0].closed)
 
     with Upstream([stream_head(), gate], context=server_context) as upstream:
         run(main(upstream))

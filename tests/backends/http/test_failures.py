@@ -21,7 +21,7 @@ from tests.backends.http.plain_wire import (
     failure,
     settings_for,
 )
-from tests.upstream import CUT, RESET, Gate, Script, Step, Upstream, chunk, reply, stream, stream_head
+from tests.upstream import CLOSE, RESET, Gate, Script, Step, Upstream, chunk, reply, stream, stream_head
 from toolrelay import log
 from toolrelay.backends.http import BACKOFF, HttpBackend
 from toolrelay.backends.http import backend as http_backend
@@ -33,9 +33,9 @@ from toolrelay.core.request import Request
 @pytest.mark.parametrize(
     "script",
     [
-        [stream_head(), chunk(b"a\n"), CUT],
-        [stream_head(), b"f\r\na\n", CUT],
-        [b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 50\r\n\r\na\n", CUT],
+        [stream_head(), chunk(b"a\n"), CLOSE],
+        [stream_head(), b"f\r\na\n", CLOSE],
+        [b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 50\r\n\r\na\n", CLOSE],
     ],
     ids=["between chunks", "in a chunk", "length"],
 )
@@ -53,12 +53,12 @@ def test_cut_stream_fails_without_retry(script: Script) -> None:
 
 
 def test_cut_whole_answer_fails() -> None:
-    with Upstream([reply(b"hello")[:-1], CUT]) as upstream:
+    with Upstream([reply(b"hello")[:-1], CLOSE]) as upstream:
         assert failure(ask(upstream, REQUEST)[0]).code == "upstream_cut"
         assert len(upstream.requests) == 1
 
 
-@pytest.mark.parametrize("ending", [CUT, RESET])
+@pytest.mark.parametrize("ending", [CLOSE, RESET])
 def test_cut_before_first_byte_is_retried_twice(ending: Step) -> None:
     with Upstream(ending, ending, stream(b"[DONE]\n")) as upstream:
         assert ask(upstream) == ([DONE], [0.2, 0.6])
@@ -79,9 +79,9 @@ def test_dead_idle_connection_is_replaced_without_backoff() -> None:
             assert pauses == [0.2, 0.6]
 
     done = stream(b"[DONE]\n")
-    with Upstream(done, CUT, CUT, CUT, done) as upstream:
+    with Upstream(done, CLOSE, CLOSE, CLOSE, done) as upstream:
         asyncio.run(main(upstream))
-        assert [request.link for request in upstream.requests] == [0, 0, 1, 2, 3]
+        assert [request.connection for request in upstream.requests] == [0, 0, 1, 2, 3]
 
 
 def test_unreachable_upstream_error_has_address_and_reason() -> None:
@@ -105,7 +105,7 @@ def test_read_timeout_is_a_504_without_retry(before: list[bytes], request_: Requ
         assert (error.status, error.code) == (504, "upstream_timeout")
         assert error.message == f"The model's server at 127.0.0.1:{upstream.port} sent nothing for 0.05 seconds."
         assert not pauses
-        upstream.links[0].left.result(30)
+        upstream.connections[0].closed.result(30)
         assert len(upstream.requests) == 1
 
 
@@ -170,7 +170,7 @@ def test_error_body_is_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_cut_error_body_keeps_status() -> None:
-    with Upstream([reply(b"no such model", 404)[:-5], CUT]) as upstream:
+    with Upstream([reply(b"no such model", 404)[:-5], CLOSE]) as upstream:
         error = failure(ask(upstream)[0])
         assert (error.status, error.message) == (404, "refused with 8 bytes: no such ")
 
@@ -214,9 +214,9 @@ def test_oversized_answer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        [CUT],
+        [CLOSE],
         [b"garbage"],
-        [stream_head(), CUT],
+        [stream_head(), CLOSE],
         [reply(b"no", 401)],
         [reply(b"no", 307, headers="location: /\r\n")],
         [reply(b"no", content_type="text/html")],

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.backends.http.pools import ASK, MEBIBYTE, Run, fetch, pool_for
-from tests.upstream import CUT, RESET, Gate, Script, Step, Upstream, chunk, reply, seen, stream, stream_head
+from tests.upstream import CLOSE, RESET, Gate, Script, Step, Upstream, chunk, reply, result_of, stream, stream_head
 from toolrelay.backends.http import pool as http_pool
 from toolrelay.backends.http.connection import UpstreamConnection
 from toolrelay.backends.http.errors import ConnectError, ConnectionCutError, UpstreamError
@@ -28,7 +28,7 @@ def test_sequential_requests_reuse_one_connection(run: Run) -> None:
 
     with Upstream(reply(b"1"), reply(b"2"), stream(b"3", b"4"), reply(b"5")) as upstream:
         run(main(upstream))
-        assert [request.link for request in upstream.requests] == [0, 0, 0, 0, 0]
+        assert [request.connection for request in upstream.requests] == [0, 0, 0, 0, 0]
         assert upstream.requests[0].body == b"{}"
 
 
@@ -38,14 +38,14 @@ def test_concurrent_requests_use_own_connections_and_latest_is_reused(run: Run) 
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
             tasks = [asyncio.create_task(fetch(pool)) for _ in range(3)]
-            await seen(upstream.request(2))
+            await result_of(upstream.request(2))
             gate.open()
             await asyncio.gather(*tasks)
-            assert len(upstream.links) == 3
+            assert len(upstream.connections) == 3
             latest = list(pool._idle)[-1]
             await fetch(pool)
             assert list(pool._idle)[-1] is latest
-            assert len(upstream.links) == 3
+            assert len(upstream.connections) == 3
 
     with Upstream([gate, reply(b"x")]) as upstream:
         run(main(upstream))
@@ -58,7 +58,7 @@ def test_concurrent_requests_use_own_connections_and_latest_is_reused(run: Run) 
         [b"HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\nx"],
         [reply(b"x") + reply(b"nobody asked for this")],
         [reply(b"x") + b"garbage"],
-        [b"HTTP/1.1 200 OK\r\n\r\nx", CUT],
+        [b"HTTP/1.1 200 OK\r\n\r\nx", CLOSE],
     ],
     ids=["close", "HTTP/1.0", "a second response", "garbage after it", "no length"],
 )
@@ -70,10 +70,10 @@ def test_unsafe_connection_is_not_reused(run: Run, script: Script) -> None:
 
     with Upstream(script) as upstream:
         run(main(upstream))
-        assert [request.link for request in upstream.requests] == [0, 1]
+        assert [request.connection for request in upstream.requests] == [0, 1]
 
 
-@pytest.mark.parametrize("ending", [CUT, RESET, b"HTTP/1.1 408 Request Timeout\r\n\r\n"])
+@pytest.mark.parametrize("ending", [CLOSE, RESET, b"HTTP/1.1 408 Request Timeout\r\n\r\n"])
 def test_closed_idle_connection_leaves_pool(run: Run, ending: Step) -> None:
     gate = Gate()
 
@@ -89,10 +89,10 @@ def test_closed_idle_connection_leaves_pool(run: Run, ending: Step) -> None:
 
     with Upstream([reply(b"x"), gate, ending], reply(b"x")) as upstream:
         run(main(upstream))
-        assert [request.link for request in upstream.requests] == [0, 1]
+        assert [request.connection for request in upstream.requests] == [0, 1]
 
 
-@pytest.mark.parametrize("ending", [CUT, RESET])
+@pytest.mark.parametrize("ending", [CLOSE, RESET])
 def test_idle_connection_cut_before_first_byte_is_replaced(run: Run, ending: Step) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
@@ -101,7 +101,7 @@ def test_idle_connection_cut_before_first_byte_is_replaced(run: Run, ending: Ste
 
     with Upstream(reply(b"1"), ending, reply(b"2")) as upstream:
         run(main(upstream))
-        assert [request.link for request in upstream.requests] == [0, 0, 1]
+        assert [request.connection for request in upstream.requests] == [0, 0, 1]
 
 
 def test_dead_idle_connection_is_replaced_by_new_one(run: Run) -> None:
@@ -110,15 +110,15 @@ def test_dead_idle_connection_is_replaced_by_new_one(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
             tasks = [asyncio.create_task(fetch(pool)) for _ in range(2)]
-            await seen(upstream.request(1))
+            await result_of(upstream.request(1))
             gate.open()
             await asyncio.gather(*tasks)
             assert len(pool._idle) == 2
             assert await fetch(pool) == b"x"
 
-    with Upstream([gate, reply(b"x")], [gate, reply(b"x")], CUT, reply(b"x")) as upstream:
+    with Upstream([gate, reply(b"x")], [gate, reply(b"x")], CLOSE, reply(b"x")) as upstream:
         run(main(upstream))
-        assert upstream.requests[-1].link == 2
+        assert upstream.requests[-1].connection == 2
 
 
 def test_idle_connection_cut_after_first_byte_raises(run: Run) -> None:
@@ -129,7 +129,7 @@ def test_idle_connection_cut_after_first_byte_raises(run: Run) -> None:
                 await fetch(pool)
             assert not error.value.retryable
 
-    with Upstream(reply(b"1"), [b"HTTP/1.1 2", CUT]) as upstream:
+    with Upstream(reply(b"1"), [b"HTTP/1.1 2", CLOSE]) as upstream:
         run(main(upstream))
         assert len(upstream.requests) == 2
 
@@ -141,7 +141,7 @@ def test_new_connection_cut_before_first_byte_raises_retryable(run: Run) -> None
                 await fetch(pool)
             assert error.value.retryable
 
-    with Upstream(CUT) as upstream:
+    with Upstream(CLOSE) as upstream:
         run(main(upstream))
         assert len(upstream.requests) == 1
 
@@ -173,7 +173,7 @@ def test_idle_connections_expire_and_are_limited(run: Run, monkeypatch: pytest.M
         async with pool_for(upstream) as pool:
             monkeypatch.setattr(http_pool, "MAX_IDLE", 2)
             tasks = [asyncio.create_task(fetch(pool)) for _ in range(3)]
-            await seen(upstream.request(2))
+            await result_of(upstream.request(2))
             gate.open()
             await asyncio.gather(*tasks)
             older, newer = pool._idle
@@ -184,8 +184,8 @@ def test_idle_connections_expire_and_are_limited(run: Run, monkeypatch: pytest.M
             newer.idle_since -= 2000
             pool._close_expired()
             assert not pool._idle
-            for link in upstream.links:
-                await seen(link.left)
+            for connection in upstream.connections:
+                await result_of(connection.closed)
 
     with Upstream([gate, reply(b"x")]) as upstream:
         run(main(upstream))
@@ -298,7 +298,7 @@ def test_closed_pool_aborts_open_requests(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
             task = asyncio.create_task(fetch(pool))
-            await seen(gate.reached)
+            await result_of(gate.reached)
             await pool.close()
             with pytest.raises(ConnectionCutError):
                 await task
@@ -347,10 +347,10 @@ def test_tls_streams_and_reuses_connections(run: Run, certificate: Path, server_
             with pytest.raises(ConnectionCutError):
                 await fetch(pool)
 
-    scripts: list[Script] = [[stream(b"a", b"b")], [reply(bytes(3 * MEBIBYTE))], [stream_head(), chunk(b"x"), CUT]]
+    scripts: list[Script] = [[stream(b"a", b"b")], [reply(bytes(3 * MEBIBYTE))], [stream_head(), chunk(b"x"), CLOSE]]
     with Upstream(*scripts, context=server_context) as upstream:
         run(main(upstream))
-        assert {request.link for request in upstream.requests} == {0}
+        assert {request.connection for request in upstream.requests} == {0}
 
 
 def test_untrusted_certificate_raises(run: Run, certificate: Path, server_context: ssl.SSLContext) -> None:

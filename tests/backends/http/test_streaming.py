@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 import pytest
 
 from tests.backends.http.plain_wire import DONE, STREAMED, backend_for
-from tests.upstream import LAST_CHUNK, Gate, Upstream, chunk, seen, stream_head
+from tests.upstream import LAST_CHUNK, Gate, Upstream, chunk, result_of, stream_head
 from toolrelay.backends.base import Wanted, deliver_batch
 from toolrelay.core.events import StreamEvent, TextDelta
 
@@ -32,7 +32,7 @@ def test_no_batch_is_delivered_while_the_last_is_awaited() -> None:
             streaming = asyncio.ensure_future(backend.stream_into(STREAMED, deliver))
             await received.wait()
             first.open()
-            await seen(second.reached)
+            await result_of(second.reached)
             assert events == [TextDelta("a")]
             room.set()
             second.open()
@@ -57,7 +57,7 @@ def test_error_of_deliver_is_raised_and_closes_upstream(at: str) -> None:
         async with backend_for(upstream) as (backend, _):
             with pytest.raises(ValueError, match=at):
                 await backend.stream_into(STREAMED, deliver)
-            await seen(upstream.links[0].left)
+            await result_of(upstream.connections[0].closed)
 
     with Upstream((stream_head() + chunk(b"a\n"), gate, chunk(b"b\n"), Gate())) as upstream:
         asyncio.run(main(upstream))
@@ -77,7 +77,7 @@ def test_cancelled_stream_closes_upstream() -> None:
             streaming.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await streaming
-            await seen(upstream.links[0].left)
+            await result_of(upstream.connections[0].closed)
 
     with Upstream((stream_head() + chunk(b"a\n"), Gate())) as upstream:
         asyncio.run(main(upstream))
@@ -97,7 +97,7 @@ def test_upstream_is_closed_once_nothing_more_is_wanted() -> None:
 
         async with backend_for(upstream) as (backend, _):
             await backend.stream_into(STREAMED, deliver)
-            await seen(upstream.links[0].left)
+            await result_of(upstream.connections[0].closed)
         assert events == [TextDelta("a")]
 
     with Upstream((stream_head() + chunk(b"a\n"), Gate())) as upstream:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.clients.xml import copilot
 from tests.gateway import Gateway, running
-from tests.stage import FRONTS, frames
+from tests.model_server import CLIENT_APIS, frames
 
 CONFIG = """
 [models.demo]
@@ -38,15 +38,15 @@ def gateway() -> Iterator[Gateway]:
         yield started
 
 
-@pytest.fixture(params=sorted(FRONTS))
+@pytest.fixture(params=sorted(CLIENT_APIS))
 def wire(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
 
 
 def ask(gateway: Gateway, wire: str, text: str, headers: dict[str, str], **members: Any) -> Any:
-    front = FRONTS[wire]
-    answer = gateway.post(front.path, front.ask(text, **members), **headers)
+    api = CLIENT_APIS[wire]
+    answer = gateway.post(api.path, api.request_body(text, **members), **headers)
     assert answer.status_code == 200, answer.text
     return answer
 
@@ -62,10 +62,10 @@ def streamed(wire: str, answer: Any) -> list[str]:
 
 @pytest.mark.parametrize(("model", "headers"), [("xml", {}), ("demo", XML)], ids=["setting", "header"])
 def test_call_becomes_block_streamed_and_whole(gateway: Gateway, wire: str, model: str, headers: dict[str, str]) -> None:
-    tools = [FRONTS[wire].tool("get_weather")]
+    tools = [CLIENT_APIS[wire].tool("get_weather")]
     whole = ask(gateway, wire, "get_weather", headers, model=model, tools=tools).json()
     block = "<use_tool>\n<name>get_weather</name>\n</use_tool>"
-    assert FRONTS[wire].text(whole) == block
+    assert CLIENT_APIS[wire].text(whole) == block
     assert streamed(wire, ask(gateway, wire, "get_weather", headers, model=model, tools=tools, stream=True)) == [block]
     if wire == "openai_chat":
         assert whole["choices"][0]["finish_reason"] == "stop"
@@ -75,27 +75,29 @@ def test_call_becomes_block_streamed_and_whole(gateway: Gateway, wire: str, mode
 
 
 def test_openai_header_disables_blocks(gateway: Gateway) -> None:
-    front = FRONTS["openai_chat"]
-    asked = front.ask("get_weather", model="xml", tools=[front.tool("get_weather")])
-    [choice] = gateway.post(front.path, asked, **{"x-toolrelay-client": "openai"}).json()["choices"]
+    api = CLIENT_APIS["openai_chat"]
+    asked = api.request_body("get_weather", model="xml", tools=[api.tool("get_weather")])
+    [choice] = gateway.post(api.path, asked, **{"x-toolrelay-client": "openai"}).json()["choices"]
     assert choice["finish_reason"] == "tool_calls"
 
 
 def test_unknown_client_header_is_rejected(gateway: Gateway, wire: str) -> None:
-    answer = gateway.post(FRONTS[wire].path, FRONTS[wire].ask(model="demo"), **{"x-toolrelay-client": "klingon"})
+    answer = gateway.post(
+        CLIENT_APIS[wire].path, CLIENT_APIS[wire].request_body(model="demo"), **{"x-toolrelay-client": "klingon"}
+    )
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "x-toolrelay-client"
 
 
 def test_results_in_user_text_reach_model_as_results(gateway: Gateway, wire: str) -> None:
-    front = FRONTS[wire]
+    api = CLIENT_APIS[wire]
     history = [
         {"role": "user", "content": "get_weather"},
         {"role": "assistant", "content": "<use_tool>\n<name>get_weather</name>\n</use_tool>"},
         {"role": "user", "content": copilot.results(("get_weather", "18 degrees"))},
     ]
-    asked = {"model": "xml", front.items: history, "tools": [front.tool("get_weather")]}
-    assert front.text(gateway.post(front.path, asked).json()) == "get_weather says: 18 degrees"
+    asked = {"model": "xml", api.items: history, "tools": [api.tool("get_weather")]}
+    assert api.text(gateway.post(api.path, asked).json()) == "get_weather says: 18 degrees"
 
 
 def test_printed_blocks_come_first_each_in_own_delta(gateway: Gateway, wire: str) -> None:
@@ -108,12 +110,12 @@ def test_printed_blocks_come_first_each_in_own_delta(gateway: Gateway, wire: str
 
 
 def test_blocks_and_results_are_logged_and_counted(gateway: Gateway) -> None:
-    front = FRONTS["openai_chat"]
+    api = CLIENT_APIS["openai_chat"]
     first = {"role": "user", "content": f"repeat: {PRINTED}"}
-    answer = front.text(gateway.post(front.path, {"model": "watched", "messages": [first]}).json())
+    answer = api.text(gateway.post(api.path, {"model": "watched", "messages": [first]}).json())
     assert answer == PRINTED
     later = [first, {"role": "assistant", "content": answer}, {"role": "user", "content": copilot.results(("webSearch", "x"))}]
-    gateway.post(front.path, {"model": "watched", "messages": later})
+    gateway.post(api.path, {"model": "watched", "messages": later})
     logged = [line for line in map(json.loads, gateway.log().splitlines()) if line.get("model") == "watched"]
     assert [(line["tool"], line["split_emitted"]) for line in logged if line["event"] == "tool_block"] == [("webSearch", False)]
     assert [line["tools"] for line in logged if line["event"] == "tool_result"] == [["webSearch"]]

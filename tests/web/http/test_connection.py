@@ -9,10 +9,10 @@ import json
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.model_server import BEGUN, CLIENT_APIS, REST, STREAMED, ClientApi, ModelServer, configuration, frames, whole
 from tests.raw_client import RawClient, encode_request
 from tests.scripted import scripted, serving
 from tests.scripted_backend import ScriptedBackend
-from tests.stage import BEGUN, FRONTS, REST, STREAMED, Front, Stage, configuration, frames, whole
 from tests.upstream import Gate
 from toolrelay import log
 from toolrelay.backends.demo import DemoBackend
@@ -21,7 +21,7 @@ from toolrelay.web.http import exchange
 from toolrelay.web.http.connection import MAX_HEAD_BYTES
 
 SOON = 0.2
-CHAT = FRONTS["openai_chat"]
+CHAT = CLIENT_APIS["openai_chat"]
 
 
 def test_silent_connection_is_closed() -> None:
@@ -62,7 +62,7 @@ def test_turn_may_take_longer_than_the_idle_timeout() -> None:
         backend = ScriptedBackend([[AnswerStarted(), TextDelta("Hello"), over, AnswerFinished(finish="stop")]])
         async with serving(scripted(backend), idle_timeout=1) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(encode_request("POST", CHAT.path, json.dumps(CHAT.ask(stream=True)).encode()))
+            writer.write(encode_request("POST", CHAT.path, json.dumps(CHAT.request_body(stream=True)).encode()))
             await reader.readuntil(b"\n\n")
             idle, idle_writer = await asyncio.open_connection("127.0.0.1", port)
             assert await idle.read() == b""
@@ -135,13 +135,13 @@ def test_endless_refused_head_is_cut_off(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("ahead", [head_of(3 * MAX_HEAD_BYTES), b"nonsense\r\n\r\n"], ids=["a long head", "garbage"])
 def test_invalid_pipelined_request_does_not_affect_the_response_before_it(
-    gateway: Gateway, stage: Stage, front: Front, ahead: bytes
+    gateway: Gateway, model_server: ModelServer, api: ClientApi, ahead: bytes
 ) -> None:
     gate = Gate()
-    stage.play((BEGUN, gate, REST))
-    body = json.dumps(front.ask(stream=True)).encode()
+    model_server.enqueue((BEGUN, gate, REST))
+    body = json.dumps(api.request_body(stream=True)).encode()
     with RawClient(gateway.port) as client, RawClient(gateway.port) as other:
-        client.send(encode_request("POST", front.path, body) + ahead)
+        client.send(encode_request("POST", api.path, body) + ahead)
         gate.reached.result(30)
         assert other.get("/healthz").reply().status == 200  # proves that the gateway has read it
         gate.open()
@@ -149,13 +149,15 @@ def test_invalid_pipelined_request_does_not_affect_the_response_before_it(
         assert is_closed(client)
 
 
-def test_invalid_pipelined_body_does_not_affect_the_response_before_it(gateway: Gateway, stage: Stage, front: Front) -> None:
+def test_invalid_pipelined_body_does_not_affect_the_response_before_it(
+    gateway: Gateway, model_server: ModelServer, api: ClientApi
+) -> None:
     gate = Gate()
-    stage.play((BEGUN, gate, REST))
-    body = json.dumps(front.ask(stream=True)).encode()
-    chunked = f"POST {front.path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+    model_server.enqueue((BEGUN, gate, REST))
+    body = json.dumps(api.request_body(stream=True)).encode()
+    chunked = f"POST {api.path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode()
     with RawClient(gateway.port) as client, RawClient(gateway.port) as other:
-        client.send(encode_request("POST", front.path, body) + chunked)
+        client.send(encode_request("POST", api.path, body) + chunked)
         gate.reached.result(30)
         client.send(b"zz\r\n\r\n")
         assert other.get("/healthz").reply().status == 200  # proves that the gateway has read it
@@ -172,12 +174,12 @@ def test_invalid_body_of_a_refused_request_closes_the_connection(gateway: Gatewa
         assert is_closed(client)
 
 
-def test_large_body_does_not_count_as_head(gateway: Gateway, stage: Stage, front: Front) -> None:
-    stage.play(whole(), whole())
-    body = json.dumps(front.ask()).encode().ljust(10 * MAX_HEAD_BYTES)
+def test_large_body_does_not_count_as_head(gateway: Gateway, model_server: ModelServer, api: ClientApi) -> None:
+    model_server.enqueue(whole(), whole())
+    body = json.dumps(api.request_body()).encode().ljust(10 * MAX_HEAD_BYTES)
     with RawClient(gateway.port) as client:
         for _ in range(2):
-            assert client.send(encode_request("POST", front.path, body)).reply().status == 200
+            assert client.send(encode_request("POST", api.path, body)).reply().status == 200
 
 
 def test_invalid_http_is_refused_in_json(gateway: Gateway) -> None:
@@ -191,11 +193,11 @@ def test_invalid_http_is_refused_in_json(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("refusal", [413, 401, 404])
-def test_body_of_a_refused_request_is_read_up_to_a_limit(stage: Stage, front: Front, refusal: int) -> None:
+def test_body_of_a_refused_request_is_read_up_to_a_limit(model_server: ModelServer, api: ClientApi, refusal: int) -> None:
     keys = f'[[keys]]\nname = "a"\nsha256 = "{"0" * 64}"\n' if refusal == 401 else ""
-    path = "/nowhere" if refusal == 404 else front.path
+    path = "/nowhere" if refusal == 404 else api.path
     with (
-        running(configuration(stage, before=f"[server]\nmax_body_bytes = 1000\n{keys}")) as gateway,
+        running(configuration(model_server, before=f"[server]\nmax_body_bytes = 1000\n{keys}")) as gateway,
         RawClient(gateway.port) as client,
     ):
         client.send(f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {10**15}\r\n\r\n".encode())
@@ -249,13 +251,15 @@ def test_slow_but_steady_body_is_accepted(monkeypatch: pytest.MonkeyPatch) -> No
 # HTTP/1.0
 
 
-def test_stream_to_http_1_0_has_no_chunks_and_ends_with_the_connection(gateway: Gateway, stage: Stage, front: Front) -> None:
-    stage.play(STREAMED, STREAMED)
-    body = json.dumps(front.ask(stream=True)).encode()
+def test_stream_to_http_1_0_has_no_chunks_and_ends_with_the_connection(
+    gateway: Gateway, model_server: ModelServer, api: ClientApi
+) -> None:
+    model_server.enqueue(STREAMED, STREAMED)
+    body = json.dumps(api.request_body(stream=True)).encode()
     with RawClient(gateway.port) as client:
-        chunked_frames = frames(client.send(encode_request("POST", front.path, body)).reply().body)
+        chunked_frames = frames(client.send(encode_request("POST", api.path, body)).reply().body)
     with RawClient(gateway.port) as client:
-        status, headers = client.send(encode_request("POST", front.path, body, version="1.0")).head()
+        status, headers = client.send(encode_request("POST", api.path, body, version="1.0")).head()
         raw = client.read_rest()
     assert status == 200
     assert "transfer-encoding" not in headers

@@ -15,8 +15,8 @@ import pytest
 import uvloop
 
 from tests.gateway import Gateway, running
+from tests.model_server import BEGUN, CLIENT_APIS, STREAMED, ClientApi, ModelServer, configuration, delta, whole
 from tests.raw_client import RawClient, encode_request
-from tests.stage import BEGUN, FRONTS, STREAMED, Front, Stage, configuration, delta, whole
 from tests.upstream import chunk
 from tests.web.http.application import SingleHandler
 from toolrelay import log
@@ -25,16 +25,16 @@ from toolrelay.web.http.exchange import Exchange
 from toolrelay.web.http.server import Server
 
 SOON = 0.2
-CHAT = FRONTS["openai_chat"]
+CHAT = CLIENT_APIS["openai_chat"]
 MUCH = 16 * 1024 * 1024  # more than the kernel takes on both sides
 LONG_STREAM = (BEGUN, *[chunk(delta("x" * 1000) * 1000)] * 200)
 TURNS = 8
 
 
 @pytest.fixture(scope="module")
-def short_timeout(stage: Stage) -> Iterator[Gateway]:
+def short_timeout(model_server: ModelServer) -> Iterator[Gateway]:
     limits = f"[server]\nsend_timeout_seconds = {SOON}\n[limits]\nconcurrent_turns = {TURNS}\n"
-    with running(configuration(stage, before=limits)) as gateway:
+    with running(configuration(model_server, before=limits)) as gateway:
         yield gateway
 
 
@@ -60,28 +60,30 @@ def is_cut_off(client: RawClient, size: int) -> bool:
 # The whole gateway
 
 
-def test_stalled_streams_free_their_turns_and_their_upstreams(short_timeout: Gateway, stage: Stage, front: Front) -> None:
+def test_stalled_streams_free_their_turns_and_their_upstreams(
+    short_timeout: Gateway, model_server: ModelServer, api: ClientApi
+) -> None:
     turns, drops = len(lines(short_timeout, "turn")), len(lines(short_timeout, "client_stalled"))
-    asked = stage.play(*[LONG_STREAM] * TURNS, STREAMED)
+    asked = model_server.enqueue(*[LONG_STREAM] * TURNS, STREAMED)
     with contextlib.ExitStack() as stack:
         for _ in range(TURNS):
-            stack.enter_context(RawClient(short_timeout.port, window=4096)).post(front.path, front.ask(stream=True)).frame()
+            stack.enter_context(RawClient(short_timeout.port, window=4096)).post(api.path, api.request_body(stream=True)).frame()
         for number in range(asked, asked + TURNS):
-            stage.left(number).result(30)
-        assert short_timeout.post(front.path, front.ask(stream=True)).status_code == 200
+            model_server.closed(number).result(30)
+        assert short_timeout.post(api.path, api.request_body(stream=True)).status_code == 200
         ended = await_lines(short_timeout, "turn", turns + TURNS + 1)[turns:]
         assert [(line["status"], line["code"]) for line in ended[:TURNS]] == [(499, "client_stalled")] * TURNS
         assert ended[TURNS]["status"] == 200
         assert len(lines(short_timeout, "client_stalled")) == drops + TURNS
 
 
-def test_unread_whole_response_is_dropped(short_timeout: Gateway, stage: Stage, front: Front) -> None:
+def test_unread_whole_response_is_dropped(short_timeout: Gateway, model_server: ModelServer, api: ClientApi) -> None:
     assert short_timeout.get("/healthz").status_code == 200
     process = psutil.Process(short_timeout.process.pid)
     drops = len(lines(short_timeout, "client_stalled"))
-    stage.play(whole("x" * MUCH))
+    model_server.enqueue(whole("x" * MUCH))
     with RawClient(short_timeout.port, window=4096) as client:
-        client.post(front.path, front.ask())
+        client.post(api.path, api.request_body())
         [line] = await_lines(short_timeout, "client_stalled", drops + 1)[drops:]
         assert isinstance(line["unsent"], int)
         assert line["unsent"] > HIGH_WATER
@@ -90,11 +92,11 @@ def test_unread_whole_response_is_dropped(short_timeout: Gateway, stage: Stage, 
         assert is_cut_off(client, MUCH)
 
 
-def test_unread_response_does_not_delay_the_shutdown(stage: Stage, front: Front) -> None:
-    stage.play(whole("x" * MUCH))
-    with running(configuration(stage, before="[server]\nsend_timeout_seconds = 1\n")) as gateway:
+def test_unread_response_does_not_delay_the_shutdown(model_server: ModelServer, api: ClientApi) -> None:
+    model_server.enqueue(whole("x" * MUCH))
+    with running(configuration(model_server, before="[server]\nsend_timeout_seconds = 1\n")) as gateway:
         with RawClient(gateway.port, window=4096) as client:
-            client.post(front.path, front.ask())
+            client.post(api.path, api.request_body())
             await_lines(gateway, "turn", 1)
             gateway.process.send_signal(signal.SIGTERM)
             assert gateway.process.wait(30) == 0

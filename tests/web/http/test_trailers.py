@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.model_server import CLIENT_APIS, ClientApi
 from tests.raw_client import RawClient, encode_request
 from tests.scripted import listening
-from tests.stage import FRONTS, Front
 from tests.web.http.application import SingleHandler
 from toolrelay import log
 from toolrelay.web.http.connection import MAX_HEAD_BYTES
@@ -23,7 +23,7 @@ from toolrelay.web.http.exchange import Exchange
 from toolrelay.web.http.server import Server
 
 MEBIBYTE = 1024 * 1024
-CHAT = FRONTS["openai_chat"]
+CHAT = CLIENT_APIS["openai_chat"]
 KEYS = {"alice": "sk-alice", "bob": "sk-bob"}
 CONFIG = '[models.fast]\nprovider = "demo"\n' + "".join(
     f'[[keys]]\nname = "{name}"\nsha256 = "{sha256(key.encode()).hexdigest()}"\n' for name, key in KEYS.items()
@@ -40,10 +40,10 @@ def chunked(path: str, body: bytes, *lines: str, trailers: bytes = b"") -> bytes
     return head + b"%x\r\n%b\r\n0\r\n%b\r\n" % (len(body), body, trailers)
 
 
-def asked(front: Front, *lines: str, trailers: bytes = TRAILERS) -> bytes:
+def asked(api: ClientApi, *lines: str, trailers: bytes = TRAILERS) -> bytes:
     """Return a request with trailers, and with the key that they name."""
-    body = json.dumps(front.ask()).encode()
-    return chunked(front.path, body, f"authorization: Bearer {KEYS['alice']}", *lines, trailers=trailers)
+    body = json.dumps(api.request_body()).encode()
+    return chunked(api.path, body, f"authorization: Bearer {KEYS['alice']}", *lines, trailers=trailers)
 
 
 @pytest.mark.parametrize("offer", [(), UPGRADE], ids=["plain", "upgrade"])
@@ -60,11 +60,11 @@ def test_request_after_trailers_with_a_key_is_refused_without_its_own(*, pipelin
     assert reply.json()["error"]["code"] == "missing_api_key"
 
 
-def test_turn_after_trailers_is_logged_under_its_own_key(front: Front) -> None:
-    own = encode_request("POST", front.path, json.dumps(front.ask()).encode(), f"authorization: Bearer {KEYS['bob']}")
+def test_turn_after_trailers_is_logged_under_its_own_key(api: ClientApi) -> None:
+    own = encode_request("POST", api.path, json.dumps(api.request_body()).encode(), f"authorization: Bearer {KEYS['bob']}")
     with running(CONFIG) as gateway:
         with RawClient(gateway.port) as client:
-            client.send(asked(front) + own)
+            client.send(asked(api) + own)
             assert [client.reply().status, client.reply().status] == [200, 200]
         assert gateway.get("/healthz").status_code == 200  # proves that the last turn is in the log
         assert [json.loads(line)["key"] for line in gateway.log().splitlines()] == ["alice", "bob"]
@@ -166,11 +166,11 @@ def test_endless_trailers_are_cut_off_and_not_kept(
     assert "internal_error" not in demo.log()
 
 
-def test_trailers_below_the_limit_are_dropped(demo: Gateway, front: Front) -> None:
+def test_trailers_below_the_limit_are_dropped(demo: Gateway, api: ClientApi) -> None:
     trailers = b"x-trailer: 1\r\n" * (MAX_HEAD_BYTES // 2 // 14)
     with RawClient(demo.port) as client:
         for _ in range(3):
-            client.send(chunked(front.path, json.dumps(front.ask()).encode(), trailers=trailers))
+            client.send(chunked(api.path, json.dumps(api.request_body()).encode(), trailers=trailers))
             assert client.reply().status == 200
 
 

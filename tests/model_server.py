@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from tests.upstream import LAST_CHUNK, Ending, Gate, Link, Script, Step, Upstream, chunk, reply, stream_head
+from tests.upstream import LAST_CHUNK, Connection, Script, Step, Upstream, as_script, chunk, reply, stream_head
 from toolrelay.wires.base import discover
 
 MODEL = "fast"
@@ -17,26 +17,25 @@ KEY = "sk-upstream-kept-to-ourselves"
 Json: TypeAlias = dict[str, Any]
 
 
-class Stage(Upstream):
+class ModelServer(Upstream):
     """An upstream that many tests share, one after the other. Each test queues the responses to its own requests."""
 
-    def play(self, *scripts: Script | Step) -> int:
+    def enqueue(self, *scripts: Script | Step) -> int:
         """Queue the responses to the next requests. Return the number of the first of these requests."""
         first = len(self.requests)
         unused: list[Script] = [()] * (first - len(self._scripts))
-        taken: list[Script] = [(script,) if isinstance(script, bytes | Gate | Ending) else script for script in scripts]
-        self._scripts = self._scripts[:first] + unused + taken
+        self._scripts = self._scripts[:first] + unused + [as_script(script) for script in scripts]
         return first
 
-    def link(self, request: int) -> Link:
+    def connection(self, request: int) -> Connection:
         """Return the connection of a request."""
-        return self.links[self.request(request).result(30).link]
+        return self.connections[self.request(request).result(30).connection]
 
-    def left(self, request: int) -> Future[float]:
+    def closed(self, request: int) -> Future[float]:
         """Return a future that ends with the connection of a request."""
-        return self.link(request).left
+        return self.connection(request).closed
 
-    def asked(self, request: int) -> Json:
+    def request_body(self, request: int) -> Json:
         body: Json = json.loads(self.request(request).result(30).body)
         return body
 
@@ -102,7 +101,7 @@ def error(status: int, message: str = "no", headers: str = "", **members: Any) -
 # APIs of the gateway
 
 
-class Front(Struct, frozen=True, kw_only=True):
+class ClientApi(Struct, frozen=True, kw_only=True):
     """One API as its clients see it. `items` is the key of the messages in a request; `text` extracts the text of a response."""
 
     path: str
@@ -110,18 +109,18 @@ class Front(Struct, frozen=True, kw_only=True):
     text: Callable[[Json], str]
     tool: Callable[[str], Json]
 
-    def ask(self, text: str = "Hi", **members: Any) -> Json:
+    def request_body(self, text: str = "Hi", **members: Any) -> Json:
         return {"model": MODEL, self.items: [{"role": "user", "content": text}], **members}
 
 
-FRONTS = {
-    "openai_chat": Front(
+CLIENT_APIS = {
+    "openai_chat": ClientApi(
         path="/v1/chat/completions",
         items="messages",
         text=lambda body: str(body["choices"][0]["message"]["content"]),
         tool=lambda name: {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}},
     ),
-    "openai_responses": Front(
+    "openai_responses": ClientApi(
         path="/v1/responses",
         items="input",
         text=lambda body: str(body["output"][0]["content"][0]["text"]),
