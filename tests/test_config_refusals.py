@@ -20,6 +20,7 @@ from toolrelay.backends.providers import PROVIDERS, Preset
 from toolrelay.config import load
 from toolrelay.errors import ConfigurationError
 from toolrelay.settings import KeySettings, LimitSettings, ModelSettings, RedisSettings, ServerSettings, StoreSettings
+from toolrelay.toolsets.base import discover as discover_toolsets
 from toolrelay.wires.base import Wire
 from toolrelay.wires.base import discover as discover_wires
 
@@ -34,6 +35,7 @@ TABLES: dict[str, type[Struct]] = {
     "keys": KeySettings,
 }
 MODEL_KEYS = sorted({key for kind in discover_backends().values() for key in kind.settings.__struct_fields__})
+TOOLSET_KEYS = sorted({key for kind in discover_toolsets().values() for key in kind.settings.__struct_fields__})
 
 
 # Mistakes
@@ -173,7 +175,7 @@ def test_all_mistakes_of_a_file_are_reported_together(write: Write) -> None:
         "models.fast.api_key",
         "models.fast.approval",
         "models.fast.timeout_second",
-        "toolsets.vault",
+        "toolsets.vault.kind",
     ]
 
 
@@ -240,7 +242,10 @@ files = st.fixed_dictionaries(
         "keys": values
         | st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(KeySettings.__struct_fields__, values)), max_size=3),
         "models": values | st.dictionaries(st.text(), st.fixed_dictionaries({}, optional=dict.fromkeys(MODEL_KEYS, values))),
-        "toolsets": values,
+        "toolsets": values
+        | st.dictionaries(
+            st.text(), st.fixed_dictionaries({}, optional=dict.fromkeys(TOOLSET_KEYS, values) | {"kind": st.just("python")})
+        ),
     },
 )
 
@@ -261,15 +266,12 @@ UNAVAILABLE: dict[str, list[Any]] = {
     "store.url": ["postgresql://h/d"],
     "redis.url": ["redis://h"],
     "keys.approve": [True],
-    "keys.toolsets": [["vault"]],
     "models.provider": ["anthropic", "gemini", "local"],
     "models.wire": ["anthropic", "gemini"],
-    "models.toolsets": [["vault"]],
     "models.approval": ["return"],
-    "models.status": ["text"],
     "models.approval_expiry_seconds": [60],
-    "models.max_tool_rounds": [0, 11],
-    "toolsets": [{"kind": "vault"}],
+    "toolsets.kind": ["vault", "mcp"],
+    "toolsets.approval": ["always", {"f": "never"}],
 }
 
 
@@ -278,7 +280,8 @@ def file_with(key: str, value: object) -> tuple[dict[str, Any], str]:
     table, _, field = key.partition(".")
     match table:
         case "toolsets":
-            return {"toolsets": {"vault": value}}, "toolsets.vault"
+            toolset = {"kind": "python", "module": "m", "approval": "never", field: value}
+            return {"toolsets": {"mine": toolset}}, f"toolsets.mine.{field}"
         case "keys":
             return {"keys": [{"name": "me", "sha256": HASH, field: value}]}, f"keys.me.{field}"
         case "models":
@@ -288,7 +291,8 @@ def file_with(key: str, value: object) -> tuple[dict[str, Any], str]:
 
 
 def test_every_unavailable_setting_has_a_case_here() -> None:
-    assert set(UNAVAILABLE) == {*config.NOT_YET, "models.provider", "models.wire"}
+    assert set(UNAVAILABLE) == {*config.NOT_YET, "models.provider", "models.wire", "toolsets.kind", "toolsets.approval"}
+    assert sorted(UNAVAILABLE["toolsets.kind"]) == sorted(config.LATER_TOOLSETS)
     assert UNAVAILABLE["models.provider"] == [name for name, preset in PROVIDERS.items() if not preset.available]
 
 
@@ -298,7 +302,8 @@ def test_unavailable_value_is_refused(key: str, value: object) -> None:
     with pytest.raises(ConfigurationError) as caught:
         config.FileReader("f.toml", {}).read(raw)
     assert re.fullmatch(
-        rf"f\.toml: {re.escape(place)}: .+ is not available in this version yet(; available today: .+)?", str(caught.value)
+        rf"f\.toml: {re.escape(place)}: .+ is not available in this version yet(; (available today:|write approval = ) ?.+)?",
+        str(caught.value),
     )
 
 

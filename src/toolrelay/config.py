@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -42,7 +42,9 @@ from toolrelay.settings import (
     ServerSettings,
     Settings,
     StoreSettings,
+    ToolsetSettings,
 )
+from toolrelay.toolsets.base import discover as discover_toolsets
 
 DEFAULT_FILE: Final = "toolrelay.toml"
 
@@ -52,14 +54,11 @@ NOT_YET: Final[dict[str, tuple[object, ...]]] = {
     "store.url": ("sqlite",),
     "redis.url": ("",),
     "keys.approve": (False,),
-    "keys.toolsets": ((),),
-    "models.toolsets": ((),),
     "models.approval": ("hold",),
-    "models.status": ("silent",),
     "models.approval_expiry_seconds": (3600,),
-    "models.max_tool_rounds": (10,),
-    "toolsets": (),
 }
+
+LATER_TOOLSETS: Final = ("mcp", "vault")  # kinds that a later version will have
 
 # Settings that cannot be set in the file, and where they are set.
 NOT_IN_FILE: Final = {
@@ -102,7 +101,9 @@ def load(
         server=server,
         models=settings.models or {"demo": ModelSettings(name="demo", provider="demo", model="demo")},
         tools_off=_variable(environ, "TOOLRELAY_TOOLS", Literal["on", "off"], "on") == "off",
-        environment=Environment(data_dir=Path(_data_dir(data_dir, environ)), environ=dict(environ)),
+        environment=Environment(
+            data_dir=Path(_data_dir(data_dir, environ)), config_dir=_config_dir(settings.config_file), environ=dict(environ)
+        ),
         log=_variable(environ, "TOOLRELAY_LOG", Literal["json", "text"], "text" if stderr_is_tty else "json"),
         log_level=_variable(environ, "TOOLRELAY_LOG_LEVEL", _LogLevel, "info"),
     )
@@ -119,6 +120,7 @@ class FileReader:
         self.file = file
         self.environ = environ
         self.kinds = discover_backends()
+        self.toolset_kinds = discover_toolsets()
         self.problems: list[str] = []
 
     def add_problem(self, path: str, problem: str) -> None:
@@ -133,10 +135,9 @@ class FileReader:
             "limits": self.read_table(raw.get("limits", {}), LimitSettings, "limits"),
             "keys": self.read_keys(raw.get("keys", [])),
             "models": {name: self.read_model(name, table) for name, table in self.named_tables(raw, "models")},
-            "toolsets": dict(self.named_tables(raw, "toolsets")),
+            "toolsets": {name: self.read_toolset(name, table) for name, table in self.named_tables(raw, "toolsets")},
         }
-        for name in values["toolsets"] if "toolsets" in NOT_YET else ():
-            self.add_problem(f"toolsets.{quote_key(name)}", "a toolset is not available in this version yet")
+        self.check_toolset_names(values["models"], values["keys"], values["toolsets"])
         for name in raw:
             if name not in values:
                 self.add_problem(quote_key(name), _describe_unknown_section(name, values.keys()))
@@ -250,6 +251,36 @@ class FileReader:
             found = format_value(value) + did_you_mean(value, allowed)
             self.add_problem(path, f"expected auto, native, off or a dialect ({', '.join(dialects)}), found {found}")
 
+    def read_toolset(self, name: str, raw: dict[str, Any]) -> ToolsetSettings | None:
+        """Convert a toolset's table. Its kind decides which further keys it may have."""
+        path = f"toolsets.{quote_key(name)}"
+        kind = self.toolset_kinds.get(raw["kind"]) if isinstance(raw.get("kind"), str) else None
+        if kind is None:  # then only this is reported: nobody knows the other keys
+            return self.read_table({key: raw[key] for key in raw if key == "kind"}, ToolsetSettings, path, "toolsets")
+        settings_type: type[ToolsetSettings] = kind.settings
+        toolset = self.read_table(raw, settings_type, path, "toolsets")
+        if toolset is None:
+            return None
+        if toolset.approval != "never":
+            default = "" if "approval" in raw else ', which is the default ("always"),'
+            self.add_problem(
+                f"{path}.approval",
+                f"asking a person before a tool runs{default} is not available in this version yet; "
+                'write approval = "never" if these tools may run without asking',
+            )
+        return structs.replace(toolset, name=name)
+
+    def check_toolset_names(
+        self, models: Mapping[str, ModelSettings | None], keys: Sequence[KeySettings], toolsets: Collection[str]
+    ) -> None:
+        """Report toolsets of models and keys that do not exist. A key may have patterns, which need not match."""
+        wanted = [(f"models.{quote_key(name)}", each) for name, model in models.items() if model for each in model.toolsets]
+        wanted += [(f"keys.{quote_key(key.name)}", each) for key in keys for each in key.toolsets if not set("*?[") & set(each)]
+        for path, name in wanted:
+            if name not in toolsets:
+                hint = did_you_mean(name, toolsets) or f"; write [toolsets.{quote_key(name)}], or remove it here"
+                self.add_problem(f"{path}.toolsets", f"there is no toolset {format_value(name)}{hint}")
+
     def read_keys(self, raw: object) -> tuple[KeySettings, ...]:
         if not isinstance(raw, list):
             self.add_problem("keys", f"expected a list of tables, each begun with [[keys]], found {describe_kind(raw)}")
@@ -273,6 +304,9 @@ class FileReader:
 def _key_types(settings_type: type[Struct]) -> dict[str, Any]:
     """Return the type of every key that a table of the file may have."""
     types = {field.name: field.type for field in structs.fields(settings_type)}
+    if issubclass(settings_type, ToolsetSettings):
+        del types["name"]  # the table's own name
+        types["kind"] = Annotated[str, Meta(extra={"choices": tuple(sorted(discover_toolsets())), "later": LATER_TOOLSETS})]
     if issubclass(settings_type, ModelSettings):
         del types["name"]  # the table's own name
         available = tuple(name for name, preset in PROVIDERS.items() if preset.available)
@@ -322,6 +356,10 @@ def _checked(source: str, value: _V, value_type: Any) -> _V:  # noqa: ANN401 -- 
 
 def _variable(environ: Mapping[str, str], name: str, value_type: Any, default: str) -> Any:  # noqa: ANN401 -- a Literal and its value
     return _checked(name, environ.get(name, "").strip().lower() or default, value_type)
+
+
+def _config_dir(file: str) -> Path | None:
+    return Path(file).expanduser().absolute().parent if file else None
 
 
 def _data_dir(flag: str | None, environ: Mapping[str, str]) -> str:

@@ -58,6 +58,10 @@ BaseUrl = Annotated[
         extra={"hidden": True, "check": _has_valid_port},
     ),
 ]
+Approval = Annotated[
+    Literal["always", "never"] | dict[str, Literal["always", "never"]],
+    Meta(description='"always", "never", or a table of them by tool: {file_read = "always"}'),
+]
 
 
 def accepts(type_form: Any, value: object) -> bool:  # noqa: ANN401 -- mypy has no type for type forms

@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 
 from toolrelay.errors import ConfigurationError
 from toolrelay.setting_types import (
+    Approval,
     Count,
     Host,
     Name,
@@ -90,10 +91,32 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
 
+class ToolsetSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings that every toolset has. A kind adds its own in a subclass. `name` is the name of the toolset's table."""
+
+    name: str = ""
+    kind: str
+    approval: Approval = "always"
+    timeout_seconds: Seconds = 10
+    prefix: str = ""
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+    parallel: bool = False
+    max_concurrent: Positive = 16
+
+    def needs_approval(self, tool: str) -> bool:
+        """Return whether a person is asked before this tool runs. A tool that the table does not name needs it."""
+        return (self.approval if isinstance(self.approval, str) else self.approval.get(tool, "always")) == "always"
+
+
 class Environment(Struct, frozen=True, kw_only=True):
-    """Where the gateway runs. `environ` may contain secrets, so it is not in the representation."""
+    """Where the gateway runs. `environ` may contain secrets, so it is not in the representation.
+
+    `config_dir` is the directory of the configuration file.
+    """
 
     data_dir: Path
+    config_dir: Path | None = None
     environ: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
@@ -101,15 +124,13 @@ class Environment(Struct, frozen=True, kw_only=True):
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`toolsets` holds raw tables: each kind of toolset checks its own keys."""
-
     server: ServerSettings = ServerSettings()
     store: StoreSettings = StoreSettings()
     redis: RedisSettings = RedisSettings()
     limits: LimitSettings = LimitSettings()
     keys: tuple[KeySettings, ...] = ()
     models: dict[str, ModelSettings] = {}
-    toolsets: dict[str, dict[str, Any]] = {}
+    toolsets: dict[str, ToolsetSettings] = {}
     config_file: str = ""
     tools_off: bool = False
     environment: Environment = Environment(data_dir=Path("data"))

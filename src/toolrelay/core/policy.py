@@ -13,7 +13,12 @@ MAX_IDENTICAL_CALLS = 2  # the third identical call of a turn is not run
 
 
 class GatewayTool(Struct, frozen=True, kw_only=True):
-    """`parallel`: may run beside other such tools. `idempotent`: may be repeated when it is unknown whether it ran."""
+    """A tool that the gateway runs.
+
+    toolset      the name of its toolset in the configuration
+    parallel     it may run beside other calls of the same answer
+    idempotent   it may be run again if a run's outcome is unknown
+    """
 
     tool: Tool
     toolset: str = ""

@@ -48,8 +48,7 @@ def truncate_results(request: Request, limit: int) -> Request:
     else:
         return request
     items = tuple(
-        replace(item, output=_truncate_content(item.output, limit)) if isinstance(item, Result) else item
-        for item in request.items
+        replace(item, output=truncate_content(item.output, limit)) if isinstance(item, Result) else item for item in request.items
     )
     return replace(request, items=items)
 
@@ -62,7 +61,7 @@ def _text_size(content: Content, limit: int) -> int:
     return sum(len(_encode(text)) for text in texts)
 
 
-def _truncate_content(content: Content, limit: int) -> Content:
+def truncate_content(content: Content, limit: int) -> Content:
     """Keep the first `limit` bytes of the text of all parts together, and all parts that are not text."""
     size = _text_size(content, limit)
     if size <= limit:

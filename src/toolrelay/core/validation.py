@@ -36,21 +36,27 @@ def validate(tool: Tool, arguments: str) -> str | None:
         return "they are not valid JSON"
     if not isinstance(value, dict):
         return "they are not a JSON object"
-    return _compile(_encode(tool.parameters))(value) if tool.parameters else None
+    find_error = _compile(_encode(tool.parameters)) if tool.parameters else None
+    return None if find_error is None else find_error(value)
+
+
+def can_validate(schema: JsonObject) -> bool:
+    """Return whether the schema is valid, not oversized and self-contained. `validate` accepts everything if it is not."""
+    return _compile(_encode(schema)) is not None
 
 
 @lru_cache(maxsize=256)
-def _compile(schema: bytes) -> Validator:
-    """Compile and cache a validator. Schemas that are invalid, oversized or not self-contained accept everything."""
+def _compile(schema: bytes) -> Validator | None:
+    """Compile and cache a validator, unless the schema is invalid, oversized or not self-contained."""
     decoded: JsonObject = msgspec.json.decode(schema)
     if _SchemaSize(decoded).exceeds(MAX_SCHEMA_SIZE):
-        return lambda _: None
+        return None
     import jsonschema_rs  # noqa: PLC0415 -- needed by strict tools only
 
     try:
         validator = jsonschema_rs.validator_for(decoded, retriever=_refuse)
     except (ValueError, jsonschema_rs.ReferencingError, RecursionError):
-        return lambda _: None
+        return None
 
     def find_error(value: Json) -> str | None:
         error = next(iter(validator.iter_errors(value)), None)

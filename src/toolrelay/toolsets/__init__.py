@@ -1,0 +1,1 @@
+"""Toolsets: groups of tools that the gateway runs."""

@@ -1,0 +1,140 @@
+"""The toolset interface: a toolset describes tools and runs them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from toolrelay.core.json import Json, JsonObject
+from toolrelay.core.messages import Item, Part
+from toolrelay.settings import Environment, ToolsetSettings
+
+ToolOutput: TypeAlias = str | Json | tuple[Part, ...]
+"""Text as it is, parts as they are; any other value becomes JSON text."""
+
+
+class ToolDefinition(Struct, frozen=True, kw_only=True):
+    """`parameters` is a JSON schema that allows no further members. `timeout_seconds` None: the toolset's own applies.
+
+    `idempotent`: running the tool twice does no more than running it once, so that it may be repeated. `hints` are further
+    facts for people, such as an MCP server's annotations.
+    """
+
+    name: str
+    description: str = ""
+    parameters: JsonObject
+    idempotent: bool = False
+    timeout_seconds: float | None = None
+    hints: JsonObject | None = None
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    done: float
+    total: float | None = None
+    message: str | None = None
+
+
+Report: TypeAlias = Callable[[Progress], None]
+
+
+class ToolContext:
+    """What a tool may know about its run.
+
+    call_id           the id of the call
+    idempotency_key   the same for every repeat of this call, also after a crash
+    key               the name of the caller's key, or None if the gateway has no keys
+    model             the name of the model in the configuration
+    items             the conversation so far
+    """
+
+    __slots__ = ("_cancelled", "_report", "call_id", "items", "key", "model")
+
+    def __init__(
+        self,
+        *,
+        call_id: str,
+        key: str | None = None,
+        model: str = "",
+        items: tuple[Item, ...] = (),
+        report: Report | None = None,
+    ) -> None:
+        self.call_id = call_id
+        self.key = key
+        self.model = model
+        self.items = items
+        self._report = report
+        self._cancelled = threading.Event()
+
+    @property
+    def idempotency_key(self) -> str:
+        return self.call_id
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the result is no longer wanted: the run took too long, or the client has gone. Any thread may ask."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress. Any thread may do so. After cancellation it has no effect."""
+        if self._report is not None and not self.cancelled:
+            whole = None if total is None else float(total)
+            self._report(Progress(done=float(done), total=whole, message=None if message is None else str(message)))
+
+    def renew(self, wrap: Callable[[Report], Report]) -> ToolContext:
+        """Return the context of another try, which is not cancelled. `wrap` changes how progress is reported."""
+        report = None if self._report is None else wrap(self._report)
+        return ToolContext(call_id=self.call_id, key=self.key, model=self.model, items=self.items, report=report)
+
+
+class Toolset(Protocol):
+    @property
+    def tools(self) -> Sequence[ToolDefinition]:
+        """The tools, under their own names. They are known once the toolset is open."""
+        ...
+
+    async def open(self) -> None:
+        """Connect. Raise ConfigurationError for what the operator can correct."""
+        ...
+
+    async def run(self, name: str, arguments: JsonObject, context: ToolContext) -> ToolOutput:
+        """Run a tool. The arguments match its schema.
+
+        Raise ToolError for an error that a repeat would not change. On cancellation return when the run has really ended:
+        until then it counts against `max_concurrent`.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+S = TypeVar("S", bound=ToolsetSettings)
+
+
+class ToolsetKind(Struct, Generic[S], frozen=True, kw_only=True):
+    """A kind of toolset.
+
+    name       the value of `kind` in a [toolsets.NAME] table
+    settings   the keys of such a table: the common ones, and the kind's own
+    open       creates a toolset, not yet connected; raises ConfigurationError with one line for each problem
+    """
+
+    name: str
+    settings: type[S]
+    open: Callable[[S, Environment], Toolset]
+
+
+def discover() -> dict[str, ToolsetKind[Any]]:
+    """Return the kinds by name: each module beside this one has one, its `KIND`."""
+    import toolrelay.toolsets as package  # noqa: PLC0415 -- a circular import
+
+    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names if name != "base" and name[0] != "_"]
+    return {module.KIND.name: module.KIND for module in modules}
