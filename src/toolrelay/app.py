@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cache, partial
-from typing import Any
+from typing import Any, TextIO
 
 from toolrelay import log
 from toolrelay.backends.base import BackendKind
@@ -19,8 +19,11 @@ from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.errors import ConfigurationError
+from toolrelay.runtime.executor import Executor
+from toolrelay.runtime.gateway_tools import GatewayTools
 from toolrelay.runtime.limits import ConcurrencyLimit, RateLimiter
 from toolrelay.runtime.models import Model, tool_calling_mode
+from toolrelay.runtime.printed import PrintedLines
 from toolrelay.runtime.secret import load_secret
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.settings import Environment, ModelSettings, ServerSettings, Settings, check_binding, file_prefix
@@ -44,6 +47,8 @@ class App:
         self.metrics = Metrics()
         self.watchdog = ResultWatchdog(self.metrics)
         self.models = open_models(settings)
+        self.tools = GatewayTools(settings)
+        self.executor = Executor(self.tools, self.metrics, log_content=settings.server.log_content)
         self.ready = True
         limit = ConcurrencyLimit(settings.limits.concurrent_turns)
         authenticator = Authenticator(settings.keys, settings.server.cors_origins)
@@ -71,8 +76,13 @@ class App:
     async def start(self) -> None:
         await self.site.start()
 
+    async def open(self) -> None:
+        await self.tools.open()
+
     async def close(self) -> None:
         self.watchdog.close()
+        await self.tools.close()
+        await self.executor.close()
         for model in self.models.values():
             await model.backend.close()
         await self.site.stop()
@@ -112,10 +122,13 @@ def serve(settings: Settings) -> int:
     """Run the gateway until a signal stops it. Return the exit code."""
     check_binding(settings)
     log.configure(settings.log, settings.log_level)
-    return serve_app(App(settings), settings.server)
+    stdout = sys.stdout
+    with contextlib.redirect_stdout(PrintedLines(log_content=settings.server.log_content)):
+        return serve_app(App(settings), settings.server, stdout=stdout)
 
 
-def serve_app(app: App, settings: ServerSettings, *, drain_seconds: int = DRAIN_SECONDS) -> int:
+def serve_app(app: App, settings: ServerSettings, *, drain_seconds: int = DRAIN_SECONDS, stdout: TextIO | None = None) -> int:
+    """Serve until a signal comes. The line that says that it is ready goes to `stdout`, by default that of the process."""
     host, port = settings.host, settings.port
     _raise_file_limit()
     try:
@@ -127,12 +140,16 @@ def serve_app(app: App, settings: ServerSettings, *, drain_seconds: int = DRAIN_
         port = listener.getsockname()[1]
         url_host = f"[{host}]" if ":" in host else host
         server = Server(app.router, send_timeout=settings.send_timeout_seconds)
-        _run(_serve_until_stopped(app, server, listener, f"http://{url_host}:{port}", drain_seconds))
+        ready_line = f"Toolrelay is ready at http://{url_host}:{port}"
+        _run(_serve_until_stopped(app, server, listener, partial(print, ready_line, file=stdout, flush=True), drain_seconds))
     return 0
 
 
-async def _serve_until_stopped(app: App, server: Server, listener: socket.socket, url: str, drain_seconds: int) -> None:
+async def _serve_until_stopped(
+    app: App, server: Server, listener: socket.socket, report_ready: Callable[[], None], drain_seconds: int
+) -> None:
     """Drain on SIGTERM or SIGINT. A second signal cancels what still runs."""
+    await app.open()
     stop_requested, force_requested = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
@@ -145,7 +162,7 @@ async def _serve_until_stopped(app: App, server: Server, listener: socket.socket
     try:
         await app.start()
         await server.start(listener)
-        print(f"Toolrelay is ready at {url}", flush=True)  # noqa: T201 -- the line that callers wait for
+        report_ready()
         await stop_requested.wait()
         await server.stop(drain_seconds, force_requested)
     finally:

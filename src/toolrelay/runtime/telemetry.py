@@ -6,7 +6,7 @@ Turns only add to plain numbers; the Prometheus metrics are built from them on e
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -59,12 +59,18 @@ class Metrics:
     def __init__(self) -> None:
         self.open = 0
         self._models: dict[str, ModelMetrics] = {}
+        self._tool_runs: Counter[tuple[str, str]] = Counter()  # by tool and result
+        self._tool_seconds: defaultdict[str, Histogram] = defaultdict(Histogram)
 
     def model(self, name: str) -> ModelMetrics:
         found = self._models.get(name)
         if found is None:
             found = self._models[name] = ModelMetrics()
         return found
+
+    def add_tool_run(self, tool: str, result: str, seconds: float) -> None:
+        self._tool_runs[tool, result] += 1
+        self._tool_seconds[tool].add(seconds)
 
     def exposition(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
@@ -111,6 +117,15 @@ class Metrics:
             missing.add_metric((name,), model.no_results)
         yield GaugeMetricFamily("toolrelay_turns_open", "Turns under way.", value=self.open)
         yield from (turns, calls, blocks, tokens, seconds, first, waits, missing)
+        runs = CounterMetricFamily("toolrelay_tool_runs", "Runs of gateway tools.", labels=("tool", "outcome"))
+        for (tool, outcome), count in self._tool_runs.items():
+            runs.add_metric((tool, outcome), count)
+        run_seconds = HistogramMetricFamily(
+            "toolrelay_tool_run_seconds", "Runs of gateway tools, with retries.", labels=("tool",)
+        )
+        for tool, histogram in self._tool_seconds.items():
+            run_seconds.add_metric((tool,), histogram.buckets(), histogram.total)
+        yield from (runs, run_seconds)
 
 
 class TurnLog:

@@ -10,23 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from toolrelay.core.json import JsonObject
-from toolrelay.errors import ConfigurationError
+from toolrelay.errors import ConfigurationError, ToolError
 from toolrelay.settings import Environment, ToolsetSettings
 from toolrelay.toolsets.base import ToolContext, ToolDefinition, ToolOutput, ToolsetKind
 from toolrelay.toolsets.python.decorator import marked_functions, tool
 from toolrelay.toolsets.python.function import PythonTool, describe_place, read_function
 from toolrelay.toolsets.python.loader import load_module
-from toolrelay.toolsets.python.threads import Outcome, Threads, end_forked_child
+from toolrelay.toolsets.python.threads import FunctionOutcome, Threads, end_forked_child
 
 __all__ = ["KIND", "PythonSettings", "PythonToolset", "tool"]
 
 
 class PythonSettings(ToolsetSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     module: str
-
-
-class FunctionRaisedError(Exception):
-    """A function raised something that would end the process, or look like a cancellation, if it were raised again."""
 
 
 class PythonToolset:
@@ -54,15 +50,15 @@ class PythonToolset:
         return await self._await(returned) if inspect.isawaitable(returned) else _value_of(outcome)
 
     async def _await(self, awaitable: Awaitable[Any]) -> ToolOutput:
-        outcome = Outcome()
+        outcome = FunctionOutcome()
         try:
-            outcome = Outcome(await awaitable)
+            outcome = FunctionOutcome(await awaitable)
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
-            outcome = Outcome(error=error)
+            outcome = FunctionOutcome(error=error)
         except BaseException as error:  # noqa: BLE001 -- raised again, as an exception that is safe on the event loop
-            outcome = Outcome(error=error)
+            outcome = FunctionOutcome(error=error)
         finally:
             end_forked_child(self._process)
         return _value_of(outcome)
@@ -76,14 +72,15 @@ def _is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _value_of(outcome: Outcome) -> ToolOutput:
+def _value_of(outcome: FunctionOutcome) -> ToolOutput:
     error = outcome.error
     if error is None:
         value: ToolOutput = outcome.value
         return value
     if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
         raise error
-    raise FunctionRaisedError(f"{type(error).__name__}: {error}") from error
+    # Raised again it would end the process, or look like a cancellation.
+    raise ToolError(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
 
 
 def read_module(name: str, directory: Path | None) -> list[PythonTool]:

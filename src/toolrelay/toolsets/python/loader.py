@@ -12,6 +12,7 @@ from types import ModuleType
 
 from toolrelay.errors import ConfigurationError
 
+_IMPORTERS = (__file__, importlib.__file__)
 _BESIDE = "__toolrelay_beside__"  # marks modules that were found beside a configuration file
 
 
@@ -73,7 +74,7 @@ def _describe(name: str, error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}; correct it"
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename != __file__ and not frame.filename.startswith("<frozen")]
+    own = [frame for frame in frames if frame.filename not in _IMPORTERS and not frame.filename.startswith("<frozen")]
     places = dict.fromkeys(f"{frame.filename}, line {frame.lineno}" for frame in (*own[:1], *own[-1:]))
     place = ", from ".join(reversed(places)) or name
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__

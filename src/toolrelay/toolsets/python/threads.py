@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 
-class Outcome(Struct, frozen=True):
+class FunctionOutcome(Struct, frozen=True):
     """What a function returned, or raised: any exception at all, so it is a value here and not raised."""
 
     value: Any = None
@@ -24,7 +24,7 @@ class _Job(Struct):
     function: Callable[[], Any]
     context: contextvars.Context
     loop: asyncio.AbstractEventLoop
-    done: asyncio.Future[Outcome]
+    done: asyncio.Future[FunctionOutcome]
 
 
 class Threads:
@@ -35,9 +35,9 @@ class Threads:
         self._name = name
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads = 0
-        self._pending: set[asyncio.Future[Outcome]] = set()  # of functions that wait or run
+        self._pending: set[asyncio.Future[FunctionOutcome]] = set()  # of functions that wait or run
 
-    async def run(self, function: Callable[[], Any]) -> Outcome:
+    async def run(self, function: Callable[[], Any]) -> FunctionOutcome:
         """Run the function in a thread.
 
         A thread cannot be killed, so the first cancellation waits until the function has returned; a second one does not.
@@ -67,9 +67,9 @@ class Threads:
         process = os.getpid()
         while (job := self._jobs.get()) is not None:
             try:
-                outcome = Outcome(job.context.run(job.function))
+                outcome = FunctionOutcome(job.context.run(job.function))
             except BaseException as error:  # noqa: BLE001 -- SystemExit too must not end the thread
-                outcome = Outcome(error=error)
+                outcome = FunctionOutcome(error=error)
             end_forked_child(process)
             try:
                 job.loop.call_soon_threadsafe(self._finish, job.done, outcome)
@@ -77,7 +77,7 @@ class Threads:
                 return
             del job, outcome  # the next job may be long in coming
 
-    def _finish(self, done: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    def _finish(self, done: asyncio.Future[FunctionOutcome], outcome: FunctionOutcome) -> None:
         self._pending.discard(done)
         if not done.done():
             done.set_result(outcome)

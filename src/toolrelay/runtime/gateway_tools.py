@@ -1,0 +1,195 @@
+"""The tools that the gateway runs: the opened toolsets, their tools, and who may use them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+from msgspec import Struct
+
+from toolrelay import log
+from toolrelay.core.policy import GatewayTool
+from toolrelay.core.request import Tool
+from toolrelay.core.validation import can_validate
+from toolrelay.errors import ConfigurationError
+from toolrelay.setting_types import quote_key
+from toolrelay.settings import ModelSettings, Settings, ToolsetSettings, file_prefix
+from toolrelay.toolsets.base import ToolDefinition, Toolset, discover
+
+_VALID_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every provider accepts
+CLOSE_SECONDS = 5.0
+
+
+class Caller(Protocol):
+    """The owner of a request. `name` is that of the key, or None if no keys are configured."""
+
+    @property
+    def name(self) -> str | None: ...
+
+
+class OpenTool(Struct, frozen=True, kw_only=True):
+    """A tool of an open toolset. `definition` has the toolset's own name of the tool, `gateway_tool` the one with its prefix."""
+
+    gateway_tool: GatewayTool
+    definition: ToolDefinition
+    settings: ToolsetSettings
+    toolset: Toolset
+
+    @property
+    def timeout_seconds(self) -> float:
+        return self.definition.timeout_seconds or self.settings.timeout_seconds
+
+
+class GatewayTools:
+    """All toolsets of the configuration. With TOOLRELAY_TOOLS=off there are none."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Create the toolsets, or raise one ConfigurationError with all that is wrong in them."""
+        self._settings = settings
+        self._toolsets: dict[str, Toolset] = {}
+        self._granted: dict[tuple[str, str | None], Mapping[str, GatewayTool]] = {}
+        self.tools: dict[str, OpenTool] = {}
+        problems = _Problems(settings)
+        kinds = discover()
+        for name, each in ({} if settings.tools_off else settings.toolsets).items():
+            try:
+                self._toolsets[name] = kinds[each.kind].open(each, settings.environment)
+            except ConfigurationError as error:
+                problems.add(name, error)
+        problems.raise_if_any()
+
+    async def open(self) -> None:
+        """Open the toolsets. If one cannot be opened or used, close all and raise ConfigurationError with every problem."""
+        problems = _Problems(self._settings)
+        for name, toolset in self._toolsets.items():
+            try:
+                await toolset.open()
+                self._add_tools(self._settings.toolsets[name], toolset)
+            except ConfigurationError as error:
+                problems.add(name, error)
+        try:
+            problems.raise_if_any()
+        except ConfigurationError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        await asyncio.gather(*(_close(name, toolset) for name, toolset in self._toolsets.items()))
+
+    def granted(self, model: ModelSettings, caller: Caller) -> Mapping[str, GatewayTool]:
+        """Return the tools, by name, that the model may use for the caller."""
+        found = self._granted.get((model.name, caller.name))
+        return self._grant(model, caller.name) if found is None else found
+
+    def find(self, name: str, *, model: str, key: str | None) -> OpenTool | None:
+        """Return the tool, unless there is none or the model may not use it for the owner of the key."""
+        granted = self._granted.get((model, key))
+        if granted is None and model in self._settings.models:
+            granted = self._grant(self._settings.models[model], key)
+        return self.tools[name] if granted and name in granted else None
+
+    def _grant(self, model: ModelSettings, key: str | None) -> Mapping[str, GatewayTool]:
+        granted = self._granted[model.name, key] = {
+            name: tool.gateway_tool
+            for toolset in model.toolsets
+            if self._may_use(key, toolset)
+            for name, tool in self.tools.items()
+            if tool.settings.name == toolset
+        }
+        return granted
+
+    def models_with(self, toolset: str) -> list[str]:
+        return [name for name, model in self._settings.models.items() if toolset in model.toolsets]
+
+    def keys_with(self, toolset: str) -> list[str]:
+        return [key.name for key in self._settings.keys if any(fnmatchcase(toolset, pattern) for pattern in key.toolsets)]
+
+    def _may_use(self, key: str | None, toolset: str) -> bool:
+        """Without keys everyone may use all; a key only what its `toolsets` name."""
+        return not self._settings.keys if key is None else key in self.keys_with(toolset)
+
+    def _add_tools(self, settings: ToolsetSettings, toolset: Toolset) -> None:
+        """Add the tools that `allow` and `deny` leave, or raise ConfigurationError with one line for each problem."""
+        problems: list[str] = []
+        offered = [tool for tool in toolset.tools if _is_allowed(tool.name, settings)]
+        if not offered:
+            names = ", ".join(tool.name for tool in toolset.tools) or "none"
+            problems.append(f"`allow` and `deny` leave no tool; tools of this toolset: {names}")
+        for definition in offered:
+            name = settings.prefix + definition.name
+            other = self.tools.get(name)
+            problem = _find_problem(name, definition) if other is None else _describe_clash(name, other, settings)
+            if problem:
+                problems.append(problem)
+            else:
+                self.tools[name] = _open_tool(name, definition, settings, toolset)
+        if problems:
+            raise ConfigurationError("\n".join(problems))
+
+
+class _Problems:
+    """Problems of toolsets, to be reported together."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._prefix = file_prefix(settings)
+        self._lines: list[str] = []
+
+    def add(self, toolset: str, error: ConfigurationError) -> None:
+        self._lines += [f"{self._prefix}toolsets.{quote_key(toolset)}: {line}" for line in error.message.splitlines()]
+
+    def raise_if_any(self) -> None:
+        if self._lines:
+            raise ConfigurationError("\n".join(self._lines))
+
+
+def _is_allowed(name: str, settings: ToolsetSettings) -> bool:
+    def matches(patterns: tuple[str, ...]) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+    return matches(settings.allow) and not matches(settings.deny)
+
+
+def _find_problem(name: str, definition: ToolDefinition) -> str | None:
+    if _VALID_NAME.fullmatch(name) is None:
+        return (
+            f"{name!r} cannot be the name of a tool; providers accept 1 to 64 letters, digits, _ and -: "
+            "rename it, change `prefix`, or leave it out with `deny`"
+        )
+    if not can_validate(definition.parameters):
+        return (
+            f"the schema of the tool {name} cannot be checked: it is invalid, too large or refers to others; `deny` leaves it out"
+        )
+    return None
+
+
+def _describe_clash(name: str, other: OpenTool, settings: ToolsetSettings) -> str:
+    if other.settings.name == settings.name:
+        return f"two tools are called {name}; rename one"
+    return (
+        f"the tool {name} is also in toolsets.{quote_key(other.settings.name)}; give one of them a `prefix`, or `deny` the tool"
+    )
+
+
+def _open_tool(name: str, definition: ToolDefinition, settings: ToolsetSettings, toolset: Toolset) -> OpenTool:
+    # Not strict for the provider, whose strict mode does not know optional parameters: the executor checks the arguments.
+    tool = Tool(name=name, description=definition.description or None, parameters=definition.parameters, strict=False)
+    gateway_tool = GatewayTool(
+        tool=tool,
+        needs_approval=settings.needs_approval(definition.name),
+        toolset=settings.name,
+        parallel=settings.parallel,
+        idempotent=definition.idempotent,
+    )
+    return OpenTool(gateway_tool=gateway_tool, definition=definition, settings=settings, toolset=toolset)
+
+
+async def _close(name: str, toolset: Toolset) -> None:
+    """Close a toolset. One that fails or hangs does not keep the others, or the gateway, from stopping."""
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await toolset.close()
+    except Exception as error:  # noqa: BLE001 -- it is a plug-in
+        log.warning("toolset_not_closed", toolset=name, reason=f"{type(error).__name__}: {error}")
