@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from toolrelay import __version__
-from toolrelay.cli import check, keys, replay, serve
+from toolrelay.cli import check, keys, replay, serve, tools
 from toolrelay.cli._output import MISUSED, examples, print_configuration_error
 from toolrelay.errors import ConfigurationError
 
@@ -30,6 +30,7 @@ application = typer.Typer(
 )
 application.command(epilog=serve.EXAMPLES)(serve.serve)
 application.command(epilog=check.EXAMPLES)(check.check)
+application.command(epilog=tools.EXAMPLES)(tools.tools)
 application.command(epilog=replay.EXAMPLES)(replay.replay)
 application.add_typer(keys.application, name="keys", help="Make or hash a key for a client.")
 

@@ -29,10 +29,10 @@ def check(
     config: ConfigFile = None,
     offline: Annotated[bool, typer.Option("--offline", help="Do not connect to the models' servers.")] = False,
 ) -> None:
-    """Check the configuration and the models' servers.
+    """Check the configuration, the toolsets and the models' servers.
 
-    Prints each model with its provider, wire and base URL, and whether a key is set, never the key. Opens a TCP connection to
-    each server and sends no request.
+    Opens the toolsets, which imports modules of tools. Prints each model with its provider, wire and base URL, and whether a
+    key is set, never the key. Opens a TCP connection to each server and sends no request.
 
     Exit codes: 0 all is well, 1 the configuration is wrong, 2 a server does not answer.
     """
@@ -44,20 +44,42 @@ def check(
         settings = from_environment(config)
         check_binding(settings)
         open_models(settings)  # as `serve` does, so that both refuse the same
+        tools = _open_tools(settings)
     except ConfigurationError as error:
         print_configuration_error(error)
         raise typer.Exit(WRONG_CONFIGURATION) from None
     reports = {} if offline else _health_reports(settings)
-    _print_models(settings, reports)
+    _print_models(settings, reports, tools)
     for note in (*dict.fromkeys(note for report in reports.values() for note in report.notes), *_suspicious_keys(settings)):
         typer.echo(f"note: {note}", err=True)
     raise typer.Exit(UNREACHABLE if any(report.problem for report in reports.values()) else 0)
 
 
-def _print_models(settings: Settings, reports: dict[str, HealthReport]) -> None:
-    typer.echo(
-        f"configuration: {settings.config_file or 'no file, the defaults'}\nkeys: {len(settings.keys) or 'none, loopback only'}\n"
-    )
+def _open_tools(settings: Settings) -> int:
+    """Open and close the toolsets. Return the number of their tools."""
+    import asyncio
+    import contextlib
+    import sys
+
+    from toolrelay.runtime.gateway_tools import GatewayTools
+
+    async def count(opened: GatewayTools) -> int:
+        await opened.open()
+        await opened.close()
+        return len(opened.tools)
+
+    if not settings.toolsets:
+        return 0
+    with contextlib.redirect_stdout(sys.stderr):  # a module may print
+        return asyncio.run(count(GatewayTools(settings)))
+
+
+def _print_models(settings: Settings, reports: dict[str, HealthReport], tools: int) -> None:
+    typer.echo(f"configuration: {settings.config_file or 'no file, the defaults'}")
+    typer.echo(f"keys: {len(settings.keys) or 'none, loopback only'}")
+    if settings.toolsets:
+        typer.echo("tools: turned off by TOOLRELAY_TOOLS=off" if settings.tools_off else f"tools: {tools}")
+    typer.echo()
     rows = [_HEADER, *(_row(model, reports.get(name)) for name, model in settings.models.items())]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
