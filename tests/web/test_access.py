@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.gateway import Gateway, running
+from tests.model_server import CLIENT_APIS, ClientApi
 from tests.raw_client import RawClient, Reply, encode_request
-from tests.stage import FRONTS, Front
 from toolrelay.errors import ToolrelayError
 from toolrelay.runtime.limits import RateLimiter
 from toolrelay.settings import KeySettings
@@ -22,7 +22,7 @@ from toolrelay.web.http.exchange import Exchange
 
 LIMIT = 5
 HEADERS = ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
-CHAT = FRONTS["openai_chat"]
+CHAT = CLIENT_APIS["openai_chat"]
 
 
 def key(name: str, limit: int = 0) -> str:
@@ -35,8 +35,8 @@ def ask(gateway: Gateway, method: str, path: str, *lines: str, body: object = No
         return client.send(encode_request(method, path, encoded, *lines)).reply(to=method)
 
 
-def demo(front: Front, **members: Any) -> dict[str, Any]:
-    return front.ask(**members) | {"model": "demo"}
+def demo(api: ClientApi, **members: Any) -> dict[str, Any]:
+    return api.request_body(**members) | {"model": "demo"}
 
 
 @pytest.fixture
@@ -46,14 +46,14 @@ def limited() -> Iterator[Gateway]:
         yield gateway
 
 
-def test_every_kind_of_request_counts_against_the_address(limited: Gateway, front: Front) -> None:
+def test_every_kind_of_request_counts_against_the_address(limited: Gateway, api: ClientApi) -> None:
     replies = [
-        ask(limited, "POST", front.path, body=demo(front)),
-        ask(limited, "POST", front.path, body=demo(front, stream=True)),
-        ask(limited, "POST", front.path, body={}),
+        ask(limited, "POST", api.path, body=demo(api)),
+        ask(limited, "POST", api.path, body=demo(api, stream=True)),
+        ask(limited, "POST", api.path, body={}),
         ask(limited, "GET", "/v1/models"),
         ask(limited, "GET", "/v1/models/nowhere"),
-        ask(limited, "POST", front.path, body=demo(front)),
+        ask(limited, "POST", api.path, body=demo(api)),
         ask(limited, "GET", "/models/"),
         ask(limited, "GET", "/"),
         ask(limited, "HEAD", "/v1/models"),
