@@ -7,6 +7,8 @@ ToolrelayError
 ├── ToolError          a tool
 ├── PolicyError        denied by a rule or a person
 ├── InternalError      the gateway
+├── StoreError         the database: locked, full, read-only, damaged, from a newer version
+│   └── StoreConflictError  another writer was first
 └── ConfigurationError the configuration, before the start
 
 Each has what the wires encode: status, type and code as in OpenAI's API, and the parameter at fault.
@@ -69,6 +71,16 @@ class PolicyError(ToolrelayError):
 
 class InternalError(ToolrelayError):
     code = "internal_error"
+
+
+class StoreError(ToolrelayError):
+    status = 503
+    code = "store_error"
+
+
+class StoreConflictError(StoreError):
+    status = 409
+    code = "store_conflict"
 
 
 class ConfigurationError(ToolrelayError):

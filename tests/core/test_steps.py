@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import get_args
+import json
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
+from tests import strategies
 from tests.core.playbook import format_value
 from toolrelay.core.events import Usage
 from toolrelay.core.messages import (
@@ -46,6 +53,7 @@ from toolrelay.core.steps import (
     TurnFinished,
     VerdictGiven,
 )
+from toolrelay.wires.chat.request import decode_request
 
 CALL = Call(id="call_1", name="f", arguments='{"x":1}', kind="custom", namespace="n", item_id="fc_1", extra={"s": [1, None]})
 PARTS = (
@@ -124,3 +132,45 @@ def test_request_survives_encoding_and_decoding() -> None:
     )
     again = msgspec.json.decode(msgspec.json.encode(request), type=Request)
     assert again == request, format_value(again)
+
+
+@cache
+def values_of(annotation: Any) -> SearchStrategy[Any]:
+    """Generate any value of a type that a step may contain."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation is Any:
+        return strategies.json_values()
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        fields = {field.name: values_of(field.type) for field in msgspec.structs.fields(annotation)}
+        return st.builds(annotation, **fields)
+    if origin in (Union, UnionType):
+        return st.one_of(*(values_of(each) for each in arguments))
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin is dict:
+        return st.dictionaries(values_of(arguments[0]), values_of(arguments[1]), max_size=2)
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return st.lists(values_of(arguments[0]), max_size=2).map(tuple)
+    if origin is tuple:
+        return st.tuples(*(values_of(each) for each in arguments))
+    plain: dict[Any, SearchStrategy[Any]] = {
+        str: strategies.texts(min_size=0),
+        int: st.integers(-(2**63), 2**63),
+        float: st.floats(allow_nan=False, allow_infinity=False),
+        bool: st.booleans(),
+        NoneType: st.none(),
+    }
+    return plain[annotation]
+
+
+@pytest.mark.parametrize("kind", get_args(StepEvent), ids=lambda kind: kind.__name__)
+@given(st.data())
+def test_any_step_survives_encoding_and_decoding(kind: type[StepEvent], data: st.DataObject) -> None:
+    step = data.draw(values_of(kind))
+    assert msgspec.json.decode(msgspec.json.encode(step), type=StepEvent) == step
+
+
+@given(strategies.chat_bodies())
+def test_any_accepted_request_survives_encoding_and_decoding(body: dict[str, Any]) -> None:
+    step = TurnAccepted(model="m", wire="openai_chat", request=decode_request(json.dumps(body).encode()))
+    assert msgspec.json.decode(msgspec.json.encode(step), type=StepEvent) == step
