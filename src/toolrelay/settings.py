@@ -13,6 +13,7 @@ from toolrelay.errors import ConfigurationError
 from toolrelay.setting_types import (
     Approval,
     Count,
+    DaysOrOff,
     Host,
     Name,
     Origins,
@@ -40,6 +41,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: ServiceUrl = "sqlite"
+    record: Literal["tools", "all", "none"] = "tools"
+    retention_days: DaysOrOff = 30
 
 
 class RedisSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,0 +1,1 @@
+"""Stores: turns, conversations, messages and usage in a database."""

@@ -1,0 +1,261 @@
+"""The store interface: the values that it keeps, and what can be done with them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct, structs
+
+from toolrelay.core.json import JsonObject
+from toolrelay.core.steps import StepEvent
+from toolrelay.errors import ConfigurationError, StoreError
+from toolrelay.settings import StoreSettings
+
+TurnStatus: TypeAlias = Literal["running", "parked", "finished", "failed", "cancelled"]
+
+
+class TurnRow(Struct, frozen=True, kw_only=True):
+    """A turn without its steps.
+
+    id               the turn's token; a Responses id is "resp_" and this
+    owner            the name of the client's key, or "local"
+    created_at       Unix seconds
+    previous         the turn that this one continues (previous_response_id)
+    stored           a Responses resource that may be retrieved
+    request_digest   tells whether a repeated Idempotency-Key comes with the same request
+    """
+
+    id: str
+    owner: str
+    model: str
+    wire: str
+    created_at: float
+    status: TurnStatus = "running"
+    conversation: str | None = None
+    previous: str | None = None
+    stored: bool = False
+    background: bool = False
+    idempotency_key: str | None = None
+    request_digest: str | None = None
+
+
+class StoredStep(Struct, frozen=True, kw_only=True):
+    seq: int
+    at: float
+    step: StepEvent
+
+
+class StoredTurn(Struct, frozen=True, kw_only=True):
+    row: TurnRow
+    steps: tuple[StoredStep, ...]
+
+
+class Frame(Struct, frozen=True):
+    """One SSE frame of a background stream."""
+
+    seq: int
+    data: bytes
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    id: str
+    owner: str
+    created_at: float
+    last_used_at: float
+    metadata: dict[str, str] = {}
+
+
+class ConversationItem(Struct, frozen=True, kw_only=True):
+    """An item of a conversation, in the shape of Responses. The store sets `position`, in the order in which items are added."""
+
+    id: str
+    data: JsonObject
+    position: int = 0
+
+
+class UsageRow(Struct, frozen=True, kw_only=True):
+    """Usage of one model by one key in one minute. `minute` is the Unix time divided by 60; `key` is the owner."""
+
+    minute: int
+    model: str
+    key: str
+    turns: int = 0
+    failed: int = 0
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    tool_runs: int = 0
+
+
+class MessageRow(Struct, frozen=True, kw_only=True):
+    """A message in the shape of Chat Completions. `content_json`, `tool_calls` and `function_call` are JSON texts."""
+
+    role: str
+    content: str | None = None
+    content_json: str | None = None
+    tool_calls: str | None = None
+    tool_call_id: str | None = None
+    function_call: str | None = None
+
+
+class PruneResult(Struct, frozen=True, kw_only=True):
+    """How many rows were deleted."""
+
+    turns: int = 0
+    conversations: int = 0
+    usage: int = 0
+
+
+class Store(Protocol):
+    """A database. A write is durable when its method returns; if the caller is cancelled, it may or may not happen.
+
+    Methods raise StoreError if the database cannot be used, and StoreConflictError if another writer was first: a (turn, seq),
+    an id or an idempotency key exists already, or the turn was deleted. To an owner, what belongs to another does not exist.
+    """
+
+    async def open(self) -> None:
+        """Open the database, create it if necessary, and apply migrations."""
+        ...
+
+    async def close(self) -> None:
+        """Finish the writes that wait, then close."""
+        ...
+
+    # Turns
+
+    async def create_turn(self, row: TurnRow, steps: Sequence[StoredStep], messages: Sequence[MessageRow] = ()) -> None:
+        """Add a turn. Its conversation, if any, is created if it does not exist, and counts as used."""
+        ...
+
+    async def append_steps(
+        self,
+        turn: str,
+        steps: Sequence[StoredStep],
+        *,
+        status: TurnStatus | None = None,
+        messages: Sequence[MessageRow] = (),
+        head: str | None = None,
+    ) -> None:
+        """Add steps and messages, and set the status, in one transaction.
+
+        `head` is a digest of the conversation's history after this turn, for `find_conversation`. It is ignored if the turn has
+        no conversation.
+        """
+        ...
+
+    async def set_status(self, turn: str, status: TurnStatus) -> None: ...
+
+    async def load_turn(self, turn: str, owner: str | None = None) -> StoredTurn | None: ...
+
+    async def load_unfinished(self) -> list[StoredTurn]:
+        """Return the turns that are running or parked, oldest first. One that cannot be decoded is logged and left out."""
+        ...
+
+    async def find_idempotent(self, owner: str, key: str) -> TurnRow | None:
+        """Return the turn of this Idempotency-Key, once a gateway tool was run or asked about in it.
+
+        That is, once it has QuestionAsked or ToolRunStarted. If another turn with the key writes one, that is a conflict.
+        """
+        ...
+
+    async def delete_response(self, turn: str, owner: str) -> bool:
+        """Delete the content of a turn and keep its row, so that a chain through it can be refused. False: no such turn."""
+        ...
+
+    async def was_deleted(self, turn: str, owner: str) -> bool: ...
+
+    async def append_frames(self, turn: str, frames: Sequence[Frame]) -> None: ...
+
+    async def load_frames(self, turn: str, after: int = -1, limit: int = 1000) -> list[Frame]:
+        """Return frames with a greater seq than `after`, in order."""
+        ...
+
+    # Conversations
+
+    async def create_conversation(self, conversation: Conversation, items: Sequence[ConversationItem] = ()) -> None: ...
+
+    async def load_conversation(self, conversation: str, owner: str) -> Conversation | None: ...
+
+    async def update_conversation(self, conversation: str, owner: str, metadata: dict[str, str]) -> Conversation | None: ...
+
+    async def delete_conversation(self, conversation: str, owner: str) -> bool:
+        """Delete a conversation and its items. Its turns stay until they are deleted or pruned, as at OpenAI."""
+        ...
+
+    async def add_items(self, conversation: str, owner: str, items: Sequence[ConversationItem]) -> bool:
+        """Add items at the end. False: no such conversation."""
+        ...
+
+    async def list_items(
+        self, conversation: str, owner: str, *, after: str | None = None, limit: int = 100, descending: bool = False
+    ) -> list[ConversationItem] | None:
+        """Return items in order, from the one after the item `after`. None: no such conversation.
+
+        Raise ClientError if the conversation has no item `after`.
+        """
+        ...
+
+    async def load_item(self, conversation: str, owner: str, item: str) -> ConversationItem | None: ...
+
+    async def delete_item(self, conversation: str, owner: str, item: str) -> bool: ...
+
+    async def find_conversation(self, owner: str, heads: Sequence[str]) -> tuple[str, str] | None:
+        """Return the conversation that has one of these heads, and the head. The last of them that is known wins."""
+        ...
+
+    # Usage, retention, export
+
+    async def add_usage(self, rows: Sequence[UsageRow]) -> None:
+        """Add the figures to those of the same minute, model and key."""
+        ...
+
+    async def prune(self, before: float) -> PruneResult:
+        """Delete what was last used before this time (Unix seconds).
+
+        Kept are unfinished turns, turns that a kept turn continues, and the turns of a kept conversation.
+        """
+        ...
+
+    def export(self) -> AsyncIterator[JsonObject]:
+        """Yield everything as JSON objects, whose `type` is "turn" (with its steps), "message", "conversation" or "usage"."""
+        ...
+
+
+class StoreKind(Struct, frozen=True, kw_only=True):
+    """A kind of database: the value STORE of the module that the URL's scheme names.
+
+    open   creates the store; it does not connect yet
+    file   names the file in the data directory, if there is one
+    """
+
+    open: Callable[[StoreSettings, Path], Store]
+    file: Callable[[Path], Path | None]
+
+
+def open_store(settings: StoreSettings, data_dir: Path) -> Store:
+    """Return the store of these settings. It touches no file until its `open` is awaited."""
+    return _find_kind(settings).open(settings, data_dir)
+
+
+def open_recorded_store(settings: StoreSettings, data_dir: Path) -> Store:
+    """Return the store with what was recorded earlier, whatever is to be recorded now. Raise StoreError if there is none."""
+    kind = _find_kind(settings)
+    file = kind.file(data_dir)
+    if file is not None and not file.exists():
+        raise StoreError(f"{file}: no such file. Nothing was recorded there; name another directory with --data-dir.")
+    return kind.open(structs.replace(settings, record="all"), data_dir)
+
+
+def _find_kind(settings: StoreSettings) -> StoreKind:
+    scheme = settings.url.partition(":")[0]
+    module = f"toolrelay.stores.{scheme}"
+    if re.fullmatch(r"[a-z]+", scheme) and importlib.util.find_spec(module):
+        kind = getattr(importlib.import_module(module), "STORE", None)
+        if isinstance(kind, StoreKind):
+            return kind
+    raise ConfigurationError('store.url: no such kind of database; expected "sqlite"')

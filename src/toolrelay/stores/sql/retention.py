@@ -1,0 +1,72 @@
+"""Usage, and deletion of old data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from toolrelay.stores.base import UsageRow
+from toolrelay.stores.sql.database import Connection
+
+_USAGE_COLUMNS = ", ".join(UsageRow.__struct_fields__)
+_SUMS = ", ".join(f"{name} = usage.{name} + excluded.{name}" for name in UsageRow.__struct_fields__[3:])
+_ADD_USAGE = f"""
+    INSERT INTO usage ({_USAGE_COLUMNS}) VALUES ({", ".join("?" * len(UsageRow.__struct_fields__))})
+    ON CONFLICT (minute, model, key) DO UPDATE SET {_SUMS}"""
+
+# Newest first, so that a turn is deleted before the one that it continues.
+_PRUNE_TURNS = """
+    DELETE FROM turns WHERE id IN (
+        SELECT id FROM turns
+        WHERE created_at < ? AND status NOT IN ('running', 'parked')
+            AND NOT EXISTS (SELECT 1 FROM steps WHERE steps.turn = turns.id AND steps.at >= ?)
+            AND NOT EXISTS (SELECT 1 FROM turns AS later WHERE later.previous = turns.id)
+            AND NOT EXISTS (SELECT 1 FROM conversations WHERE conversations.id = turns.conversation AND last_used_at >= ?)
+            AND NOT EXISTS (
+                SELECT 1 FROM turns AS other
+                WHERE other.conversation = turns.conversation AND other.status IN ('running', 'parked')
+            )
+        ORDER BY created_at DESC LIMIT ?
+    )"""
+_PRUNE_CONVERSATIONS = """
+    DELETE FROM conversations WHERE id IN (
+        SELECT id FROM conversations
+        WHERE last_used_at < ? AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.conversation = conversations.id)
+        LIMIT ?
+    )"""
+_PRUNE_USAGE = "DELETE FROM usage WHERE minute < ?"
+
+_EVICTIONS = (
+    """DELETE FROM turns WHERE id IN (
+        SELECT id FROM turns WHERE status NOT IN ('running', 'parked') ORDER BY created_at LIMIT ?
+    )""",
+    """DELETE FROM conversations WHERE id IN (
+        SELECT id FROM conversations
+        WHERE NOT EXISTS (SELECT 1 FROM turns WHERE turns.conversation = conversations.id)
+        ORDER BY last_used_at LIMIT ?
+    )""",
+    "DELETE FROM usage WHERE minute IN (SELECT DISTINCT minute FROM usage ORDER BY minute LIMIT ?)",
+)
+
+
+def add_usage(connection: Connection, rows: Sequence[UsageRow]) -> None:
+    connection.executemany(_ADD_USAGE, [msgspec.structs.astuple(row) for row in rows])
+
+
+def prune_turns(connection: Connection, before: float, limit: int) -> int:
+    """Delete turns that nothing refers to. Chains are shortened from their ends: repeat it until it returns 0."""
+    return connection.execute(_PRUNE_TURNS, (before, before, before, limit)).rowcount
+
+
+def prune_conversations(connection: Connection, before: float, limit: int) -> int:
+    return connection.execute(_PRUNE_CONVERSATIONS, (before, limit)).rowcount
+
+
+def prune_usage(connection: Connection, before: float) -> int:
+    return connection.execute(_PRUNE_USAGE, (int(before // 60),)).rowcount
+
+
+def evict(connection: Connection, count: int) -> bool:
+    """Delete some of what is least needed: finished turns, then conversations without turns, then usage; oldest first."""
+    return any(connection.execute(statement, (count,)).rowcount for statement in _EVICTIONS)

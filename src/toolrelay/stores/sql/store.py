@@ -1,0 +1,172 @@
+"""The store on a database: reads and writes, in threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from toolrelay.core.json import JsonObject
+from toolrelay.stores.base import (
+    Conversation,
+    ConversationItem,
+    Frame,
+    MessageRow,
+    PruneResult,
+    StoredStep,
+    StoredTurn,
+    TurnRow,
+    TurnStatus,
+    UsageRow,
+)
+from toolrelay.stores.readers import ReaderPool
+from toolrelay.stores.sql import conversations, retention, turns
+from toolrelay.stores.sql.database import Database, Operation
+from toolrelay.stores.sql.export import EXPORTS
+from toolrelay.stores.writer import MAX_WAITING, GroupCommitWriter
+
+T = TypeVar("T")
+
+PRUNE_AT_ONCE = 200  # other writes wait for a transaction of this many deletions
+
+
+class SqlStore:
+    """See `base.Store`. `clock` gives the time of uses that come without one."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        has_readers: bool = True,
+        clock: Callable[[], float] = time.time,
+        max_waiting: int = MAX_WAITING,
+    ) -> None:
+        self._clock = clock
+        self._writer = GroupCommitWriter(database, max_waiting=max_waiting)
+        self._readers = ReaderPool(database) if has_readers else None
+
+    async def open(self) -> None:
+        await self._writer.open()
+
+    async def close(self) -> None:
+        if self._readers is not None:
+            await self._readers.close()
+        await self._writer.close()
+
+    async def _read(self, operation: Operation[T]) -> T:
+        return await (self._writer if self._readers is None else self._readers).run(operation)
+
+    # Turns
+
+    async def create_turn(self, row: TurnRow, steps: Sequence[StoredStep], messages: Sequence[MessageRow] = ()) -> None:
+        values = [turns.encode_step(step) for step in steps]
+        used_tools = turns.uses_tools(steps)
+        await self._writer.run(lambda connection: turns.create_turn(connection, row, values, messages, used_tools=used_tools))
+
+    async def append_steps(
+        self,
+        turn: str,
+        steps: Sequence[StoredStep],
+        *,
+        status: TurnStatus | None = None,
+        messages: Sequence[MessageRow] = (),
+        head: str | None = None,
+    ) -> None:
+        values = [turns.encode_step(step) for step in steps]
+        used_tools = turns.uses_tools(steps)
+        await self._writer.run(
+            lambda connection: turns.append_steps(
+                connection, turn, values, messages, status=status, head=head, used_tools=used_tools
+            )
+        )
+
+    async def set_status(self, turn: str, status: TurnStatus) -> None:
+        await self._writer.run(lambda connection: turns.update_turn(connection, turn, status))
+
+    async def load_turn(self, turn: str, owner: str | None = None) -> StoredTurn | None:
+        return await self._read(lambda connection: turns.load_turn(connection, turn, owner))
+
+    async def load_unfinished(self) -> list[StoredTurn]:
+        return await self._read(turns.load_unfinished)
+
+    async def find_idempotent(self, owner: str, key: str) -> TurnRow | None:
+        return await self._read(lambda connection: turns.find_idempotent(connection, owner, key))
+
+    async def delete_response(self, turn: str, owner: str) -> bool:
+        return await self._writer.run(lambda connection: turns.delete_response(connection, turn, owner))
+
+    async def was_deleted(self, turn: str, owner: str) -> bool:
+        return await self._read(lambda connection: turns.was_deleted(connection, turn, owner))
+
+    async def append_frames(self, turn: str, frames: Sequence[Frame]) -> None:
+        await self._writer.run(lambda connection: turns.append_frames(connection, turn, frames))
+
+    async def load_frames(self, turn: str, after: int = -1, limit: int = 1000) -> list[Frame]:
+        return await self._read(lambda connection: turns.load_frames(connection, turn, after, limit))
+
+    # Conversations
+
+    async def create_conversation(self, conversation: Conversation, items: Sequence[ConversationItem] = ()) -> None:
+        await self._writer.run(lambda connection: conversations.create_conversation(connection, conversation, items))
+
+    async def load_conversation(self, conversation: str, owner: str) -> Conversation | None:
+        return await self._read(lambda connection: conversations.load_conversation(connection, conversation, owner))
+
+    async def update_conversation(self, conversation: str, owner: str, metadata: dict[str, str]) -> Conversation | None:
+        at = self._clock()
+        return await self._writer.run(
+            lambda connection: conversations.update_conversation(connection, conversation, owner, metadata, at)
+        )
+
+    async def delete_conversation(self, conversation: str, owner: str) -> bool:
+        return await self._writer.run(lambda connection: conversations.delete_conversation(connection, conversation, owner))
+
+    async def add_items(self, conversation: str, owner: str, items: Sequence[ConversationItem]) -> bool:
+        at = self._clock()
+        return await self._writer.run(lambda connection: conversations.add_items(connection, conversation, owner, items, at))
+
+    async def list_items(
+        self, conversation: str, owner: str, *, after: str | None = None, limit: int = 100, descending: bool = False
+    ) -> list[ConversationItem] | None:
+        return await self._read(
+            lambda connection: conversations.list_items(
+                connection, conversation, owner, after=after, limit=limit, descending=descending
+            )
+        )
+
+    async def load_item(self, conversation: str, owner: str, item: str) -> ConversationItem | None:
+        return await self._read(lambda connection: conversations.load_item(connection, conversation, owner, item))
+
+    async def delete_item(self, conversation: str, owner: str, item: str) -> bool:
+        at = self._clock()
+        return await self._writer.run(lambda connection: conversations.delete_item(connection, conversation, owner, item, at))
+
+    async def find_conversation(self, owner: str, heads: Sequence[str]) -> tuple[str, str] | None:
+        return await self._read(lambda connection: conversations.find_conversation(connection, owner, heads))
+
+    # Usage, retention, export
+
+    async def add_usage(self, rows: Sequence[UsageRow]) -> None:
+        await self._writer.run(lambda connection: retention.add_usage(connection, rows))
+
+    async def prune(self, before: float) -> PruneResult:
+        return PruneResult(
+            turns=await self._prune_all(partial(retention.prune_turns, before=before, limit=PRUNE_AT_ONCE)),
+            conversations=await self._prune_all(partial(retention.prune_conversations, before=before, limit=PRUNE_AT_ONCE)),
+            usage=await self._writer.run(lambda connection: retention.prune_usage(connection, before)),
+        )
+
+    async def _prune_all(self, prune_some: Operation[int]) -> int:
+        total = 0
+        while count := await self._writer.run(prune_some):
+            total += count
+        return total
+
+    async def export(self) -> AsyncIterator[JsonObject]:
+        for read_page, start in EXPORTS:
+            following: tuple[object, ...] | None = start
+            while following is not None:
+                records, following = await self._read(partial(read_page, following))
+                for record in records:
+                    yield record
