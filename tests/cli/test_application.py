@@ -35,7 +35,7 @@ def test_unknown_command_exits_with_2_without_traceback(run: Run) -> None:
 
 
 def test_shell_completion_completes_commands() -> None:
-    environ = {**os.environ, "_TOOLRELAY_COMPLETE": "complete_bash", "COMP_WORDS": "toolrelay s", "COMP_CWORD": "1"}
+    environ = {**os.environ, "_TOOLRELAY_COMPLETE": "complete_bash", "COMP_WORDS": "toolrelay se", "COMP_CWORD": "1"}
     done = subprocess.run(PROGRAM, env=environ, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["serve"]
 

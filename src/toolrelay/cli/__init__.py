@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from toolrelay import __version__
-from toolrelay.cli import check, keys, replay, serve, tools
-from toolrelay.cli._output import MISUSED, examples, print_configuration_error
-from toolrelay.errors import ConfigurationError
+from toolrelay.cli import check, keys, replay, serve, store, tools
+from toolrelay.cli._output import FAILED, MISUSED, examples, print_configuration_error
+from toolrelay.errors import ConfigurationError, StoreError
 
 # Without markup the help is plain text, and rich is not imported.
 application = typer.Typer(
@@ -33,6 +33,7 @@ application.command(epilog=check.EXAMPLES)(check.check)
 application.command(epilog=tools.EXAMPLES)(tools.tools)
 application.command(epilog=replay.EXAMPLES)(replay.replay)
 application.add_typer(keys.application, name="keys", help="Make or hash a key for a client.")
+application.add_typer(store.application, name="store", help="Prune or export what was recorded.")
 
 
 def _print_version(requested: bool) -> None:  # noqa: FBT001 -- typer passes it by position
@@ -58,5 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ConfigurationError as error:
         print_configuration_error(error)
         sys.exit(MISUSED)
+    except StoreError as error:
+        typer.echo(f"toolrelay: {error.message}", err=True)
+        sys.exit(FAILED)
     except KeyboardInterrupt:
         sys.exit(130)

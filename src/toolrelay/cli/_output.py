@@ -8,6 +8,7 @@ import typer
 
 from toolrelay.errors import ConfigurationError
 
+FAILED = 1
 WRONG_CONFIGURATION = 1
 UNREACHABLE = 2
 MISUSED = 2
@@ -15,6 +16,10 @@ MISUSED = 2
 ConfigFile = Annotated[
     str | None,
     typer.Option("--config", "-c", metavar="FILE", help="Configuration file. Default: $TOOLRELAY_CONFIG, else ./toolrelay.toml."),
+]
+
+DataDirectory = Annotated[
+    str | None, typer.Option("--data-dir", metavar="DIRECTORY", help="Directory for state. Default: ~/.local/share/toolrelay.")
 ]
 
 

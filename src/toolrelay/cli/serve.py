@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from toolrelay.cli._output import ConfigFile, examples
+from toolrelay.cli._output import ConfigFile, DataDirectory, examples
 
 EXAMPLES = examples(
     "toolrelay serve",
@@ -23,9 +23,7 @@ def serve(
         str | None, typer.Option(metavar="HOST", help="Address to listen on. Any other than loopback needs keys.")
     ] = None,
     port: Annotated[int | None, typer.Option(metavar="PORT", help="Port to listen on. 0: any free port.")] = None,
-    data_dir: Annotated[
-        str | None, typer.Option(metavar="DIRECTORY", help="Directory for state. Default: ~/.local/share/toolrelay.")
-    ] = None,
+    data_dir: DataDirectory = None,
 ) -> None:
     """Start the gateway.
 
