@@ -54,9 +54,9 @@ transcripts: setup ## record tests/transcripts again (ARGS="hermes codex.calls":
 docs: $(VENV)/.dev ## regenerate the tables in docs/ from the code
 	$(PY) docs/make_tables.py
 
-bench: $(VENV)/.dev ## measure the cost of the gateway, the dialects and Codex (ARGS="--quick": only the gateway, one short round)
+bench: $(VENV)/.dev ## measure the cost of the gateway, the dialects, the store and Codex (ARGS="--quick": only the gateway, one short round)
 	$(PY) bench/run.py $(ARGS)
-	@$(if $(ARGS),,$(PY) bench/dialects.py --peers && $(PY) bench/codex.py)
+	@$(if $(ARGS),,$(PY) bench/dialects.py --peers && $(PY) bench/store.py && $(PY) bench/codex.py)
 
 soak: $(VENV)/.dev ## run 2,000 turns through Codex and measure memory growth
 	$(PY) bench/codex.py --only memory --turns 2000 $(ARGS)
