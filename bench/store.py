@@ -37,7 +37,7 @@ _ROUNDS = 5
 _GROUPS = (1, 10, 100, 500)
 _STEP = ToolRunFinished(call_id="call_0123456789abcdef01234567", output="x" * 900)
 _REQUEST = Request(wire="openai_chat", model="fast", items=(Message(role="user", content="x" * 400),))
-_ACCEPTED = TurnAccepted(model="fast", wire="openai_chat", request=_REQUEST)
+_ACCEPTED = TurnAccepted(request=_REQUEST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ from toolrelay.web.http.server import Server
 def scripted(backend: Backend, *, keepalive: float = 15) -> App:
     """Return a gateway whose model `fast` is the backend."""
     settings = load(None, {"HOME": "/nowhere"})
-    app = App(replace(settings, server=replace(settings.server, keepalive_seconds=keepalive)))
+    server, store = replace(settings.server, keepalive_seconds=keepalive), replace(settings.store, record="none")
+    app = App(replace(settings, server=server, store=store))
     model = ModelSettings(name=MODEL, provider="demo")
     app.models[MODEL] = Model(settings=model, backend=backend, mode=tool_calling_mode(model, Profile(), bytes))
     return app
@@ -45,8 +46,12 @@ async def listening(server: Server) -> AsyncIterator[int]:
 @asynccontextmanager
 async def serving(app: App, *, idle_timeout: float = 75) -> AsyncIterator[int]:
     """Run the gateway and yield its port."""
-    async with listening(Server(app.router, idle_timeout=idle_timeout)) as port:
-        yield port
+    await app.open()
+    try:
+        async with listening(Server(app.router, idle_timeout=idle_timeout)) as port:
+            yield port
+    finally:
+        await app.close()
 
 
 async def ask(port: int, path: str, body: Any = None, *, method: str = "POST") -> tuple[int, bytes]:

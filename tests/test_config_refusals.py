@@ -76,7 +76,7 @@ A_URL = "an http:// or https:// URL with a valid host and port, without query or
         ('data_dir = "x"', "data_dir: unknown key; it is set with --data-dir, not in the file"),
         ("models = 5", "models: expected tables [models.NAME], found a number"),
         ('[models." a"]\nprovider = "demo"', 'models." a": expected a name without blanks around it'),
-        ('[models.a]\nprovider = "demo"\nname = "b"', "models.a.name: unknown key"),
+        ('[models.a]\nprovider = "demo"\nname = "b"', "models.a.name: unknown key; did you mean same_name?"),
         (
             '[models.a]\nprovider = "demo"\ntimeout_second = 5',
             "models.a.timeout_second: unknown key; did you mean timeout_seconds?",

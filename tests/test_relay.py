@@ -215,9 +215,12 @@ def test_responses_of_another_key_cannot_be_read(model_server: ModelServer) -> N
         assert guarded.post("/v1/responses", body, **berta).json()["error"]["code"] == "model_not_found"
         model_server.enqueue(stream(delta("A secret."), end()))
         answer = guarded.post("/v1/responses", body, **anna).json()
-        assert answer["store"] is False, "nothing is stored, and the response says so"
-        for headers in (anna, berta):
-            for path in (answer["id"], f"{answer['id']}/input_items", "resp_unknown"):
-                found = guarded.get(f"/v1/responses/{path}", **headers)
-                assert (found.status_code, found.json()["error"]["code"]) == (404, "response_not_found")
+        assert answer["store"] is True
+        assert guarded.get(f"/v1/responses/{answer['id']}", **anna).json() == answer
+        for path in (answer["id"], f"{answer['id']}/input_items", "resp_unknown"):
+            found = guarded.get(f"/v1/responses/{path}", **berta)
+            assert (found.status_code, found.json()["error"]["code"]) == (404, "response_not_found")
+        model_server.enqueue(stream(delta("What secret?"), end()))
+        stolen = {"model": "responses", "input": "Go on", "previous_response_id": answer["id"]}
+        assert guarded.post("/v1/responses", stolen, **berta).json()["error"]["code"] == "previous_response_not_found"
         assert guarded.get(f"/v1/responses/{answer['id']}").status_code == 401

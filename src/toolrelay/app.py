@@ -25,13 +25,17 @@ from toolrelay.runtime.limits import ConcurrencyLimit, RateLimiter
 from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.runtime.printed import PrintedLines
 from toolrelay.runtime.secret import load_secret
+from toolrelay.runtime.service import TurnService
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.settings import Environment, ModelSettings, ServerSettings, Settings, check_binding, file_prefix
+from toolrelay.stores.base import open_store
 from toolrelay.web.access import Access
 from toolrelay.web.auth import Authenticator
+from toolrelay.web.conversations import ConversationPages
 from toolrelay.web.endpoints import Endpoint
 from toolrelay.web.http.server import BACKLOG, Server
 from toolrelay.web.pages import make_open_routes, make_routes
+from toolrelay.web.responses import make_response_routes
 from toolrelay.web.router import Router
 from toolrelay.web.site import Site
 from toolrelay.wires.base import discover as discover_wires
@@ -49,18 +53,26 @@ class App:
         self.models = open_models(settings)
         self.tools = GatewayTools(settings)
         self.executor = Executor(self.tools, self.metrics, log_content=settings.server.log_content)
+        self.store = open_store(settings.store, settings.environment.data_dir)
+        self.service = TurnService(
+            store=self.store, record=settings.store.record, models=self.models, tools=self.tools, executor=self.executor
+        )
         self.ready = True
-        limit = ConcurrencyLimit(settings.limits.concurrent_turns)
+        self._limit = limit = ConcurrencyLimit(settings.limits.concurrent_turns)
         authenticator = Authenticator(settings.keys, settings.server.cors_origins)
         access = _open_access(settings, authenticator)
         self.site = Site(
-            routes=make_routes(self.models, started=int(time.time())),
+            routes=[
+                *make_routes(self.models, started=int(time.time())),
+                *make_response_routes(self.service, keepalive=settings.server.keepalive_seconds),
+                *ConversationPages(self.store).routes(),
+            ],
             open_routes=make_open_routes(self.metrics, authenticator, is_ready=lambda: self.ready),
             access=access,
             max_body_bytes=settings.server.max_body_bytes,
         )
-        endpoints = {
-            wire.path: Endpoint(
+        self._endpoints = {
+            wire.name: Endpoint(
                 wire=wire,
                 models=self.models,
                 metrics=self.metrics,
@@ -68,24 +80,29 @@ class App:
                 access=access,
                 watchdog=self.watchdog,
                 settings=settings.server,
-            ).handle
+                service=self.service,
+            )
             for wire in discover_wires().values()
         }
-        self.router = Router(endpoints, self.site, authenticator)
-
-    async def start(self) -> None:
-        await self.site.start()
+        handlers = {endpoint.wire.path: endpoint.handle for endpoint in self._endpoints.values()}
+        self.router = Router(handlers, self.site, authenticator)
 
     async def open(self) -> None:
+        """Open toolsets and store, or raise what the operator can correct. Then take up the turns of before."""
         await self.tools.open()
+        await self.store.open()
+        await self.site.start()
+        await self.service.resume_unfinished(lambda row, request: self._endpoints[row.wire].observe(row, request))
 
     async def close(self) -> None:
         self.watchdog.close()
+        await self.service.turns.close()
         await self.tools.close()
         await self.executor.close()
         for model in self.models.values():
             await model.backend.close()
         await self.site.stop()
+        await self.store.close()
 
 
 def _open_access(settings: Settings, authenticator: Authenticator) -> Access:
@@ -160,7 +177,6 @@ async def _serve_until_stopped(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
     try:
-        await app.start()
         await server.start(listener)
         report_ready()
         await stop_requested.wait()

@@ -81,6 +81,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     use_tool_order: Literal["tools_first", "as_is"] = "tools_first"
     no_result_seconds: SecondsOrOff = 0
     status: Literal["silent", "text"] = "silent"
+    same_name: Literal["client", "gateway"] = "client"
     max_tool_result_bytes: Positive = 262144
     approval_expiry_seconds: Seconds = 3600
     max_tool_rounds: Count = 10

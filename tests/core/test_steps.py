@@ -172,5 +172,5 @@ def test_any_step_survives_encoding_and_decoding(kind: type[StepEvent], data: st
 
 @given(strategies.chat_bodies())
 def test_any_accepted_request_survives_encoding_and_decoding(body: dict[str, Any]) -> None:
-    step = TurnAccepted(model="m", wire="openai_chat", request=decode_request(json.dumps(body).encode()))
+    step = TurnAccepted(request=decode_request(json.dumps(body).encode()))
     assert msgspec.json.decode(msgspec.json.encode(step), type=StepEvent) == step

@@ -227,7 +227,7 @@ def test_traceback_has_places_without_values(api: ClientApi, form: str) -> None:
         log = gateway.log()
     assert "internal_error" in log
     assert "RuntimeError: as planned" in log
-    assert "endpoints.py" in log
+    assert "driver.py" in log
     assert CANARY not in log
 
 

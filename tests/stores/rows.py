@@ -20,7 +20,7 @@ from toolrelay.stores.base import Conversation, ConversationItem, StoredStep, Tu
 
 CALL = Call(id="call_1", name="get_weather", arguments='{"city":"Rome"}')
 REQUEST = Request(wire="openai_chat", model="fast", items=(Message(role="user", content="Weather in Rome?"),))
-ACCEPTED = TurnAccepted(model="fast", wire="openai_chat", request=REQUEST)
+ACCEPTED = TurnAccepted(request=REQUEST)
 ANSWERED = AnswerReceived(items=(CALL,), finish="calls")
 PLANNED = CallPlanned(call=CALL, owner="gateway")
 ASKED = QuestionAsked(call_id="call_1")

@@ -32,7 +32,7 @@ def play(story: Callable[[Store], Awaitable[Any]], megabytes: int = 4) -> None:
 
 async def add(store: Store, name: str, *, at: float, status: TurnStatus = "finished", size: int = 100_000) -> None:
     request = Request(wire="w", model="m", items=(Message(role="user", content="x" * size),))
-    accepted = TurnAccepted(model="m", wire="w", request=request)
+    accepted = TurnAccepted(request=request)
     await store.create_turn(turn(name, created_at=at, status=status), steps(accepted))
 
 

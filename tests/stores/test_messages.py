@@ -36,7 +36,7 @@ SHELL_JSON = '{"id":"call_2","type":"custom","custom":{"name":"shell","input":"l
 
 def accepted(*items: Item, legacy: bool = False) -> TurnAccepted:
     request = Request(wire="openai_chat", model="m", items=items, legacy_functions=legacy)
-    return TurnAccepted(model="m", wire="openai_chat", request=request)
+    return TurnAccepted(request=request)
 
 
 def answered(*items: Item) -> AnswerReceived:
@@ -79,10 +79,6 @@ def test_known_items_are_skipped(skip: int, first: int) -> None:
 
 def test_skipping_into_an_assistant_message_leaves_its_calls() -> None:
     assert message_rows(accepted(*HISTORY), skip=5)[0] == MessageRow(role="assistant", tool_calls=f"[{SHELL_JSON}]")
-
-
-def test_accepted_turn_without_request_gives_nothing() -> None:
-    assert message_rows(TurnAccepted(model="m", wire="openai_chat")) == []
 
 
 @pytest.mark.parametrize(
@@ -154,7 +150,7 @@ def test_legacy_call_is_also_a_function_call() -> None:
         ],
     }
     request = decode_request(json.dumps(body).encode())
-    user, assistant, result = message_rows(TurnAccepted(model="m", wire="openai_chat", request=request))
+    user, assistant, result = message_rows(TurnAccepted(request=request))
     assert user == MessageRow(role="user", content="Call f.")
     assert json.loads(assistant.function_call or "") == {"name": "f", "arguments": '{"x":1}'}
     (call,) = json.loads(assistant.tool_calls or "")

@@ -48,7 +48,7 @@ async def write_turn(store: Store) -> None:
 
 def accepted(size: int) -> TurnAccepted:
     request = Request(wire="w", model="m", items=(Message(role="user", content="x" * size),))
-    return TurnAccepted(model="m", wire="w", request=request)
+    return TurnAccepted(request=request)
 
 
 @pytest.fixture
@@ -266,7 +266,7 @@ def test_unreadable_step_does_not_hide_the_other_turns(full_path: Path, capfd: p
 def test_deleted_content_is_not_left_in_the_file(path: Path) -> None:
     async def write(store: Store) -> None:
         request = Request(wire="w", model="m", items=(Message(role="user", content="a secret " * 2000),))
-        await store.create_turn(turn(stored=True), steps(TurnAccepted(model="m", wire="w", request=request)))
+        await store.create_turn(turn(stored=True), steps(TurnAccepted(request=request)))
 
     async def delete(store: Store) -> None:
         assert await store.delete_response("t1", "me")

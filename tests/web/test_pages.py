@@ -44,11 +44,19 @@ def test_model_name_with_special_characters_is_found() -> None:
         assert "<é>" not in gateway.get("/").text, "names are escaped"
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-@pytest.mark.parametrize("path", ["/v1/responses/resp_1", "/v1/responses/resp_1/cancel", "/responses/resp_1/input_items"])
-def test_stored_response_is_a_404(gateway: Gateway, method: str, path: str) -> None:
+@pytest.mark.parametrize(
+    "target",
+    [
+        "GET /v1/responses/resp_1",
+        "DELETE /v1/responses/resp_1",
+        "POST /v1/responses/resp_1/cancel",
+        "GET /responses/resp_1/input_items",
+        "GET /responses/msg_resp_1",
+    ],
+)
+def test_unknown_response_is_a_404(gateway: Gateway, target: str) -> None:
     with RawClient(gateway.port) as client:
-        reply = client.send(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()).reply()
+        reply = client.send(f"{target} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()).reply()
     assert reply.status == 404
     assert reply.json()["error"]["code"] == "response_not_found"
     assert "resp_1" in reply.json()["error"]["message"]

@@ -10,6 +10,7 @@ from hashlib import sha256
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TOKEN_LENGTH = 20
+MAX_ITEM_NUMBER = len(_DIGITS) ** 4 - 1
 
 
 def _encode_base62(number: int, length: int) -> str:

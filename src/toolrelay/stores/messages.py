@@ -36,7 +36,7 @@ def message_rows(step: StepEvent, *, skip: int = 0, legacy: bool = False) -> lis
     call is also a `function_call`. An accepted request says so itself.
     """
     match step:
-        case TurnAccepted(request=request) if request is not None:
+        case TurnAccepted(request=request):
             return list(_rows(request.items[skip:], is_legacy=request.legacy_functions))
         case AnswerReceived(items=items):
             return list(_rows(items, is_legacy=legacy))

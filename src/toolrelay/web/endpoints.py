@@ -1,13 +1,17 @@
 """The API endpoints, one per wire.
 
 bytes → wire.decode_request → the model's backend and rules → a turn → a sink → bytes
+
+A turn of which nothing is recorded (a plain relay) runs in its connection's task. A recorded one belongs to the runtime
+(runtime.turns): its client follows it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
@@ -17,26 +21,44 @@ from toolrelay import log
 from toolrelay.clients.xml.exchange import XmlExchange, xml_client_options
 from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.core.events import AnswerFailed, StreamEvent
+from toolrelay.core.playback import shown_events
 from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
-from toolrelay.core.request_checks import remove_tools, truncate_results
+from toolrelay.core.request_checks import check_tool_choice, remove_tools, truncate_results
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
 from toolrelay.runtime.driver import Sink, drive
 from toolrelay.runtime.limits import ConcurrencyLimit
 from toolrelay.runtime.models import Model
+from toolrelay.runtime.past_turn import PastTurn
+from toolrelay.runtime.service import PLAIN, Observation, TurnOrder, TurnService, owner_of
 from toolrelay.runtime.telemetry import Metrics, TurnLog
+from toolrelay.runtime.turns import RunningTurn
 from toolrelay.settings import ServerSettings
+from toolrelay.stores.base import TurnRow
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.web.access import Access
 from toolrelay.web.auth import Identity
+from toolrelay.web.background import respond_in_background
 from toolrelay.web.http.exchange import ClientDisconnectedError, Exchange
 from toolrelay.web.router import respond_error, turn_token_of
 from toolrelay.web.sinks import AnswerSink, BufferedSink, StreamSink
 from toolrelay.wires.base import Envelope, Wire
 
 _CLIENT_GONE = 499
-_POLICY = Policy(records_answers=False)  # there are no gateway tools and no ledger yet
+MAX_IDEMPOTENCY_KEY = 256  # characters
+
+
+class _Accepted(Struct, frozen=True, kw_only=True):
+    """A request that may run. `digest` is that of its body."""
+
+    request: Request
+    model: Model
+    identity: Identity
+    policy: Policy
+    xml: XmlExchange | None = None
+    idempotency_key: str | None = None
+    digest: str = ""
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -47,14 +69,14 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     access: Access
     watchdog: ResultWatchdog
     settings: ServerSettings
+    service: TurnService
 
     async def handle(self, exchange: Exchange) -> None:
         started = time.monotonic()
         exchange.max_discard = self.settings.max_body_bytes
         try:
             identity = await self.access.admit(exchange)
-            request, model = self._accept(await exchange.body(self.settings.max_body_bytes), identity)
-            xml_options = xml_client_options(model.settings, exchange.headers)
+            accepted = self._accept(await exchange.body(self.settings.max_body_bytes), identity, exchange)
             self.limit.enter()
         except ClientDisconnectedError:
             return
@@ -62,19 +84,23 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             self._respond_error(exchange, _shutting_down())
             return
         except ToolrelayError as error:
-            log.info("refused", turn=turn_token_of(exchange), wire=self.wire.name, status=error.status, code=error.code)
-            self._respond_error(exchange, error)
+            self._refuse(exchange, error)
             return
         self.metrics.open += 1
+        turn_log = self._turn_log(turn_token_of(exchange), accepted.request, started)
+        if self.service.is_recorded(accepted.request, accepted.policy):
+            await self._run_recorded(exchange, accepted, turn_log)
+            return
         try:
-            xml = XmlExchange(request, xml_options, self.watchdog) if xml_options is not None else None
-            request = truncate_results(request if xml is None else xml.request, model.settings.max_tool_result_bytes)
-            await self._run_turn(exchange, request, model, started, xml)
+            await self._run_plain(exchange, accepted, turn_log)
         finally:
-            self.metrics.open -= 1
-            self.limit.leave()
+            self._leave()
 
-    def _accept(self, body: bytes, identity: Identity) -> tuple[Request, Model]:
+    def _leave(self) -> None:
+        self.metrics.open -= 1
+        self.limit.leave()
+
+    def _accept(self, body: bytes, identity: Identity, exchange: Exchange) -> _Accepted:
         request = self.wire.decode_request(body)
         model = self.models.get(request.model)
         if model is None or not identity.may_use(request.model):
@@ -84,48 +110,184 @@ class Endpoint(Struct, frozen=True, kw_only=True):
                 code="model_not_found",
                 param="model",
             )
-        if model.settings.tool_calling == "off":
+        settings, headers = model.settings, exchange.headers
+        if settings.tool_calling == "off":
             request = remove_tools(request)
         if identity.name is not None:
             request = replace(request, key=identity.name)
-        return request, model
+        xml_options = xml_client_options(settings, headers)
+        if xml_options is not None:
+            check_tool_choice(request)
+            xml = XmlExchange(request, xml_options, self.watchdog)
+            request = truncate_results(xml.request, settings.max_tool_result_bytes)
+            return _Accepted(request=request, model=model, identity=identity, policy=PLAIN, xml=xml)
+        policy = PLAIN
+        if settings.toolsets and settings.tool_calling != "off" and headers.get(b"x-toolrelay-tools", b"").lower() != b"off":
+            policy = self.service.policy(request, model, identity)
+        check_tool_choice(request, policy.tools)
+        request = truncate_results(request, settings.max_tool_result_bytes)
+        if not policy.tools:
+            return _Accepted(request=request, model=model, identity=identity, policy=policy)
+        return _Accepted(
+            request=request,
+            model=model,
+            identity=identity,
+            policy=policy,
+            idempotency_key=_idempotency_key(headers),
+            digest=sha256(body).hexdigest(),
+        )
 
-    async def _run_turn(
-        self, exchange: Exchange, request: Request, model: Model, started: float, xml: XmlExchange | None
-    ) -> None:
-        token = turn_token_of(exchange)
-        turn = Turn(token=token, request=request, policy=_POLICY)
+    def _turn_log(self, token: str, request: Request, started: float) -> TurnLog:
         fields: dict[str, Any] = {"turn": token, "model": request.model, "key": request.key, "stream": request.stream}
         metrics = self.metrics.model(request.model)
-        turn_log = TurnLog(metrics, fields, self.wire.name, started, with_content=self.settings.log_content)
-        response = self._open_sink(exchange, request, token)
+        return TurnLog(metrics, fields, self.wire.name, started, with_content=self.settings.log_content)
+
+    def observe(self, row: TurnRow, request: Request) -> Observation:
+        """Return the log of a turn that goes on after a restart."""
+        turn_log = self._turn_log(row.id, request, time.monotonic())
+        self.metrics.open += 1
+
+        def end(running: RunningTurn) -> None:
+            self.metrics.open -= 1
+            finish_log(turn_log, running)
+
+        return Observation(turn_log, end)
+
+    # Plain relays
+
+    async def _run_plain(self, exchange: Exchange, accepted: _Accepted, turn_log: TurnLog) -> None:
+        token, request, xml = turn_token_of(exchange), accepted.request, accepted.xml
+        try:
+            past = await self.service.resolve(request, owner_of(accepted.identity), accepted.policy)
+        except ToolrelayError as error:
+            self._refuse(exchange, error)
+            return
+        turn = Turn(token=token, request=past.request, policy=accepted.policy, context=past.context.items)
+        response = self._open_sink(exchange, _envelope(token, request))
         sink: Sink = response if xml is None else xml.sink(response, turn_log, turn=token)
         status, code = 200, None
         try:
             with exchange.cancel_on_disconnect():
+                model = accepted.model
                 await drive(ToolCallLayer(turn, model.mode), model.backend, _FirstEventTimer(sink, turn_log), turn_log)
             response.close()
         except ClientDisconnectedError:
             response.stop()
-            status, code = _CLIENT_GONE, "client_stalled" if exchange.stalled else "client_gone"
+            status, code = _CLIENT_GONE, _gone_code(exchange)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- the client gets a response in any case
             failure = _as_failure(error, token)
             status, code = failure.status, failure.code
-            if not response.fail(failure):
-                self._respond_error(exchange, failure)
+            self._fail(exchange, response, failure)
         finally:
             if turn.error is not None:
                 status, code = turn.error.error.status, turn.error.error.code
             turn_log.finish_turn(time.monotonic(), status=status, finish=turn.finish, code=code, usage=turn.usage)
 
-    def _open_sink(self, exchange: Exchange, request: Request, token: str) -> AnswerSink:
-        envelope = Envelope(token=token, created=int(time.time()), model=request.model, request=request)
-        if request.stream:
+    # Recorded turns
+
+    async def _run_recorded(self, exchange: Exchange, accepted: _Accepted, turn_log: TurnLog) -> None:
+        token, owner = turn_token_of(exchange), owner_of(accepted.identity)
+
+        def end(running: RunningTurn) -> None:
+            self._leave()
+            finish_log(turn_log, running)
+
+        try:
+            known = await self.service.find_repeated(owner, accepted.idempotency_key, accepted.digest)
+            if known is not None:
+                await self._repeat(exchange, known, turn_log, end)
+                return
+            order = TurnOrder(
+                token=token,
+                owner=owner,
+                request=accepted.request,
+                model=accepted.model,
+                policy=accepted.policy,
+                observer=turn_log,
+                idempotency_key=accepted.idempotency_key,
+                digest=accepted.digest or None,
+            )
+            response = None if accepted.request.background else self._open_sink(exchange, _envelope(token, accepted.request))
+            follower = None if response is None else _FirstEventTimer(response, turn_log)
+            running = await self.service.start(order, follower, end)
+        except ToolrelayError as error:
+            self._leave()
+            self._refuse(exchange, error)
+            return
+        except asyncio.CancelledError:
+            self._leave()
+            self._respond_error(exchange, _shutting_down())
+            return
+        if response is None or follower is None:
+            await respond_in_background(exchange, self.service, running, keepalive=self.settings.keepalive_seconds)
+            return
+        await self._follow(exchange, response, follower, running)
+
+    async def _follow(self, exchange: Exchange, response: AnswerSink, follower: Sink, running: RunningTurn) -> None:
+        """Wait for the end of a turn whose events the response gets. The client's leaving cancels it, unless others follow."""
+        try:
+            with exchange.cancel_on_disconnect():
+                await running.wait(follower)
+            response.close()
+        except ClientDisconnectedError:
+            response.stop()
+            if not running.has_followers:
+                gone = InternalError("The client has gone.", status=_CLIENT_GONE, code=_gone_code(exchange))
+                await running.cancel(gone)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- the client gets a response in any case
+            if isinstance(error, asyncio.CancelledError):
+                await running.cancel(_shutting_down())
+            self._fail(exchange, response, _as_failure(error, running.row.id))
+
+    async def _repeat(self, exchange: Exchange, past: PastTurn, turn_log: TurnLog, end: Callable[[RunningTurn], None]) -> None:
+        """Respond to a repeated request with the turn that it had started: follow it, continue it, or show it again."""
+        response = self._open_sink(exchange, past.envelope)
+        follower = _FirstEventTimer(response, turn_log)
+        running = self.service.turns.find(past.row.id, past.row.owner)
+        if running is not None:
+            self._leave()
+            running.attach(follower)
+        elif past.progress.has_ended:
+            self._leave()
+            try:
+                response.put(shown_events(past.steps))
+                response.close()
+            except ToolrelayError as error:
+                self._fail(exchange, response, error)
+            return
+        else:
+            running = await self.service.resume(past, follower, Observation(turn_log, end))
+        await self._follow(exchange, response, follower, running)
+
+    # Responses
+
+    def _open_sink(self, exchange: Exchange, envelope: Envelope) -> AnswerSink:
+        if envelope.request.stream:
             return StreamSink(self.wire, envelope, exchange, keepalive=self.settings.keepalive_seconds)
         return BufferedSink(self.wire, envelope, exchange)
 
+    def _fail(self, exchange: Exchange, response: AnswerSink, error: ToolrelayError) -> None:
+        if not response.fail(error):
+            self._respond_error(exchange, error)
+
+    def _refuse(self, exchange: Exchange, error: ToolrelayError) -> None:
+        log.info("refused", turn=turn_token_of(exchange), wire=self.wire.name, status=error.status, code=error.code)
+        self._respond_error(exchange, error)
+
     def _respond_error(self, exchange: Exchange, error: ToolrelayError) -> None:
         respond_error(exchange, error, self.wire.encode_error)
+
+
+def finish_log(turn_log: TurnLog, running: RunningTurn) -> None:
+    turn = running.parts.turn
+    error = None if turn.error is None else turn.error.error
+    turn_log.finish_turn(
+        time.monotonic(),
+        status=200 if error is None else error.status,
+        finish=turn.finish,
+        code=None if error is None else error.code,
+        usage=turn.usage,
+    )
 
 
 class _FirstEventTimer:
@@ -143,6 +305,21 @@ class _FirstEventTimer:
             self._turn_log.mark_first_event(time.monotonic())
         self.put = self._sink.put
         return self._sink.put(events)
+
+
+def _idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:
+    value = headers.get(b"idempotency-key", b"").decode("latin-1").strip()
+    if len(value) > MAX_IDEMPOTENCY_KEY:
+        raise ClientError(f"The Idempotency-Key is longer than {MAX_IDEMPOTENCY_KEY} characters.", code="invalid_idempotency_key")
+    return value or None
+
+
+def _envelope(token: str, request: Request) -> Envelope:
+    return Envelope(token=token, created=int(time.time()), model=request.model, request=request)
+
+
+def _gone_code(exchange: Exchange) -> str:
+    return "client_stalled" if exchange.stalled else "client_gone"
 
 
 def _as_failure(error: BaseException, token: str) -> ToolrelayError:

@@ -40,14 +40,6 @@ def make_routes(models: Mapping[str, Model], *, started: int) -> list[Route]:
             raise ClientError(f"The model {name!r} does not exist here.", status=404, code="model_not_found", param="model")
         return json_response(describe(name))
 
-    async def no_stored_response(request: Request) -> Response:
-        response_id = request.path_params["path"].partition("/")[0]
-        raise ClientError(
-            f"No response with the id {response_id!r}: this version of the gateway stores none.",
-            status=404,
-            code="response_not_found",
-        )
-
     async def welcome(request: Request) -> Response:
         identity = identify(request)
         visible = [name for name in models if identity.may_use(name)]
@@ -57,7 +49,6 @@ def make_routes(models: Mapping[str, Model], *, started: int) -> list[Route]:
     return [
         Route("/models", list_models),
         Route("/models/{name:path}", get_model),
-        Route("/responses/{path:path}", no_stored_response, methods=["GET", "POST", "DELETE"]),
         Route("/", welcome),
     ]
 

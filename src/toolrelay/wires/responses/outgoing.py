@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from toolrelay.core.identity import MAX_ITEM_NUMBER, make_item_id
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import (
     Audio,
@@ -47,6 +48,37 @@ def encode_request(request: Request, profile: Profile) -> OutgoingRequest:
     encoder = _ResponsesRequestEncoder(request, profile)
     body = {"model": request.model, "input": encoder.input(), **encoder.tools(), **encoder.settings()}
     return OutgoingRequest(path="/responses", body=encode_repaired(body), dropped=tuple(encoder.dropped))
+
+
+def input_items(items: tuple[Item, ...], token: str) -> list[JsonObject]:
+    """Return a turn's input as the API lists it. Ids count down from the last possible number; those of the output count up."""
+    encoder = _ResponsesRequestEncoder(Request(wire=NAME, model="", items=items), Profile())
+    return [_listed(members, token, index) for index, members in enumerate(encoder.input()) if isinstance(members, dict)]
+
+
+def _listed(members: JsonObject, token: str, index: int) -> JsonObject:
+    kind = members["type"]
+    prefix = _ID_PREFIXES.get(str(kind), "item")
+    listed: JsonObject = {"id": make_item_id(prefix, token, MAX_ITEM_NUMBER - index), **members}
+    if kind == "message":
+        content = members["content"]
+        if isinstance(content, str):
+            is_answer = members["role"] == "assistant"
+            part: JsonObject = {"type": "output_text" if is_answer else "input_text", "text": content}
+            listed["content"] = [{**part, "annotations": []} if is_answer else part]
+    if kind != "reasoning":
+        listed["status"] = "completed"
+    return listed
+
+
+_ID_PREFIXES = {
+    "message": "msg",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "reasoning": "rs",
+}
 
 
 class _ResponsesRequestEncoder(RequestEncoder):

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from toolrelay.core.identity import derive_call_id
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import (
     Audio,
@@ -242,6 +243,26 @@ def reference_of(item: Item) -> str | None:
         identifier = item.raw.get("id")
         return identifier if isinstance(identifier, str) else ""
     return None
+
+
+def gateway_call_items(raw: JsonObject) -> list[Item]:
+    """Return the call and the result of an mcp_call that is not on record, or nothing if it does not say enough."""
+    match raw:
+        case {"name": str(name), "arguments": str(arguments)}:
+            identifier = raw.get("id")
+            call_id = identifier if isinstance(identifier, str) and identifier else derive_call_id(0, name, arguments)
+        case _:
+            return []
+    match raw:
+        case {"output": str(output)}:
+            pass
+        case {"error": str(output)} | {"error": {"message": str(output)}}:
+            pass
+        case {"error": {"content": list(parts)}}:
+            output = "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
+        case _:
+            output = "The outcome of this call is unknown."
+    return [Call(id=call_id, name=name, arguments=arguments), Result(call_id=call_id, output=output)]
 
 
 def decode_item(raw: dict[str, Any], param: str) -> Item:

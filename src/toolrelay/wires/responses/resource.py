@@ -49,6 +49,11 @@ FAILURE_CODES = frozenset(
 
 def encode_answer(answer: Answer, envelope: Envelope) -> bytes:
     """Encode the whole resource: exactly what the last event of a stream of the same answer carries."""
+    return encode_repaired(answer_resource(answer, envelope))
+
+
+def answer_resource(answer: Answer, envelope: Envelope, status: ResponseStatus | None = None) -> JsonObject:
+    """Return the resource. `status` is for an answer that is not finished, or was cancelled."""
     items = [item for item in answer.items if is_output(item)]
     truncated = answer.finish in ("length", "content_filter") or answer.error is not None
     output = [
@@ -59,8 +64,9 @@ def encode_answer(answer: Answer, envelope: Envelope) -> bytes:
         )
         for index, item in enumerate(items)
     ]
-    status: ResponseStatus = "failed" if answer.error is not None else "incomplete" if truncated else "completed"
-    return encode_repaired(Resource(envelope).finished(answer, output, status))
+    if status is None:
+        status = "failed" if answer.error is not None else "incomplete" if truncated else "completed"
+    return Resource(envelope).finished(answer, output, status)
 
 
 class Resource:
@@ -80,8 +86,8 @@ class Resource:
         if envelope.request.conversation is not None:
             self._settings["conversation"] = {"id": envelope.request.conversation}
 
-    def started(self) -> JsonObject:
-        return self._members("in_progress", [], None, self._tier)
+    def started(self, status: ResponseStatus = "in_progress") -> JsonObject:
+        return self._members(status, [], None, self._tier)
 
     def finished(self, answer: Answer | Assembly, output: list[JsonObject], status: ResponseStatus) -> JsonObject:
         tier = answer.service_tier or answer.started.service_tier or self._tier
@@ -91,7 +97,7 @@ class Resource:
         elif status == "incomplete":
             reason = "content_filter" if answer.finish == "content_filter" else "max_output_tokens"
             resource["incomplete_details"] = {"reason": reason}
-        if answer.error is not None:
+        if answer.error is not None and status != "cancelled":
             resource["error"] = {"code": failure_code(answer.error), "message": answer.error.message}
         return resource
 

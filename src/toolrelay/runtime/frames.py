@@ -1,0 +1,72 @@
+"""The stream of a background turn: its frames are stored in batches, then sent to those who read them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+
+from toolrelay.core.events import StreamEvent
+from toolrelay.stores.base import Frame, Store
+from toolrelay.wires.base import Encoder
+from toolrelay.wires.responses.recovery import split_frames
+
+PAGE = 1000
+
+
+class FrameLog:
+    """A follower of a running turn. The place of a frame in the list is its sequence number."""
+
+    def __init__(self, store: Store, turn: str, encoder: Encoder, frames: Sequence[bytes] = ()) -> None:
+        self._store = store
+        self._turn = turn
+        self._encoder = encoder
+        self._frames = [*frames]  # durable ones
+        self._unsaved: list[bytes] = []
+        self._changed = asyncio.Event()
+        self._has_ended = False
+
+    def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
+        self._unsaved += split_frames(self._encoder.encode(events))
+        return self.save() if self._unsaved else None
+
+    def add(self, frames: Sequence[bytes]) -> None:
+        self._unsaved += frames
+
+    async def save(self) -> None:
+        unsaved, self._unsaved = self._unsaved, []
+        first = len(self._frames)
+        await self._store.append_frames(self._turn, [Frame(first + number, data) for number, data in enumerate(unsaved)])
+        self._frames += unsaved
+        self._wake()
+
+    def end(self) -> None:
+        self._has_ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def read(self, after: int) -> AsyncGenerator[bytes, None]:
+        """Yield the frames after this sequence number, as many as there are at a time, until the turn ends."""
+        position = after + 1
+        while True:
+            changed = self._changed
+            if position < len(self._frames):
+                batch = self._frames[position:]
+                position = len(self._frames)
+                yield b"".join(batch)
+            elif self._has_ended:
+                return
+            else:
+                await changed.wait()
+
+
+async def read_stored(store: Store, turn: str, after: int) -> AsyncGenerator[bytes, None]:
+    """Yield the frames of a turn that does not run."""
+    while True:
+        frames = await store.load_frames(turn, after=after, limit=PAGE)
+        if not frames:
+            return
+        after = frames[-1].seq
+        yield b"".join([frame.data for frame in frames])

@@ -1,0 +1,222 @@
+"""The past of a request: what it refers to is looked up in the store and put in its place.
+
+previous_response_id   the turns before this one, with their gateway calls
+conversation           the conversation's items
+item_reference         the item of an earlier turn
+mcp_call               an echoed gateway call: as recorded, if the gateway knows it
+calls of the client    what its wire could not carry of the turn that made them: gateway calls, reasoning
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolrelay.core.conversation import conversation_heads
+from toolrelay.core.identity import TOKEN_LENGTH
+from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Reasoning, Result
+from toolrelay.core.request import Request
+from toolrelay.core.request_checks import find_orphan_result
+from toolrelay.errors import ClientError, invalid
+from toolrelay.runtime.past_turn import PastTurn
+from toolrelay.stores.base import Store
+from toolrelay.wires.responses.request import decode_item, gateway_call_items, reference_of
+
+MAX_CHAIN = 1000
+ITEM_PAGE = 1000
+_NUMBER_LENGTH = 4
+
+
+class Context(Struct, frozen=True, kw_only=True):
+    """The items that come before a request's own, and the turn and conversation that they are from."""
+
+    items: tuple[Item, ...] = ()
+    previous: str | None = None
+    conversation: str | None = None
+
+
+class Past(Struct, frozen=True, kw_only=True):
+    """`request` has no references any more."""
+
+    request: Request
+    context: Context = Context()
+
+
+class PastResolver:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def resolve(self, request: Request, owner: str) -> Past:
+        """Look up what the request refers to, or raise ClientError."""
+        context = await self.context(request, owner)
+        items = await self._resolve_items(request.items, owner)
+        _check_answers(context.items, items)
+        if items != request.items:
+            request = replace(request, items=items)
+        return Past(request=request, context=context)
+
+    async def context(self, request: Request, owner: str) -> Context:
+        if request.previous_response_id is not None:
+            turns = await self._chain(request.previous_response_id, owner)
+            items = tuple([item for turn in turns for item in turn.items])
+            return Context(items=items, previous=turns[-1].row.id, conversation=turns[-1].row.conversation)
+        if request.conversation is not None:
+            items = tuple(await self._conversation_items(request.conversation, owner))
+            return Context(items=items, conversation=request.conversation)
+        return Context()
+
+    async def find_conversation(self, items: Sequence[Item], owner: str) -> tuple[str, int] | None:
+        """Return the recorded conversation that a Chat request continues, and how many of its items are known."""
+        heads = conversation_heads(items)
+        found = await self._store.find_conversation(owner, [head for head, _ in heads]) if heads else None
+        if found is None:
+            return None
+        conversation, head = found
+        return conversation, dict(heads)[head]
+
+    # Responses
+
+    async def _chain(self, response_id: str, owner: str) -> list[PastTurn]:
+        turns: list[PastTurn] = []
+        token: str | None = token_of(response_id)
+        while token is not None:
+            stored = await self._store.load_turn(token, owner)
+            if stored is None or not stored.row.stored or len(turns) >= MAX_CHAIN:
+                await self._refuse_chain(response_id, token, owner)
+                raise AssertionError  # refused
+            turns.append(PastTurn.load(stored))
+            token = stored.row.previous
+        turns.reverse()
+        if not turns[-1].progress.has_ended:
+            message = f"The response {response_id!r} is still in progress. Wait until it is complete, or cancel it."
+            raise invalid(message, "previous_response_id", code="response_in_progress")
+        return turns
+
+    async def _refuse_chain(self, response_id: str, token: str, owner: str) -> None:
+        param = "previous_response_id"
+        if await self._store.was_deleted(token, owner):
+            raise invalid(
+                f"The conversation of {response_id!r} goes through the response 'resp_{token}', which was deleted.", param
+            )
+        message = f"Previous response with id {response_id!r} not found. It was not stored, has expired, or is another key's."
+        raise invalid(message, param, code="previous_response_not_found")
+
+    async def _conversation_items(self, conversation: str, owner: str) -> list[Item]:
+        items: list[Item] = []
+        after: str | None = None
+        while True:
+            page = await self._store.list_items(conversation, owner, after=after, limit=ITEM_PAGE)
+            if page is None:
+                raise ClientError(f"Conversation with id {conversation!r} not found.", status=404, code="conversation_not_found")
+            for each in page:
+                items += _history_items(decode_item(each.data, each.id))
+            if len(page) < ITEM_PAGE:
+                return items
+            after = page[-1].id
+
+    # Items
+
+    async def _resolve_items(self, items: tuple[Item, ...], owner: str) -> tuple[Item, ...]:
+        """Return the items without references. Turns are loaded once each."""
+        turns: dict[str, PastTurn | None] = {}
+        for token in {token for item in items if (token := _token_of_item(item)) is not None}:
+            stored = await self._store.load_turn(token, owner)
+            turns[token] = None if stored is None else PastTurn.load(stored)
+        if not turns and not any(reference_of(item) is not None for item in items):
+            return items
+        out: list[Item] = []
+        for position, item in enumerate(items):
+            token = _token_of_item(item)
+            turn = turns.get(token) if token is not None else None
+            identifier = reference_of(item)
+            if identifier is not None:
+                out += _dereferenced(item, identifier, turn, f"input[{position}]")
+            elif turn is None:
+                out.append(item)
+            elif isinstance(item, Reasoning):
+                out.append(_with_provider_id(item, turn))
+            elif isinstance(item, Call) and turn.progress.pending:
+                _recall(out, item, turn)
+            else:
+                out.append(item)
+        return tuple(out)
+
+
+def token_of(identifier: str) -> str:
+    """Return the turn's token that is part of an id: resp_TOKEN, or msg_TOKEN0000 for an item."""
+    return identifier.partition("_")[2][:TOKEN_LENGTH]
+
+
+def _token_of_item(item: Item) -> str | None:
+    """Return the token of the turn that an item of a client's input may come from."""
+    match item:
+        case Call(id=identifier) | Reasoning(id=str(identifier)):
+            pass
+        case OpaqueItem():
+            identifier = reference_of(item) or ""
+        case _:
+            return None
+    rest = identifier.partition("_")[2]
+    return rest[:TOKEN_LENGTH] if len(rest) == TOKEN_LENGTH + _NUMBER_LENGTH and rest.isalnum() else None
+
+
+def _dereferenced(item: Item, identifier: str, turn: PastTurn | None, param: str) -> list[Item]:
+    for own_id, shown in turn.output() if turn is not None else ():
+        if own_id == identifier and turn is not None:
+            return turn.recorded(shown)
+    history = _history_items(item)
+    if history == [item]:
+        message = (
+            f"Item with id {identifier!r} not found. It was not stored, has expired, or is another key's: send the item itself."
+        )
+        raise invalid(message, param, code="item_not_found")
+    return history
+
+
+def _history_items(item: Item) -> list[Item]:
+    """Return a gateway call as call and result; any other item as it is."""
+    if isinstance(item, OpaqueItem) and item.raw.get("type") == "mcp_call":
+        return gateway_call_items(item.raw) or [item]
+    return [item]
+
+
+def _with_provider_id(item: Reasoning, turn: PastTurn) -> Reasoning:
+    """Return reasoning with the id that the provider gave it, on which its encrypted content may depend."""
+    for own_id, shown in turn.output():
+        if own_id == item.id and isinstance(shown, Reasoning):
+            return replace(item, id=shown.id)
+    return item
+
+
+def _recall(out: list[Item], call: Call, turn: PastTurn) -> None:
+    """Put a whole recorded turn in the place of what the client has of it: a text and its own calls."""
+    ids = {item.id for item in out if isinstance(item, Call)}
+    if call.id in ids:
+        return
+    if not ids.isdisjoint(turn.progress.pending):  # the client sends gateway calls too
+        out.append(call)
+        return
+    while out and isinstance(out[-1], Message) and out[-1].role == "assistant":
+        out.pop()
+    out += turn.history
+
+
+def _check_answers(context: Sequence[Item], items: Sequence[Item]) -> None:
+    """Raise ClientError for a call without a result, or a result without a call."""
+    results = {item.call_id for item in (*context, *items) if isinstance(item, Result)}
+    for call in context:
+        if isinstance(call, Call) and call.id not in results:
+            message = (
+                f"The call {call.id!r} of the tool {call.name!r} has no output. Send a function_call_output for it in 'input'."
+            )
+            raise invalid(message, "input", code="missing_tool_output")
+    if not context:
+        return
+    position = find_orphan_result((*context, *items))
+    if position is not None:
+        orphan = (*context, *items)[position]
+        name = orphan.call_id if isinstance(orphan, Result) else ""
+        message = f"The output answers the call {name!r}, which is neither in 'input' nor in the conversation before it."
+        raise invalid(message, f"input[{position - len(context)}].call_id", code="unknown_call")

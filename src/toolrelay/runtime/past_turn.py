@@ -1,0 +1,82 @@
+"""A recorded turn: what it was asked, what it added to the conversation, and what its client was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolrelay.core.assembly import Answer, Assembly
+from toolrelay.core.conversation import head_after
+from toolrelay.core.messages import Call, GatewayCall, Item, OutputItem, Result
+from toolrelay.core.playback import shown_events
+from toolrelay.core.progress import Progress
+from toolrelay.core.steps import StepEvent, TurnAccepted
+from toolrelay.errors import InternalError
+from toolrelay.stores.base import ConversationItem, StoredTurn, TurnRow
+from toolrelay.wires.base import Envelope
+from toolrelay.wires.responses.outgoing import input_items
+from toolrelay.wires.responses.resource import is_output, item_members, output_id
+
+
+class PastTurn:
+    def __init__(self, row: TurnRow, steps: Sequence[StepEvent]) -> None:
+        accepted = steps[0] if steps else None
+        if not isinstance(accepted, TurnAccepted):
+            raise InternalError(f"The record of the turn {row.id} does not begin with its request.")
+        self.row = row
+        self.steps = steps
+        self.request = accepted.request
+        self.progress = Progress()
+        for step in steps[1:]:
+            self.progress.apply(step)
+
+    @classmethod
+    def load(cls, stored: StoredTurn) -> PastTurn:
+        return cls(stored.row, [each.step for each in stored.steps])
+
+    @property
+    def items(self) -> list[Item]:
+        return [*self.request.items, *self.history]
+
+    @property
+    def history(self) -> list[Item]:
+        """Return what the turn added, without calls that never got a result, unless the client has them."""
+        kept = {call.id for call in self.progress.client_calls}
+        kept |= {item.call_id for item in self.progress.history if isinstance(item, Result)}
+        return [item for item in self.progress.history if not isinstance(item, Call) or item.id in kept]
+
+    @property
+    def envelope(self) -> Envelope:
+        return Envelope(token=self.row.id, created=int(self.row.created_at), model=self.request.model, request=self.request)
+
+    def answer(self) -> Answer:
+        """Return what the client was shown."""
+        assembly = Assembly()
+        for event in shown_events(self.steps):
+            assembly.add(event)
+        return assembly.answer()
+
+    def output(self) -> list[tuple[str, OutputItem]]:
+        """Return the items that the client was shown, with their ids."""
+        shown = [item for item in self.answer().items if is_output(item)]
+        stored = self.request.store is True
+        return [(output_id(item, self.row.id, index, stored=stored), item) for index, item in enumerate(shown)]
+
+    def recorded(self, item: OutputItem) -> list[Item]:
+        """Return an item of the output as the model is to see it."""
+        if not isinstance(item, GatewayCall):
+            return [item]
+        return [
+            each
+            for each in self.progress.history
+            if (isinstance(each, Call) and each.id == item.id) or (isinstance(each, Result) and each.call_id == item.id)
+        ]
+
+    def head(self) -> str | None:
+        """Return the digest by which a request that continues the turn is recognised."""
+        return head_after(self.request.items, self.progress.history, [call.id for call in self.progress.client_calls])
+
+    def conversation_items(self) -> list[ConversationItem]:
+        """Return input and output for the conversation, with the ids under which the client knows them."""
+        given = input_items(self.request.items, self.row.id)
+        shown = [item_members(item, own_id, "completed") for own_id, item in self.output()]
+        return [ConversationItem(id=str(data["id"]), data=data) for data in (*given, *shown)]

@@ -1,0 +1,246 @@
+"""Recorded turns: what they may use, what they continue, how they start, and how they go on after a crash."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolrelay import log
+from toolrelay.core.messages import Call
+from toolrelay.core.playback import shown_events
+from toolrelay.core.policy import Policy
+from toolrelay.core.request import Request
+from toolrelay.core.steps import TurnFailed
+from toolrelay.core.turn import Turn
+from toolrelay.errors import ClientError, InternalError, ToolrelayError
+from toolrelay.runtime.driver import Observer
+from toolrelay.runtime.executor import Executor
+from toolrelay.runtime.frames import FrameLog
+from toolrelay.runtime.gateway_tools import Caller, GatewayTools
+from toolrelay.runtime.history import Past, PastResolver
+from toolrelay.runtime.ledger import TurnLedger
+from toolrelay.runtime.models import Model
+from toolrelay.runtime.past_turn import PastTurn
+from toolrelay.runtime.turns import Follower, RunningTurn, TurnParts, Turns, TurnTools
+from toolrelay.stores.base import Store, StoredStep, StoredTurn, TurnRow
+from toolrelay.toolcalls.layer import ToolCallLayer
+from toolrelay.wires.base import Envelope
+from toolrelay.wires.responses.encoder import ResponsesEncoder
+from toolrelay.wires.responses.recovery import recover
+from toolrelay.wires.responses.request import NAME as RESPONSES
+from toolrelay.wires.responses.request import reference_of
+
+LOCAL = "local"  # the owner of what clients without a key do
+INTERRUPTED = "interrupted"
+
+PLAIN = Policy(records_answers=False)
+MAX_FRAMES = 1_000_000
+
+
+class TurnOrder(Struct, frozen=True, kw_only=True):
+    """A request that was accepted. `idempotency_key` and `digest` recognise one that is sent again."""
+
+    token: str
+    owner: str
+    request: Request
+    model: Model
+    policy: Policy
+    observer: Observer
+    idempotency_key: str | None = None
+    digest: str | None = None
+
+
+class Observation(Struct, frozen=True):
+    """The observer of a turn, and what is called at its end."""
+
+    observer: Observer
+    on_end: Callable[[RunningTurn], None]
+
+
+class KeyName(Struct, frozen=True):
+    """A caller of whom only the name of the key is known. See gateway_tools.Caller."""
+
+    name: str | None
+
+
+class TurnService:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        record: Literal["tools", "all", "none"],
+        models: Mapping[str, Model],
+        tools: GatewayTools,
+        executor: Executor,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.store = store
+        self.turns = Turns()
+        self.frame_logs: dict[str, FrameLog] = {}  # of background turns that run
+        self._records_all = record == "all"
+        self._models = models
+        self._tools = tools
+        self._executor = executor
+        self._past = PastResolver(store)
+        self._clock = clock
+
+    # What a turn may use, and whether it is recorded
+
+    def policy(self, request: Request, model: Model, caller: Caller) -> Policy:
+        """Return the gateway tools of a turn and their rules. They exclude n > 1 (decision 21)."""
+        settings = model.settings
+        if not settings.toolsets or (request.sampling.n or 1) > 1:
+            return PLAIN
+        tools = self._tools.granted(settings, caller)
+        if not tools:
+            return PLAIN
+        return Policy(
+            tools=tools,
+            max_tool_rounds=settings.max_tool_rounds,
+            same_name=settings.same_name,
+            status_text=settings.status == "text" and request.wire != RESPONSES and request.stream,
+        )
+
+    def is_recorded(self, request: Request, policy: Policy) -> bool:
+        is_stored = request.wire == RESPONSES and request.store is True
+        return is_stored or bool(policy.tools) or request.conversation is not None or self._records_all
+
+    async def resolve(self, request: Request, owner: str, policy: Policy) -> Past:
+        """Look up what the request refers to. Most requests refer to nothing."""
+        if request.previous_response_id is None and request.conversation is None:
+            has_references = request.wire == RESPONSES and any(reference_of(item) is not None for item in request.items)
+            may_recall = bool(policy.tools) and any(isinstance(item, Call) for item in request.items)
+            if not has_references and not may_recall:
+                return Past(request=request)
+        return await self._past.resolve(request, owner)
+
+    # Starting
+
+    async def start(self, order: TurnOrder, follower: Follower | None, on_end: Callable[[RunningTurn], None]) -> RunningTurn:
+        """Start a turn. A background turn has a log of frames for its followers instead of the given one."""
+        parts = await self._prepare(order)
+        row, request = parts.ledger.row, parts.turn.request
+        if not request.background:
+            return self.turns.start(parts, follower, on_end)
+        envelope = Envelope(token=row.id, created=int(row.created_at), model=request.model, request=request)
+        return self._start_background(parts, FrameLog(self.store, row.id, ResponsesEncoder(envelope)), on_end)
+
+    def _start_background(self, parts: TurnParts, frame_log: FrameLog, on_end: Callable[[RunningTurn], None]) -> RunningTurn:
+        token = parts.ledger.row.id
+        self.frame_logs[token] = frame_log
+
+        def end(running: RunningTurn) -> None:
+            frame_log.end()
+            del self.frame_logs[token]
+            on_end(running)
+
+        return self.turns.start(parts, frame_log, end)
+
+    async def _prepare(self, order: TurnOrder) -> TurnParts:
+        past = await self.resolve(order.request, order.owner, order.policy)
+        request, context, known_items = past.request, past.context, 0
+        conversation = context.conversation
+        if conversation is None:
+            found = await self._past.find_conversation(request.items, order.owner)
+            conversation, known_items = found if found is not None else (f"conv_{order.token}", 0)
+        row = TurnRow(
+            id=order.token,
+            owner=order.owner,
+            model=request.model,
+            wire=request.wire,
+            created_at=self._clock(),
+            conversation=conversation,
+            previous=context.previous,
+            stored=request.wire == RESPONSES and request.store is True,
+            background=request.background,
+            idempotency_key=order.idempotency_key,
+            request_digest=order.digest,
+        )
+        policy = replace(order.policy, records_answers=True)
+        turn = Turn(token=order.token, request=request, policy=policy, context=context.items)
+        ledger = TurnLedger(self.store, row, known_items=known_items, clock=self._clock)
+        return self._parts(turn, order.model, order.observer, ledger)
+
+    def _parts(self, turn: Turn, model: Model, observer: Observer, ledger: TurnLedger) -> TurnParts:
+        settings = model.settings
+        tools = TurnTools(
+            self._executor,
+            turn,
+            model=settings.name,
+            seconds=settings.timeout_seconds,
+            max_result_bytes=settings.max_tool_result_bytes,
+        )
+        layer = ToolCallLayer(turn, model.mode)
+        return TurnParts(turn=turn, layer=layer, backend=model.backend, observer=observer, ledger=ledger, tools=tools)
+
+    # After a restart
+
+    async def resume_unfinished(self, observe: Callable[[TurnRow, Request], Observation]) -> None:
+        """Take up the turns that were running when the gateway stopped. End those whose answer nobody can receive."""
+        for stored in await self.store.load_unfinished():
+            try:
+                await self._resume_or_end(stored, observe)
+            except ToolrelayError as error:
+                log.error("not_resumed", turn=stored.row.id, reason=error.message)
+
+    async def _resume_or_end(self, stored: StoredTurn, observe: Callable[[TurnRow, Request], Observation]) -> None:
+        past = PastTurn.load(stored)
+        if past.row.background and past.row.model in self._models:
+            await self._resume_background(past, observe)
+        elif past.row.idempotency_key is not None and past.progress.runs:
+            await self.store.set_status(past.row.id, "parked")  # goes on when the client repeats its request
+        else:
+            message = "The gateway was restarted while this turn was running."
+            failed = StoredStep(seq=len(past.steps), at=self._clock(), step=TurnFailed(code=INTERRUPTED, message=message))
+            await self.store.append_steps(past.row.id, [failed], status="failed")
+
+    async def _resume_background(self, past: PastTurn, observe: Callable[[TurnRow, Request], Observation]) -> None:
+        """Continue the turn and its stream. An answer of which a part was shown is lost, and the turn fails."""
+        frames = [frame.data for frame in await self.store.load_frames(past.row.id, limit=MAX_FRAMES)]
+        recovery = recover(frames, shown_events(past.steps), past.envelope)
+        observation = observe(past.row, past.request)
+        parts = await self._replay(past, observation.observer)
+        commands = parts.layer.fail(_interrupted()) if recovery.is_cut else parts.layer.resume()
+        frame_log = FrameLog(self.store, past.row.id, recovery.encoder, frames)
+        frame_log.add(recovery.frames)
+        await frame_log.save()
+        self._start_background(replace(parts, commands=commands), frame_log, observation.on_end)
+
+    async def find_repeated(self, owner: str, idempotency_key: str | None, digest: str) -> PastTurn | None:
+        """Return the turn of an earlier request with this Idempotency-Key, if it has run a tool or asked about one."""
+        row = None if idempotency_key is None else await self.store.find_idempotent(owner, idempotency_key)
+        if row is None:
+            return None
+        if row.request_digest != digest:
+            message = "This Idempotency-Key was used with another request body. Use a new key for a new request."
+            raise ClientError(message, status=422, code="idempotency_key_reused")
+        stored = await self.store.load_turn(row.id, owner)
+        return None if stored is None else PastTurn.load(stored)
+
+    async def resume(self, past: PastTurn, follower: Follower, observation: Observation) -> RunningTurn:
+        """Continue a turn for a client that repeats its request. It is shown the turn from its beginning."""
+        parts = await self._replay(past, observation.observer)
+        await self.store.set_status(past.row.id, "running")
+        parts = replace(parts, commands=parts.layer.resume())
+        return self.turns.start(parts, follower, observation.on_end, events=shown_events(past.steps))
+
+    async def _replay(self, past: PastTurn, observer: Observer) -> TurnParts:
+        row, request = past.row, past.request
+        model = self._models[row.model]
+        policy = replace(self.policy(request, model, KeyName(request.key)), records_answers=True)
+        context = await self._past.context(request, row.owner)
+        turn = Turn.replay(past.steps, token=row.id, policy=policy, context=context.items)
+        ledger = TurnLedger(self.store, row, steps=past.steps, clock=self._clock)
+        return self._parts(turn, model, observer, ledger)
+
+
+def owner_of(caller: Caller) -> str:
+    return caller.name or LOCAL
+
+
+def _interrupted() -> InternalError:
+    return InternalError("The gateway was restarted in the middle of an answer.", code=INTERRUPTED)

@@ -1,0 +1,235 @@
+"""Recorded turns. They belong to the runtime and not to a connection: clients follow a running turn, and leave it.
+
+A turn that nothing is recorded of (a plain relay) runs in its connection's own task, in web.endpoints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from toolrelay import log
+from toolrelay.backends.base import Backend
+from toolrelay.core.commands import Command
+from toolrelay.core.events import AnswerFailed, StreamEvent
+from toolrelay.core.messages import Call
+from toolrelay.core.steps import ToolRunFinished
+from toolrelay.core.turn import Turn
+from toolrelay.errors import InternalError, ToolrelayError
+from toolrelay.runtime.driver import Observer, Sink, drive
+from toolrelay.runtime.executor import Executor
+from toolrelay.runtime.ledger import CANCELLED, TurnLedger
+from toolrelay.toolcalls.layer import ToolCallLayer
+from toolrelay.toolsets.base import ToolContext
+
+OUT_OF_TIME = "The time for tools in this turn is used up. The tool was not run: answer with what you know."
+
+
+class TurnTools:
+    """Runs the gateway tools of one turn. Together they may take `seconds`."""
+
+    def __init__(self, executor: Executor, turn: Turn, *, model: str, seconds: float, max_result_bytes: int) -> None:
+        self._executor = executor
+        self._turn = turn
+        self._model = model
+        self._seconds = seconds
+        self._max_result_bytes = max_result_bytes
+        self.runs = 0
+
+    async def run(self, call: Call) -> ToolRunFinished:
+        self.runs += 1
+        started = time.monotonic()
+        context = ToolContext(call_id=call.id, key=self._turn.request.key, model=self._model, items=self._turn.items)
+        try:
+            async with asyncio.timeout(max(0, self._seconds)):
+                return await self._executor.run(call, context, max_result_bytes=self._max_result_bytes)
+        except TimeoutError:
+            return ToolRunFinished(call_id=call.id, output=OUT_OF_TIME, failed=True)
+        finally:
+            self._seconds -= time.monotonic() - started
+
+
+class TurnParts(Struct, frozen=True, kw_only=True):
+    """All that a recorded turn needs to run. `commands` are the first ones of a turn that is resumed."""
+
+    turn: Turn
+    layer: ToolCallLayer
+    backend: Backend
+    observer: Observer
+    ledger: TurnLedger
+    tools: TurnTools | None
+    commands: list[Command] | None = None
+
+
+class Follower(Sink, Protocol):
+    """Receives the events of a turn. What `put` raises ends only the following."""
+
+
+class RunningTurn:
+    """A recorded turn that runs in a task of its own. It is the driver's sink, and passes the events on to its followers."""
+
+    def __init__(self, parts: TurnParts, on_end: Callable[[RunningTurn], None], events: Sequence[StreamEvent] = ()) -> None:
+        """`events` are those of a turn that is resumed."""
+        self.parts = parts
+        self.row = parts.ledger.row
+        self.events = [*events]
+        self._followers: list[Follower] = []
+        self._failures: dict[int, Exception] = {}
+        self._reason: ToolrelayError | None = None
+        self._keeps_record_open = False
+        self._on_end = on_end
+        self._ended = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def has_followers(self) -> bool:
+        return bool(self._followers)
+
+    def start(self, first: Follower | None = None) -> None:
+        if first is not None:
+            self.attach(first)
+        self._task = asyncio.create_task(self._run())
+
+    def attach(self, follower: Follower) -> None:
+        """Pass on the events so far, and from now on those to come."""
+        self._followers.append(follower)
+        if self.events:
+            self._put_to(follower, [*self.events])
+
+    async def wait(self, follower: Follower) -> None:
+        """Wait for the end of the turn. Raise what the follower raised."""
+        try:
+            await self._ended.wait()
+        finally:
+            self._leave(follower)
+        failure = self._failures.pop(id(follower), None)
+        if failure is not None:
+            raise failure
+
+    def _leave(self, follower: Follower) -> None:
+        with contextlib.suppress(ValueError):
+            self._followers.remove(follower)
+
+    async def cancel(self, reason: ToolrelayError | None = None) -> None:
+        """End the turn, and record why."""
+        if self._reason is None:
+            self._reason = reason or InternalError("The turn was cancelled.", status=499, code=CANCELLED)
+        await self._stop()
+
+    async def suspend(self) -> None:
+        """Stop the turn and leave its record open, so that it goes on after the next start."""
+        self._keeps_record_open = True
+        await self._stop()
+
+    async def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    # The driver's sink
+
+    def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
+        self.events += events
+        followers = self._followers
+        if len(followers) == 1:
+            return self._put_to(followers[0], events)
+        waiting = [each for follower in [*followers] if (each := self._put_to(follower, events)) is not None]
+        return _wait_for_all(waiting) if waiting else None
+
+    def _put_to(self, follower: Follower, events: list[StreamEvent]) -> Awaitable[None] | None:
+        try:
+            return follower.put(events)
+        except Exception as error:  # noqa: BLE001 -- raised by `wait`
+            self._failures[id(follower)] = error
+            self._leave(follower)
+            return None
+
+    # The task
+
+    async def _run(self) -> None:
+        parts = self.parts
+        try:
+            await drive(
+                parts.layer,
+                parts.backend,
+                self,
+                parts.observer,
+                ledger=parts.ledger,
+                tools=parts.tools,
+                commands=parts.commands,
+            )
+        except asyncio.CancelledError:
+            if not self._keeps_record_open:
+                await self._fail(self._reason or InternalError("The gateway is shutting down.", status=503, code="shutting_down"))
+        except ToolrelayError as error:
+            await self._fail(error)
+        except Exception:  # noqa: BLE001 -- a fault of the gateway ends the turn, and nothing else
+            log.exception("internal_error", turn=self.row.id)
+            await self._fail(InternalError(f"Something went wrong in the gateway. Its log says more under turn {self.row.id}."))
+        finally:
+            self._on_end(self)
+            self._ended.set()
+
+    async def _fail(self, error: ToolrelayError) -> None:
+        """Record that the turn failed and tell its followers, unless it has ended."""
+        parts = self.parts
+        if parts.turn.has_ended:
+            return
+        for command in parts.turn.fail(error):
+            step = getattr(command, "step", None)
+            if step is not None:
+                parts.ledger.add(step)
+        try:
+            await parts.ledger.flush()
+        except ToolrelayError as problem:
+            log.error("not_recorded", turn=self.row.id, reason=problem.message)
+        waiting = self.put([AnswerFailed(error)])
+        if waiting is not None:
+            with contextlib.suppress(Exception):
+                await waiting
+
+
+async def _wait_for_all(waiting: list[Awaitable[None]]) -> None:
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+class Turns:
+    """The turns that run, by token."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, RunningTurn] = {}
+
+    def start(
+        self,
+        parts: TurnParts,
+        first: Follower | None,
+        on_end: Callable[[RunningTurn], None],
+        *,
+        events: Sequence[StreamEvent] = (),
+    ) -> RunningTurn:
+        def end(ended: RunningTurn) -> None:
+            self._running.pop(ended.row.id, None)
+            on_end(ended)
+
+        running = RunningTurn(parts, end, events)
+        self._running[running.row.id] = running
+        running.start(first)
+        return running
+
+    def find(self, token: str, owner: str) -> RunningTurn | None:
+        running = self._running.get(token)
+        return running if running is not None and running.row.owner == owner else None
+
+    async def close(self) -> None:
+        """Stop all turns. Those that go on after the next start are left open, the others fail."""
+        running = [*self._running.values()]
+        await asyncio.gather(*(each.suspend() if each.row.background else each.cancel(_shutting_down()) for each in running))
+
+
+def _shutting_down() -> InternalError:
+    return InternalError("The gateway is shutting down.", status=503, code="shutting_down")

@@ -1,0 +1,63 @@
+"""Background responses: the response to the request that starts one, and its stream for whoever reads it, now or later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from toolrelay.runtime.frames import read_stored
+from toolrelay.runtime.service import TurnService
+from toolrelay.runtime.turns import RunningTurn
+from toolrelay.web.http.exchange import EVENT_STREAM, JSON, ClientDisconnectedError, Exchange
+from toolrelay.wires.base import KEEP_ALIVE, Envelope
+from toolrelay.wires.json import encode_repaired
+from toolrelay.wires.responses.resource import Resource
+from toolrelay.wires.sse import DONE
+
+
+async def respond_in_background(exchange: Exchange, service: TurnService, running: RunningTurn, *, keepalive: float) -> None:
+    """Respond to the request that started a background turn. If the client leaves, the turn goes on."""
+    row, request = running.row, running.parts.turn.request
+    if not request.stream:
+        envelope = Envelope(token=row.id, created=int(row.created_at), model=request.model, request=request)
+        exchange.respond(200, JSON, encode_repaired(Resource(envelope).started("queued")))
+        return
+    exchange.begin(200, EVENT_STREAM)
+    try:
+        with exchange.cancel_on_disconnect():
+            async with aclosing(stream_frames(service, row.id, after=-1, keepalive=keepalive)) as frames:
+                async for data in frames:
+                    waiting = exchange.write(data)
+                    if waiting is not None:
+                        await waiting
+    except ClientDisconnectedError:
+        return
+    finally:
+        exchange.end()
+
+
+async def stream_frames(service: TurnService, token: str, *, after: int, keepalive: float) -> AsyncGenerator[bytes, None]:
+    """Yield the frames of a background turn after this sequence number, with comments while there is nothing to send."""
+    frame_log = service.frame_logs.get(token)
+    source = read_stored(service.store, token, after) if frame_log is None else frame_log.read(after)
+    async with aclosing(source):
+        following: asyncio.Future[bytes] | None = None
+        try:
+            while True:
+                following = following or asyncio.ensure_future(anext(source))
+                done, _ = await asyncio.wait([following], timeout=keepalive if keepalive > 0 else None)
+                if not done:
+                    yield KEEP_ALIVE
+                    continue
+                try:
+                    data = following.result()
+                except StopAsyncIteration:
+                    break
+                following = None
+                yield data
+        finally:
+            if following is not None and not following.done():
+                following.cancel()
+                await asyncio.wait([following])
+    yield DONE
