@@ -145,8 +145,10 @@ class TurnService:
         request, context, known_items = past.request, past.context, 0
         conversation = context.conversation
         if conversation is None:
-            found = await self._past.find_conversation(request.items, order.owner)
-            conversation, known_items = found if found is not None else (f"conv_{order.token}", 0)
+            conversation = f"conv_{order.token}"
+            if request.wire != RESPONSES:  # a Responses request names what it continues
+                found = await self._past.find_conversation(request.items, order.owner)
+                conversation, known_items = found if found is not None else (conversation, 0)
         row = TurnRow(
             id=order.token,
             owner=order.owner,

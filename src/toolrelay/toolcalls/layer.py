@@ -103,10 +103,11 @@ class ToolCallLayer:
                 self._may_fall_back = self._mode.fallback is not None
                 out += self._begin_answer()
                 continue
+            if type(command) is RecordStep and isinstance(command.step, AnswerReceived | AnswerRejected):
+                out.append(RecordStep(replace(command.step, raw=self._session.printed or None)))
+                continue
             if type(command) is AskAgain and isinstance(self._session, ToolCallSession):
                 self._session.retry()
-            elif type(command) is RecordStep and isinstance(command.step, AnswerReceived | AnswerRejected):
-                command = RecordStep(replace(command.step, raw=self._session.printed or None))  # noqa: PLW2901
             out.append(command)
         return out
 

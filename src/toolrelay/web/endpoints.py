@@ -192,6 +192,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             self._leave()
             finish_log(turn_log, running)
 
+        response: AnswerSink | None = None
         try:
             known = await self.service.find_repeated(owner, accepted.idempotency_key, accepted.digest)
             if known is not None:
@@ -207,16 +208,15 @@ class Endpoint(Struct, frozen=True, kw_only=True):
                 idempotency_key=accepted.idempotency_key,
                 digest=accepted.digest or None,
             )
-            response = None if accepted.request.background else self._open_sink(exchange, _envelope(token, accepted.request))
+            if not accepted.request.background:
+                response = self._open_sink(exchange, _envelope(token, accepted.request))
             follower = None if response is None else _FirstEventTimer(response, turn_log)
             running = await self.service.start(order, follower, end)
-        except ToolrelayError as error:
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- the client gets a response in any case
             self._leave()
-            self._refuse(exchange, error)
-            return
-        except asyncio.CancelledError:
-            self._leave()
-            self._respond_error(exchange, _shutting_down())
+            failure = _as_failure(error, token)
+            if response is None or not response.fail(failure):
+                self._refuse(exchange, failure)
             return
         if response is None or follower is None:
             await respond_in_background(exchange, self.service, running, keepalive=self.settings.keepalive_seconds)

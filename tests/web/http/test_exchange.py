@@ -282,6 +282,25 @@ def test_disconnect_cancels_the_block_and_not_the_task(body: bytes) -> None:  # 
     run(handler, scenario)
 
 
+def test_block_is_not_entered_after_a_disconnect() -> None:  # bug 44
+    reached, ended = asyncio.Event(), asyncio.Event()
+
+    async def handler(exchange: Exchange) -> None:
+        reached.set()
+        await exchange.wait_for_disconnect()
+        with pytest.raises(ClientDisconnectedError), exchange.cancel_on_disconnect():
+            raise AssertionError("nobody would cancel this block")
+        ended.set()
+
+    async def scenario(client: Client) -> None:
+        client.send(encode_request("GET", "/"))
+        await asyncio.wait_for(reached.wait(), 30)
+        client.close()
+        await asyncio.wait_for(ended.wait(), 30)
+
+    run(handler, scenario)
+
+
 # Shutdown
 
 

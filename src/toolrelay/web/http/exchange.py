@@ -258,6 +258,8 @@ class _CancelOnDisconnect:
         self._exchange = exchange
 
     def __enter__(self) -> None:
+        if self._exchange.disconnected:
+            raise ClientDisconnectedError
         self._exchange.task_to_cancel = asyncio.current_task()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
