@@ -35,7 +35,11 @@ PROVIDERS = {
         base_url="https://api.openai.com/v1",
         wire="chat",
         profile=Profile(
-            developer_role=True, max_tokens_field="max_completion_tokens", constrains_output=True, tool_names="plain"
+            developer_role=True,
+            max_tokens_field="max_completion_tokens",
+            constrains_output=True,
+            tool_names="plain",
+            encrypts_reasoning=True,
         ),
     ),
     "anthropic": Preset(backend="http", base_url="https://api.anthropic.com/v1", wire="anthropic", available=False),

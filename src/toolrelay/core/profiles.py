@@ -20,6 +20,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     tool_names             "plain": accepts only names of letters, digits, _ and -, at most 64 characters
     whole_calls            sends each native call whole, and does not stop after it
     takes_stop_sequences   accepts stop sequences; otherwise they are emulated
+    encrypts_reasoning     returns encrypted reasoning on request, and needs it back in the next turn, because it stores nothing
     """
 
     developer_role: bool = False
@@ -32,3 +33,4 @@ class Profile(Struct, frozen=True, kw_only=True):
     tool_names: Literal["any", "plain"] = "any"
     whole_calls: bool = False
     takes_stop_sequences: bool = True
+    encrypts_reasoning: bool = False

@@ -129,3 +129,11 @@ def test_reasoning_of_a_stored_answer_gets_an_id_of_the_gateway() -> None:
         request = Request(wire=WIRE.name, model="fast", items=(), store=stored)
         assert whole(events, request)["output"][0]["id"] == identifier
         assert frames(WIRE.encoder(envelope(request)).encode(events))[-1]["response"]["output"][0]["id"] == identifier
+
+
+def test_client_of_a_stored_answer_gets_encrypted_reasoning_only_if_it_asked() -> None:
+    events: list[StreamEvent] = [AnswerStarted(), ReasoningStarted(id="rs_1"), ReasoningFinished(encrypted="secret"), END]
+    for stored, include, shown in ((True, (), False), (True, ("reasoning.encrypted_content",), True), (False, (), True)):
+        request = Request(wire=WIRE.name, model="fast", items=(), store=stored, include=include)
+        assert ("encrypted_content" in whole(events, request)["output"][0]) is shown
+        assert (b"secret" in WIRE.encoder(envelope(request)).encode(events)) is shown

@@ -208,6 +208,23 @@ def test_empty_reasoning_item_is_kept() -> None:  # bug 31
     assert written(decode(input=[raw]))["input"] == [raw]
 
 
+def test_openai_gets_no_reasoning_that_it_has_not_stored() -> None:  # bug 31
+    profile = Profile(encrypts_reasoning=True)
+    assert written(decode(input=[{"type": "reasoning", "id": "rs_1", "summary": []}, {"role": "user", "content": "a"}]), profile)[
+        "input"
+    ] == [{"type": "message", "role": "user", "content": "a"}]
+    encrypted = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    assert written(decode(input=[encrypted]), profile)["input"] == [encrypted]
+
+
+def test_encrypted_reasoning_is_asked_for_where_the_gateway_keeps_it() -> None:  # bug 31
+    profile, wanted = Profile(encrypts_reasoning=True), ["reasoning.encrypted_content"]
+    assert written(decode(reasoning={"effort": "low"}), profile)["include"] == wanted
+    assert "include" not in written(decode(reasoning={"effort": "low"}))
+    assert "include" not in written(decode(reasoning={"effort": "low"}, store=False), profile)
+    assert "include" not in written(decode(), profile), "models that do not reason refuse it"
+
+
 def test_item_of_unknown_type_is_unchanged() -> None:
     raw: JsonObject = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
     request = decode(input=[raw])

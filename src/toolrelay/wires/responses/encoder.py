@@ -55,6 +55,7 @@ from toolrelay.wires.responses.resource import (
     output_id,
     part_members,
     reasoning_part,
+    shows_encrypted,
 )
 from toolrelay.wires.sse import DONE
 
@@ -117,6 +118,7 @@ class ResponsesEncoder:
     def __init__(self, envelope: Envelope) -> None:
         self._token = envelope.token
         self._stored = envelope.request.store is True
+        self._shows_encrypted = shows_encrypted(envelope.request)
         self._resource = Resource(envelope)
         self._assembly = Assembly()
         self._out: list[bytes] = []
@@ -248,7 +250,7 @@ class ResponsesEncoder:
         return index, identifier
 
     def _close(self, opened: _OpenMessage | _OpenReasoning | _OpenCall | _OpenGatewayCall, status: ItemStatus) -> None:
-        item = item_members(opened.entry.item(), opened.id, status)
+        item = item_members(opened.entry.item(), opened.id, status, encrypted=self._shows_encrypted)
         self._output[opened.index] = item
         self._frame("response.output_item.done", {"output_index": opened.index, "item": item})
 

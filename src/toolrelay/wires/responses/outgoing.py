@@ -106,7 +106,8 @@ class _ResponsesRequestEncoder(RequestEncoder):
                 if self.is_same_wire:  # on other wires the name only repeats that of the call
                     members |= without_nones({"id": item.item_id, "name": item.name})
             case Reasoning():
-                if not (item.encrypted or item.text or item.id):  # providers refuse summaries alone
+                # Providers refuse summaries alone; OpenAI also an id alone, under which it has stored nothing.
+                if not (item.encrypted or item.text or (item.id and not self.profile.encrypts_reasoning)):
                     self.reject("summaries of reasoning without the reasoning")
                     return None
                 members = self._reasoning(item)
@@ -234,11 +235,14 @@ class _ResponsesRequestEncoder(RequestEncoder):
         return members | {key: value for key, value in self.keep_extra(request.extra).items() if key != "text"}
 
     def _include(self) -> list[str]:
-        """Return what the client included, and what fields of other wires amount to."""
+        """Return what the client included, what fields of other wires amount to, and what the gateway needs to go on later."""
         include = list(self.request.include)
         reasoning = self.request.reasoning
-        if reasoning is not None and reasoning.encrypted and ENCRYPTED not in include:
-            include.append(ENCRYPTED)
+        # Only with reasoning settings: models that do not reason refuse to include it.
+        if reasoning is not None and ENCRYPTED not in include:
+            is_kept = self.profile.encrypts_reasoning and self.request.store is True
+            if reasoning.encrypted or is_kept:
+                include.append(ENCRYPTED)
         if self.request.sampling.logprobs and LOGPROBS not in include:
             include.append(LOGPROBS)
         return include

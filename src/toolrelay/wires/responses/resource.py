@@ -14,7 +14,7 @@ from toolrelay.errors import ToolrelayError
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.json import encode_repaired
 from toolrelay.wires.responses.outgoing import reasoning_members, text_members, tool_choice_value, tool_members
-from toolrelay.wires.responses.request import NAME
+from toolrelay.wires.responses.request import ENCRYPTED, NAME
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 ResponseStatus: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
@@ -61,6 +61,7 @@ def answer_resource(answer: Answer, envelope: Envelope, status: ResponseStatus |
             item,
             output_id(item, envelope.token, index, stored=envelope.request.store is True),
             "incomplete" if truncated and isinstance(item, Message) and index == len(items) - 1 else "completed",
+            encrypted=shows_encrypted(envelope.request),
         )
         for index, item in enumerate(items)
     ]
@@ -207,7 +208,12 @@ def output_id(item: OutputItem, token: str, index: int, *, stored: bool = False)
             return make_item_id("msg", token, index)
 
 
-def item_members(item: OutputItem, own_id: str, status: ItemStatus) -> JsonObject:
+def shows_encrypted(request: Request) -> bool:
+    """Return whether the client gets encrypted reasoning: of a stored answer, which the gateway has, only if it asked for it."""
+    return request.store is not True or ENCRYPTED in request.include
+
+
+def item_members(item: OutputItem, own_id: str, status: ItemStatus, *, encrypted: bool = True) -> JsonObject:
     match item:
         case Message():
             parts = (Text(text=item.content),) if isinstance(item.content, str) else item.content
@@ -221,7 +227,7 @@ def item_members(item: OutputItem, own_id: str, status: ItemStatus) -> JsonObjec
             members = {"type": "reasoning", "id": own_id, "summary": summary}
             if item.text:
                 members["content"] = [reasoning_part("text", text) for text in item.text]
-            if item.encrypted is not None:
+            if item.encrypted is not None and encrypted:
                 members["encrypted_content"] = item.encrypted
             return members
         case OpaqueItem():
