@@ -26,7 +26,7 @@ from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
 from toolrelay.core.request_checks import check_tool_choice, remove_tools, truncate_results
 from toolrelay.core.turn import Turn
-from toolrelay.errors import ClientError, InternalError, ToolrelayError
+from toolrelay.errors import ClientError, InternalError, ToolrelayError, invalid
 from toolrelay.runtime.driver import Sink, drive
 from toolrelay.runtime.limits import ConcurrencyLimit
 from toolrelay.runtime.models import Model
@@ -44,6 +44,7 @@ from toolrelay.web.http.exchange import ClientDisconnectedError, Exchange
 from toolrelay.web.router import respond_error, turn_token_of
 from toolrelay.web.sinks import AnswerSink, BufferedSink, StreamSink
 from toolrelay.wires.base import Envelope, Wire
+from toolrelay.wires.responses.request import NAME as RESPONSES
 
 _CLIENT_GONE = 499
 MAX_IDEMPOTENCY_KEY = 256  # characters
@@ -118,6 +119,10 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         xml_options = xml_client_options(settings, headers)
         if xml_options is not None:
             check_tool_choice(request)
+            if request.background:
+                raise invalid("'background' is not possible for clients that read <use_tool> blocks.", "background")
+            if request.wire == RESPONSES:
+                request = replace(request, store=False)  # what these clients see is not what would be recorded
             xml = XmlExchange(request, xml_options, self.watchdog)
             request = truncate_results(xml.request, settings.max_tool_result_bytes)
             return _Accepted(request=request, model=model, identity=identity, policy=PLAIN, xml=xml)
