@@ -58,7 +58,8 @@ bench: $(VENV)/.dev ## measure the cost of the gateway, the dialects, the store 
 	$(PY) bench/run.py $(ARGS)
 	@$(if $(ARGS),,$(PY) bench/dialects.py --peers && $(PY) bench/store.py && $(PY) bench/codex.py)
 
-soak: $(VENV)/.dev ## run 2,000 turns through Codex and measure memory growth
+soak: $(VENV)/.dev ## kill the gateway 200 times, run 500 turns at once, and 2,000 through Codex (memory growth)
+	$(PY) -m pytest -n $(JOBS) --dist worksteal tests/test_crash.py tests/test_many_turns.py --crashes 200 --turns 500
 	$(PY) bench/codex.py --only memory --turns 2000 $(ARGS)
 
 lock: $(VENV)/.dev ## compile the lock files (LOCK_FLAGS=--upgrade: newer versions)

@@ -39,3 +39,20 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     return _fail_if_skipped((yield))
+
+
+KILLS = 5  # of one gateway, in tests/test_crash.py
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--crashes", type=int, default=KILLS, help="how many times tests/test_crash.py kills the gateway")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "crash_seed" in metafunc.fixturenames:
+        metafunc.parametrize("crash_seed", range(metafunc.config.getoption("--crashes") // KILLS))
+
+
+@pytest.fixture
+def kills() -> int:
+    return KILLS

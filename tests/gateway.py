@@ -81,14 +81,16 @@ def running(
     flags: tuple[str, ...] = (),
     program: str = "",
     stderr: int | None = None,
+    folder: Path | None = None,
 ) -> Iterator[Gateway]:
     """Start the gateway on a free port; stop it with SIGTERM.
 
+    Configuration, data directory (`data`) and log are in `folder`, by default a temporary one.
     `program` is Python code that runs instead of `toolrelay serve`, with the same `settings`. `stderr` is a file descriptor
     that replaces the file behind `log()`.
     """
-    with tempfile.TemporaryDirectory(prefix="toolrelay-test-") as folder:
-        work = Path(folder)
+    with contextlib.ExitStack() as stack:
+        work = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolrelay-test-")))
         (work / "toolrelay.toml").write_text(config)
         log_path = work / "log"
         if program:
@@ -96,7 +98,7 @@ def running(
         else:
             arguments = ["-m", "toolrelay", "serve", "--config", str(work / "toolrelay.toml")]
             arguments += ["--port", "0", "--data-dir", str(work / "data"), *flags]
-        with log_path.open("w") as log:
+        with log_path.open("a") as log:
             process = subprocess.Popen(
                 [sys.executable, *arguments],
                 stdout=subprocess.PIPE,

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from tests.upstream import LAST_CHUNK, Connection, Script, Step, Upstream, as_script, chunk, reply, stream_head
+from tests.upstream import LAST_CHUNK, Connection, Player, Script, Step, Upstream, as_script, chunk, reply, stream_head
 from toolrelay.wires.base import discover
 
 MODEL = "fast"
@@ -20,10 +20,10 @@ Json: TypeAlias = dict[str, Any]
 class ModelServer(Upstream):
     """An upstream that many tests share, one after the other. Each test queues the responses to its own requests."""
 
-    def enqueue(self, *scripts: Script | Step) -> int:
+    def enqueue(self, *scripts: Script | Step | Player) -> int:
         """Queue the responses to the next requests. Return the number of the first of these requests."""
         first = len(self.requests)
-        unused: list[Script] = [()] * (first - len(self._scripts))
+        unused: list[Script | Player] = [()] * (first - len(self._scripts))
         self._scripts = self._scripts[:first] + unused + [as_script(script) for script in scripts]
         return first
 
@@ -55,24 +55,24 @@ api_key = "{KEY}"
 # Responses of the model server
 
 
-def _frame(delta: Json, **members: Any) -> bytes:
+def frame(delta: Json, **members: Any) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": None, **members}
     return b"data: %b\n\n" % json.dumps({"id": "u", "object": "chat.completion.chunk", "choices": [choice]}).encode()
 
 
 def delta(text: str) -> bytes:
-    return _frame({"role": "assistant", "content": text})
+    return frame({"role": "assistant", "content": text})
 
 
 def call(name: str, arguments: str) -> bytes:
     function = {"name": name, "arguments": arguments}
-    return _frame({"tool_calls": [{"index": 0, "id": "up_1", "type": "function", "function": function}]})
+    return frame({"tool_calls": [{"index": 0, "id": "up_1", "type": "function", "function": function}]})
 
 
 def end(finish: str = "stop") -> bytes:
     usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
     last = b"data: %b\n\n" % json.dumps({"id": "u", "object": "chat.completion.chunk", "choices": [], "usage": usage}).encode()
-    return _frame({}, finish_reason=finish) + last + b"data: [DONE]\n\n"
+    return frame({}, finish_reason=finish) + last + b"data: [DONE]\n\n"
 
 
 BEGUN = stream_head() + chunk(delta("Hello"))

@@ -12,7 +12,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from enum import Enum
 from typing import Self, TypeAlias, TypeVar
@@ -93,6 +93,10 @@ class ReceivedRequest(Struct, frozen=True, kw_only=True):
     connection: int
 
 
+Player: TypeAlias = Callable[[ReceivedRequest], Script]
+"""Makes a script from a request."""
+
+
 class Connection:
     """`closed` resolves with the monotonic time at which either side closed it."""
 
@@ -125,10 +129,10 @@ class AwaitableList(list[T]):
 class Upstream:
     """Plays one script per request, in order of arrival over all connections; the last one repeats.
 
-    A bare step is a script of one step.
+    A bare step is a script of one step. A function makes its script from the request.
     """
 
-    def __init__(self, *scripts: Script | Step, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *scripts: Script | Step | Player, context: ssl.SSLContext | None = None) -> None:
         self._scripts = [as_script(script) for script in scripts]
         self._context = context
         self.requests: AwaitableList[ReceivedRequest] = AwaitableList()
@@ -159,7 +163,7 @@ class Upstream:
         """Return a future of the request with this number, from 0."""
         return self.requests.future(place)
 
-    def reset(self, *scripts: Script | Step) -> None:
+    def reset(self, *scripts: Script | Step | Player) -> None:
         """Forget the requests, and play these scripts from now on."""
         self._scripts = [as_script(script) for script in scripts]
         self.requests = AwaitableList()
@@ -201,7 +205,8 @@ class Upstream:
         try:
             while True:
                 received = await _receive(reader, number)
-                scripts.put_nowait(self._scripts[min(len(self.requests), len(self._scripts) - 1)])
+                script = self._scripts[min(len(self.requests), len(self._scripts) - 1)]
+                scripts.put_nowait(script(received) if callable(script) else script)
                 self.requests.add(received)
         except (asyncio.IncompleteReadError, OSError):
             pass
@@ -242,6 +247,6 @@ def _pieces(data: bytes, size: int = 65536) -> Iterable[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
-def as_script(script: Script | Step) -> Script:
+def as_script(script: Script | Step | Player) -> Script | Player:
     """Return a bare step as a script of one step."""
     return (script,) if isinstance(script, bytes | Gate | Disconnect) else script

@@ -20,8 +20,9 @@ class FrameLog:
         self._store = store
         self._turn = turn
         self._encoder = encoder
-        self._frames = [*frames]  # durable ones
+        self._frames = [*frames]  # durable ones, until the end
         self._unsaved: list[bytes] = []
+        self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
         self._has_ended = False
 
@@ -33,13 +34,23 @@ class FrameLog:
         self._unsaved += frames
 
     async def save(self) -> None:
-        unsaved, self._unsaved = self._unsaved, []
-        first = len(self._frames)
-        await self._store.append_frames(self._turn, [Frame(first + number, data) for number, data in enumerate(unsaved)])
-        self._frames += unsaved
-        self._wake()
+        """Store the frames. As with the ledger, a write that has begun is finished, and what failed is written again."""
+        await asyncio.shield(self._save())
+
+    async def _save(self) -> None:
+        async with self._lock:
+            unsaved, first = [*self._unsaved], len(self._frames)
+            if not unsaved:
+                return
+            await self._store.append_frames(self._turn, [Frame(first + number, data) for number, data in enumerate(unsaved)])
+            self._frames += unsaved
+            del self._unsaved[: len(unsaved)]
+            self._wake()
 
     def end(self) -> None:
+        """End the stream. Its readers also get what could not be stored: it says why the turn has failed."""
+        self._frames += self._unsaved
+        self._unsaved = []
         self._has_ended = True
         self._wake()
 

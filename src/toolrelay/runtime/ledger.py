@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from toolrelay.core.steps import StepEvent, TurnAccepted, TurnFailed, TurnFinished
+from toolrelay.core.steps import StepEvent, ToolRunStarted, TurnAccepted, TurnFailed, TurnFinished
 from toolrelay.errors import StoreConflictError
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.stores.base import MessageRow, Store, StoredStep, TurnRow, TurnStatus
 from toolrelay.stores.messages import message_rows
 
 CANCELLED = "cancelled"
+_KEY_IN_USE = "Another request with this Idempotency-Key runs tools already. Repeat this request to get the answer to that one."
 _CANCELLED = (CANCELLED, "client_gone", "client_stalled")  # the codes of turns that their clients ended
 
 
@@ -44,7 +45,7 @@ class TurnLedger:
         self._unsaved: list[StoredStep] = []
         self._messages: list[MessageRow] = []
         self._status: TurnStatus | None = None
-        self._write: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
 
     def add(self, step: StepEvent) -> None:
         self._unsaved.append(StoredStep(seq=len(self.steps), at=self._clock(), step=step))
@@ -59,22 +60,37 @@ class TurnLedger:
                 self._status = "cancelled" if code in _CANCELLED else "failed"
 
     async def flush(self) -> None:
-        """A write that has begun is finished, also if the caller is cancelled: the next one must not overtake it."""
-        if self._write is not None:
-            await asyncio.shield(self._write)
-        if not self._unsaved:
-            return
-        steps, messages = self._unsaved, self._messages
-        self._unsaved, self._messages = [], []
-        self._write = asyncio.ensure_future(self._append(steps, messages))
-        await asyncio.shield(self._write)
-        self._write = None
+        """Write the steps. A write that has begun is finished, also if the caller is cancelled: the next must not overtake it.
+
+        What could not be written is written with the next steps, unless another writer was first.
+        """
+        if self._unsaved:
+            await asyncio.shield(self._save())
+
+    async def _save(self) -> None:
+        async with self._lock:
+            steps, messages = [*self._unsaved], [*self._messages]
+            if not steps:
+                return
+            try:
+                await self._append(steps, messages)
+            except StoreConflictError:
+                self._drop(steps, messages)
+                del self.steps[steps[0].seq : steps[-1].seq + 1]
+                if self.row.idempotency_key is not None and any(isinstance(each.step, ToolRunStarted) for each in steps):
+                    raise StoreConflictError(_KEY_IN_USE) from None
+                raise
+            self._drop(steps, messages)
+
+    def _drop(self, steps: Sequence[StoredStep], messages: Sequence[MessageRow]) -> None:
+        del self._unsaved[: len(steps)]
+        del self._messages[: len(messages)]
 
     async def _append(self, steps: Sequence[StoredStep], messages: Sequence[MessageRow]) -> None:
         if not self._is_created:
-            self._is_created = True
             row = self.row if self._status is None else replace(self.row, status=self._status)
             await self._store.create_turn(row, steps, messages)
+            self._is_created = True
             return
         head = await self._end_conversation() if self._status == "finished" else None
         await self._store.append_steps(self.row.id, steps, status=self._status, messages=messages, head=head)

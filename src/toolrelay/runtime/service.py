@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Literal
@@ -16,7 +17,7 @@ from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
 from toolrelay.core.steps import TurnFailed
 from toolrelay.core.turn import Turn
-from toolrelay.errors import ClientError, InternalError, ToolrelayError
+from toolrelay.errors import ClientError, InternalError, StoreConflictError, ToolrelayError
 from toolrelay.runtime.driver import Observer
 from toolrelay.runtime.executor import Executor
 from toolrelay.runtime.frames import FrameLog
@@ -26,7 +27,7 @@ from toolrelay.runtime.ledger import TurnLedger
 from toolrelay.runtime.models import Model
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.runtime.turns import Follower, RunningTurn, TurnParts, Turns, TurnTools
-from toolrelay.stores.base import Store, StoredStep, StoredTurn, TurnRow
+from toolrelay.stores.base import Frame, Store, StoredStep, StoredTurn, TurnRow
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.responses.encoder import ResponsesEncoder
@@ -211,6 +212,16 @@ class TurnService:
         frame_log.add(recovery.frames)
         await frame_log.save()
         self._start_background(replace(parts, commands=commands), frame_log, observation.on_end)
+
+    async def end_stream(self, past: PastTurn) -> None:
+        """Store the rest of a background stream whose turn has ended, if the gateway was killed in between."""
+        if past.row.id in self.frame_logs or not past.progress.has_ended:
+            return
+        frames = [frame.data for frame in await self.store.load_frames(past.row.id, limit=MAX_FRAMES)]
+        missing = recover(frames, shown_events(past.steps), past.envelope).frames
+        if missing:
+            with contextlib.suppress(StoreConflictError):  # another reader was first
+                await self.store.append_frames(past.row.id, [Frame(seq, data) for seq, data in enumerate(missing, len(frames))])
 
     async def find_repeated(self, owner: str, idempotency_key: str | None, digest: str) -> PastTurn | None:
         """Return the turn of an earlier request with this Idempotency-Key, if it has run a tool or asked about one."""

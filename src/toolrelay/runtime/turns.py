@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from toolrelay import log
 from toolrelay.backends.base import Backend
-from toolrelay.core.commands import Command
-from toolrelay.core.events import AnswerFailed, StreamEvent
+from toolrelay.core.commands import Command, RecordStep
+from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.messages import Call
+from toolrelay.core.playback import shown_events
 from toolrelay.core.steps import ToolRunFinished
 from toolrelay.core.turn import Turn
 from toolrelay.errors import InternalError, ToolrelayError
@@ -176,19 +177,22 @@ class RunningTurn:
             self._ended.set()
 
     async def _fail(self, error: ToolrelayError) -> None:
-        """Record that the turn failed and tell its followers, unless it has ended."""
-        parts = self.parts
-        if parts.turn.has_ended:
+        """Record that the turn failed and tell its followers, unless they have seen its end."""
+        turn, ledger = self.parts.turn, self.parts.ledger
+        if self.events and isinstance(self.events[-1], AnswerFinished | AnswerFailed):
             return
-        for command in parts.turn.fail(error):
-            step = getattr(command, "step", None)
-            if step is not None:
-                parts.ledger.add(step)
+        for command in turn.fail(error):
+            if isinstance(command, RecordStep):
+                ledger.add(command.step)
+        end: StreamEvent = AnswerFailed(error)
         try:
-            await parts.ledger.flush()
+            await ledger.flush()
         except ToolrelayError as problem:
             log.error("not_recorded", turn=self.row.id, reason=problem.message)
-        waiting = self.put([AnswerFailed(error)])
+        else:
+            if turn.error is None:  # it had finished, and only its followers did not know
+                end = shown_events(ledger.steps)[-1]
+        waiting = self.put([end])
         if waiting is not None:
             with contextlib.suppress(Exception):
                 await waiting

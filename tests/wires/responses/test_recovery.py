@@ -9,7 +9,15 @@ import pytest
 from tests.core.playbook import make_turn, model_call, recorded, run_finished
 from tests.wires.responses.frames import envelope, frames, validated
 from toolrelay.core.commands import Command, Emit
-from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, ReasoningDelta, StreamEvent, TextDelta
+from toolrelay.core.events import (
+    AnswerFailed,
+    AnswerFinished,
+    AnswerStarted,
+    ReasoningDelta,
+    ReasoningFinished,
+    StreamEvent,
+    TextDelta,
+)
 from toolrelay.core.playback import shown_events
 from toolrelay.core.request import Request
 from toolrelay.core.steps import StepEvent
@@ -118,3 +126,27 @@ def test_cut_message_is_closed_with_its_text_so_far() -> None:
 def test_stream_that_was_complete_gets_nothing_more() -> None:
     steps, stored, _ = states()[-1]
     assert recover(stored, shown_events(steps), PAPER).frames == []
+
+
+@pytest.mark.parametrize("events", [[ReasoningDelta("hm"), ReasoningFinished()], [TextDelta("It is "), TextDelta("no")]])
+def test_answer_that_was_cut_stays_cut_after_a_second_crash(events: list[StreamEvent]) -> None:
+    steps = recorded(make_turn(REQUEST).start())
+    stored = split_frames(ResponsesEncoder(PAPER).encode([AnswerStarted(), *events]))
+    first = recover(stored, shown_events(steps), PAPER)
+    second = recover([*stored, *first.frames], shown_events(steps), PAPER)
+    assert first.is_cut
+    assert second.is_cut
+    assert second.frames == []
+    assert finished(steps, [*stored, *first.frames]) == finished(steps, stored)
+    check_gapless(finished(steps, stored))
+
+
+def test_turn_that_failed_in_an_answer_gets_the_end_of_its_item_before_its_own() -> None:
+    turn = make_turn(REQUEST)
+    steps = recorded([*turn.start(), *turn.fail(InternalError("The model has gone."))])
+    stored = split_frames(ResponsesEncoder(PAPER).encode([AnswerStarted(), TextDelta("It is "), TextDelta("no")]))
+    recovery = recover(stored, shown_events(steps), PAPER)
+    written = joined([*stored, *recovery.frames])
+    check_gapless(written)
+    assert [frame["type"] for frame in written[-3:]] == ["response.output_item.done", "error", "response.failed"]
+    assert written[-1]["response"]["output"] == [written[-3]["item"]]

@@ -9,6 +9,7 @@ before it is shown; or they may show more: the beginning of an answer that was n
     begun in the stored stream     all deltas are there       the frames that end its parts, and itself
     not in the stored stream       none                       all
     only in the stored stream      the beginning              its end as `incomplete`; the response has failed
+    only in the stored stream      all                        nothing; the response has failed
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from toolrelay.core.events import StreamEvent
+from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.json import JsonObject
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.json import decode
@@ -45,16 +46,21 @@ def recover(stored: Sequence[bytes], events: Sequence[StreamEvent], envelope: En
     """Continue a stream. `events` are those of the turn's steps; if they have an end, the stream gets it too."""
     seen = _Seen([_members(frame) for frame in stored])
     encoder = ResponsesEncoder(envelope)
-    wanted = [_members(frame) for frame in split_frames(encoder.encode(events))]
+    has_end = bool(events) and isinstance(events[-1], AnswerFinished | AnswerFailed)
+    wanted = _all_members(encoder.encode(events[:-1] if has_end else events))
     known = {_index(frame) for frame in wanted}
-    cut = [frame for index, frame in seen.added.items() if index not in known and index not in seen.done]
+    cut = [frame for index, frame in seen.added.items() if index not in known]
     if cut:
-        wanted += [_members(frame) for frame in split_frames(encoder.settle())]
+        wanted += _all_members(encoder.settle())
     added = [frame for frame in wanted if not seen.has(frame)]
     for frame in cut:
-        closing = seen.closing(frame)
-        encoder.append_output(_object(closing["item"]))
-        added.append(closing)
+        ended = seen.done.get(_index(frame))
+        if ended is None:
+            ended = seen.closing(frame)
+            added.append(ended)
+        encoder.append_output(_object(ended["item"]))
+    if has_end:
+        added += [frame for frame in _all_members(encoder.encode(events[-1:])) if not seen.has(frame)]
     encoder.sequence = len(stored)
     return Recovery(frames=[encoder.number(frame) for frame in added], encoder=encoder, is_cut=bool(cut))
 
@@ -64,7 +70,7 @@ class _Seen:
 
     def __init__(self, frames: Sequence[JsonObject]) -> None:
         self.added = {_index(frame): frame for frame in frames if frame["type"] == "response.output_item.added"}
-        self.done = {_index(frame) for frame in frames if frame["type"] == "response.output_item.done"}
+        self.done = {_index(frame): frame for frame in frames if frame["type"] == "response.output_item.done"}
         self._keys = {_key(frame) for frame in frames}
         self._frames = frames
 
@@ -91,6 +97,10 @@ class _Seen:
         if "status" in item:
             item["status"] = "incomplete"
         return {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def _all_members(data: bytes) -> list[JsonObject]:
+    return [_members(frame) for frame in split_frames(data)]
 
 
 def _members(frame: bytes) -> JsonObject:

@@ -1,0 +1,128 @@
+"""A gateway with tools that write down each run, and what is left of a turn after its process was killed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.gateway import Gateway, running
+from tests.model_server import configuration
+from tests.upstream import Upstream
+
+TIMEOUT_SECONDS = 60  # only a test that hangs reaches it
+TERMINAL = ("response.completed", "response.failed", "response.incomplete", "response.cancelled")
+
+TOOLS = '''
+import os
+import time
+from pathlib import Path
+
+from toolrelay import ToolContext, tool
+
+FOLDER = Path(__file__).parent
+
+
+def write(line: str, name: str = "runs") -> None:
+    file = os.open(FOLDER / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, f"{line}\\n".encode())
+    os.close(file)
+
+
+@tool
+def once(number: int) -> str:
+    """Do what must not be repeated."""
+    write(f"once {number}")
+    time.sleep(0.005)
+    return f"once {number} is done"
+
+
+@tool(idempotent=True)
+def again(number: int) -> str:
+    """Do what may be repeated."""
+    write(f"again {number}")
+    time.sleep(0.005)
+    return f"again {number} is done"
+
+
+@tool(timeout_seconds=60)
+def wait(context: ToolContext) -> str:
+    """Wait for the file `go`."""
+    write("wait")
+    while not (FOLDER / "go").exists():
+        if context.cancelled:
+            write("cancelled")
+            return "cancelled"
+        time.sleep(0.005)
+    return "waited"
+'''
+
+TOOLSET = """
+[toolsets.mine]
+kind = "python"
+module = "durable_tools"
+approval = "never"
+"""
+
+
+class Workshop:
+    """A folder with configuration, tools and data, in which gateways run one after the other, on one port."""
+
+    def __init__(self, folder: Path, upstream: Upstream, *, config: str = "", model: str = "") -> None:
+        self.folder = folder
+        model = f'toolsets = ["mine"]\nmax_tool_rounds = 20\n{model}'
+        self._config = configuration(upstream, before=config + TOOLSET, model=model)
+        self._port = 0
+        (folder / "durable_tools.py").write_text(TOOLS)
+
+    def start(self) -> AbstractContextManager[Gateway]:
+        return running(self._config, folder=self.folder, flags=("--port", str(self._port)))
+
+    def keep_port(self, gateway: Gateway) -> None:
+        self._port = gateway.port
+
+    def kill(self, gateway: Gateway) -> None:
+        """Kill it with SIGKILL. The next one gets its port."""
+        self.keep_port(gateway)
+        gateway.process.kill()
+        gateway.process.wait()
+
+    def lines(self, name: str = "runs") -> list[str]:
+        file = self.folder / name
+        return file.read_text().splitlines() if file.exists() else []
+
+    def steps(self, turn: str) -> list[dict[str, Any]]:
+        with closing(self._database()) as database:
+            rows = database.execute("SELECT data FROM steps WHERE turn = ? ORDER BY seq", (turn,))
+            return [json.loads(data) for (data,) in rows]
+
+    def statuses(self) -> list[str]:
+        with closing(self._database()) as database:
+            return [status for (status,) in database.execute("SELECT status FROM turns ORDER BY created_at, id")]
+
+    def _database(self) -> sqlite3.Connection:
+        return sqlite3.connect(f"file:{self.folder / 'data' / 'toolrelay.db'}?mode=ro", uri=True)
+
+
+def read_events(response: httpx.Response) -> Iterator[dict[str, Any]]:
+    """Yield the events of a stream up to its end mark, or until the connection breaks."""
+    try:
+        for line in response.iter_lines():
+            if line.startswith("data: {"):
+                yield json.loads(line.removeprefix("data: "))
+    except httpx.TransportError:
+        return
+
+
+def resume(gateway: Gateway, response_id: str, after: int) -> list[dict[str, Any]]:
+    """Return the rest of a background stream, which must have an end mark."""
+    path = f"/v1/responses/{response_id}?stream=true&starting_after={after}"
+    text = gateway.get(path).text
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    assert lines[-1] == "[DONE]", text[-1000:]
+    return [json.loads(line) for line in lines[:-1]]
