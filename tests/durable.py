@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
@@ -96,6 +97,22 @@ class Workshop:
         file = self.folder / name
         return file.read_text().splitlines() if file.exists() else []
 
+    def await_line(self, line: str) -> None:
+        """Wait until a tool has written this line."""
+        until = time.monotonic() + TIMEOUT_SECONDS
+        while line not in self.lines():
+            assert time.monotonic() < until, f"{line!r} is not in {self.lines()}"
+            time.sleep(0.005)
+
+    def let_go(self) -> None:
+        """End the runs of `wait`."""
+        (self.folder / "go").touch()
+
+    def clear(self) -> None:
+        """Forget the runs so far."""
+        for name in ("runs", "go"):
+            (self.folder / name).unlink(missing_ok=True)
+
     def steps(self, turn: str) -> list[dict[str, Any]]:
         with closing(self._database()) as database:
             rows = database.execute("SELECT data FROM steps WHERE turn = ? ORDER BY seq", (turn,))
@@ -117,12 +134,3 @@ def read_events(response: httpx.Response) -> Iterator[dict[str, Any]]:
                 yield json.loads(line.removeprefix("data: "))
     except httpx.TransportError:
         return
-
-
-def resume(gateway: Gateway, response_id: str, after: int) -> list[dict[str, Any]]:
-    """Return the rest of a background stream, which must have an end mark."""
-    path = f"/v1/responses/{response_id}?stream=true&starting_after={after}"
-    text = gateway.get(path).text
-    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
-    assert lines[-1] == "[DONE]", text[-1000:]
-    return [json.loads(line) for line in lines[:-1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -44,3 +45,13 @@ def _calls(answer: Round) -> bytes:
 def results(body: bytes) -> list[str]:
     """Return the results of calls in a request to the model."""
     return [str(message["content"]) for message in json.loads(body)["messages"] if message["role"] == "tool"]
+
+
+def play_by_text(plays: Mapping[str, Player]) -> Player:
+    """Return a script that depends on the first message of the user."""
+
+    def respond(received: ReceivedRequest) -> Script:
+        messages = json.loads(received.body)["messages"]
+        return plays[next(message["content"] for message in messages if message["role"] == "user")](received)
+
+    return respond

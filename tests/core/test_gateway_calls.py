@@ -26,9 +26,10 @@ from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, RunTool
 from toolrelay.core.events import AnswerFinished, GatewayCallFinished, GatewayCallStarted, TextDelta
 from toolrelay.core.gateway_calls import OUTCOME_UNKNOWN, REPEATED
 from toolrelay.core.messages import Message, Result
+from toolrelay.core.playback import shown_events
 from toolrelay.core.policy import GatewayTool, Policy
 from toolrelay.core.request import Tool, ToolChoice
-from toolrelay.core.steps import StepEvent, ToolRunFinished, ToolRunStarted, TurnAccepted
+from toolrelay.core.steps import StepEvent, ToolRunFinished, ToolRunStarted, TurnAccepted, TurnFailed, TurnResumed
 from toolrelay.core.turn import Turn
 
 CALLS = AnswerFinished(finish="calls")
@@ -175,6 +176,15 @@ def test_other_tool_that_was_running_is_not_repeated_and_the_model_is_told() -> 
     commands = Turn.replay(steps, token=TOKEN, policy=policy).resume()
     assert runs(commands) == []
     assert next_request(commands).items[-1] == Result(call_id=IDS[0], output=OUTCOME_UNKNOWN)
+
+
+def test_failed_turn_goes_on_after_it_was_resumed() -> None:
+    policy, steps = turn_and_steps(idempotent=False)
+    failed: list[StepEvent] = [*steps, TurnFailed(code="client_gone", message="The client has gone.")]
+    assert Turn.replay(failed, token=TOKEN, policy=policy).resume() == []
+    turn = Turn.replay([*failed, TurnResumed()], token=TOKEN, policy=policy)
+    assert next_request(turn.resume()).items[-1] == Result(call_id=IDS[0], output=OUTCOME_UNKNOWN)
+    assert shown_events([*failed, TurnResumed()]) == shown_events([*steps, TurnResumed()]) == shown_events(steps)
 
 
 def test_tool_that_no_longer_exists_is_not_repeated() -> None:

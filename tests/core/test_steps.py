@@ -51,6 +51,7 @@ from toolrelay.core.steps import (
     TurnAccepted,
     TurnFailed,
     TurnFinished,
+    TurnResumed,
     VerdictGiven,
 )
 from toolrelay.wires.chat.request import decode_request
@@ -95,6 +96,7 @@ STEPS: list[StepEvent] = [
     CallsHandedOver(call_ids=("call_1", "call_2")),
     TurnFinished(finish="calls", usage=USAGE),
     TurnFailed(code=None, message="It died.", detail={"status": 502}),
+    TurnResumed(),
 ]
 
 

@@ -14,7 +14,8 @@ from toolrelay.core.progress import CallState, PendingCall, Progress
 from toolrelay.core.steps import QuestionAsked, StepEvent, ToolRunFinished, ToolRunStarted, VerdictGiven
 
 OUTCOME_UNKNOWN = (
-    "The gateway was restarted while this tool was running. Whether it did its work is unknown. It was not run again."
+    "This tool was interrupted: the gateway was restarted, or the client had left. "
+    "Whether it did its work is unknown. It was not run again."
 )
 REPEATED = "This call was made before with the same arguments. It was not run again: use the earlier result."
 

@@ -34,6 +34,7 @@ from toolrelay.core.steps import (
     TurnAccepted,
     TurnFailed,
     TurnFinished,
+    TurnResumed,
     VerdictGiven,
 )
 from toolrelay.errors import InternalError
@@ -43,7 +44,14 @@ def shown_events(steps: Sequence[StepEvent]) -> list[StreamEvent]:
     """Return the events of a turn, without the end if it has none yet."""
     client_calls = [step.call.id for step in steps if isinstance(step, CallPlanned) and step.owner == "client"]
     player = _Player(frozenset(client_calls))
-    return [event for step in steps for event in player.play(step)]
+    return [event for step in _without_interruptions(steps) for event in player.play(step)]
+
+
+def _without_interruptions(steps: Sequence[StepEvent]) -> list[StepEvent]:
+    """Return the steps without failures after which the turn was resumed: who follows it now has not seen them."""
+    following = [*steps[1:], None]
+    pairs = zip(steps, following, strict=True)
+    return [step for step, later in pairs if not (isinstance(step, TurnFailed) and isinstance(later, TurnResumed))]
 
 
 class _Player:

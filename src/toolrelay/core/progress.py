@@ -20,6 +20,7 @@ from toolrelay.core.steps import (
     ToolRunStarted,
     TurnFailed,
     TurnFinished,
+    TurnResumed,
     VerdictGiven,
 )
 
@@ -92,6 +93,8 @@ class Progress:
                 self.handed_over = True
             case TurnFinished() | TurnFailed():
                 self.has_ended = True
+            case TurnResumed():
+                self.has_ended = False
             case _:  # steps that only the record needs
                 pass
 

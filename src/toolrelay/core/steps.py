@@ -102,6 +102,10 @@ class TurnFailed(_Step, frozen=True):
     detail: Json = None
 
 
+class TurnResumed(_Step, frozen=True):
+    """A turn that had failed goes on: its client had left, or the gateway had stopped, and the request was repeated."""
+
+
 StepEvent: TypeAlias = (
     TurnAccepted
     | AnswerReceived
@@ -114,4 +118,5 @@ StepEvent: TypeAlias = (
     | CallsHandedOver
     | TurnFinished
     | TurnFailed
+    | TurnResumed
 )

@@ -9,12 +9,14 @@ from toolrelay.core.conversation import head_after
 from toolrelay.core.messages import Call, GatewayCall, Item, OutputItem, Result
 from toolrelay.core.playback import shown_events
 from toolrelay.core.progress import Progress
-from toolrelay.core.steps import StepEvent, TurnAccepted
+from toolrelay.core.steps import StepEvent, TurnAccepted, TurnFailed
 from toolrelay.errors import InternalError
 from toolrelay.stores.base import ConversationItem, StoredTurn, TurnRow
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.responses.outgoing import input_items
 from toolrelay.wires.responses.resource import is_output, item_members, output_id
+
+_INTERRUPTED = ("client_gone", "client_stalled", "shutting_down")
 
 
 class PastTurn:
@@ -32,6 +34,12 @@ class PastTurn:
     @classmethod
     def load(cls, stored: StoredTurn) -> PastTurn:
         return cls(stored.row, [each.step for each in stored.steps])
+
+    @property
+    def can_resume(self) -> bool:
+        """Return whether a repeated request continues the turn: it has not ended, or only because nobody followed it."""
+        last = self.steps[-1]
+        return not self.progress.has_ended or (isinstance(last, TurnFailed) and last.code in _INTERRUPTED)
 
     @property
     def items(self) -> list[Item]:

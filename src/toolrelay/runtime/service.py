@@ -11,11 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrelay import log
+from toolrelay.core.commands import RecordStep
 from toolrelay.core.messages import Call
 from toolrelay.core.playback import shown_events
 from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
-from toolrelay.core.steps import TurnFailed
+from toolrelay.core.steps import TurnFailed, TurnResumed
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, StoreConflictError, ToolrelayError
 from toolrelay.runtime.driver import Observer
@@ -231,23 +232,35 @@ class TurnService:
         if row.request_digest != digest:
             message = "This Idempotency-Key was used with another request body. Use a new key for a new request."
             raise ClientError(message, status=422, code="idempotency_key_reused")
+        running = self.turns.find(row.id, owner)
+        if running is not None and running.is_stopping:
+            await running.wait_for_end()
         stored = await self.store.load_turn(row.id, owner)
         return None if stored is None else PastTurn.load(stored)
 
     async def resume(self, past: PastTurn, follower: Follower, observation: Observation) -> RunningTurn:
-        """Continue a turn for a client that repeats its request. It is shown the turn from its beginning."""
-        parts = await self._replay(past, observation.observer)
-        await self.store.set_status(past.row.id, "running")
-        parts = replace(parts, commands=parts.layer.resume())
-        return self.turns.start(parts, follower, observation.on_end, events=shown_events(past.steps))
+        """Continue a turn for a client that repeats its request. It is shown the turn from its beginning.
 
-    async def _replay(self, past: PastTurn, observer: Observer) -> TurnParts:
+        If two repeat it at once, one of them continues it and the other follows; the observer tells which.
+        """
+        resumed = TurnResumed()
+        parts = await self._replay(PastTurn(past.row, [*past.steps, resumed]), observation.observer, recorded=len(past.steps))
+        await self.store.set_status(past.row.id, "running")
+        running = self.turns.find(past.row.id, past.row.owner)
+        if running is not None:
+            running.attach(follower)
+            return running
+        commands = [RecordStep(resumed), *parts.layer.resume()]
+        events = shown_events([*past.steps, resumed])
+        return self.turns.start(replace(parts, commands=commands), follower, observation.on_end, events=events)
+
+    async def _replay(self, past: PastTurn, observer: Observer, *, recorded: int | None = None) -> TurnParts:
         row, request = past.row, past.request
         model = self._models[row.model]
         policy = replace(self.policy(request, model, KeyName(request.key)), records_answers=True)
         context = await self._past.context(request, row.owner)
         turn = Turn.replay(past.steps, token=row.id, policy=policy, context=context.items)
-        ledger = TurnLedger(self.store, row, steps=past.steps, clock=self._clock)
+        ledger = TurnLedger(self.store, row, steps=past.steps[:recorded], clock=self._clock)
         return self._parts(turn, model, observer, ledger)
 
 

@@ -91,6 +91,13 @@ class RunningTurn:
     def has_followers(self) -> bool:
         return bool(self._followers)
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._reason is not None or self._keeps_record_open
+
+    async def wait_for_end(self) -> None:
+        await self._ended.wait()
+
     def start(self, first: Follower | None = None) -> None:
         if first is not None:
             self.attach(first)

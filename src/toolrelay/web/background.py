@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from toolrelay.core.request import Request
 from toolrelay.runtime.frames import read_stored
 from toolrelay.runtime.service import TurnService
-from toolrelay.runtime.turns import RunningTurn
+from toolrelay.stores.base import TurnRow
 from toolrelay.web.http.exchange import EVENT_STREAM, JSON, ClientDisconnectedError, Exchange
 from toolrelay.wires.base import KEEP_ALIVE, Envelope
 from toolrelay.wires.json import encode_repaired
@@ -16,9 +17,10 @@ from toolrelay.wires.responses.resource import Resource
 from toolrelay.wires.sse import DONE
 
 
-async def respond_in_background(exchange: Exchange, service: TurnService, running: RunningTurn, *, keepalive: float) -> None:
+async def respond_in_background(
+    exchange: Exchange, service: TurnService, row: TurnRow, request: Request, *, keepalive: float
+) -> None:
     """Respond to the request that started a background turn. If the client leaves, the turn goes on."""
-    row, request = running.row, running.parts.turn.request
     if not request.stream:
         envelope = Envelope(token=row.id, created=int(row.created_at), model=request.model, request=request)
         exchange.respond(200, JSON, encode_repaired(Resource(envelope).started("queued")))

@@ -224,7 +224,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
                 self._refuse(exchange, failure)
             return
         if response is None or follower is None:
-            await respond_in_background(exchange, self.service, running, keepalive=self.settings.keepalive_seconds)
+            row, request, keepalive = running.row, running.parts.turn.request, self.settings.keepalive_seconds
+            await respond_in_background(exchange, self.service, row, request, keepalive=keepalive)
             return
         await self._follow(exchange, response, follower, running)
 
@@ -246,13 +247,18 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     async def _repeat(self, exchange: Exchange, past: PastTurn, turn_log: TurnLog, end: Callable[[RunningTurn], None]) -> None:
         """Respond to a repeated request with the turn that it had started: follow it, continue it, or show it again."""
+        if past.row.background:
+            self._leave()
+            keepalive = self.settings.keepalive_seconds
+            await respond_in_background(exchange, self.service, past.row, past.request, keepalive=keepalive)
+            return
         response = self._open_sink(exchange, past.envelope)
         follower = _FirstEventTimer(response, turn_log)
         running = self.service.turns.find(past.row.id, past.row.owner)
         if running is not None:
             self._leave()
             running.attach(follower)
-        elif past.progress.has_ended:
+        elif not past.can_resume:
             self._leave()
             try:
                 response.put(shown_events(past.steps))
@@ -262,6 +268,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             return
         else:
             running = await self.service.resume(past, follower, Observation(turn_log, end))
+            if running.parts.observer is not turn_log:
+                self._leave()
         await self._follow(exchange, response, follower, running)
 
     # Responses
