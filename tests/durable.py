@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
@@ -99,9 +99,12 @@ class Workshop:
 
     def await_line(self, line: str) -> None:
         """Wait until a tool has written this line."""
+        self.await_that(lambda: line in self.lines(), self.lines)
+
+    def await_that(self, condition: Callable[[], bool], describe: Callable[[], object]) -> None:
         until = time.monotonic() + TIMEOUT_SECONDS
-        while line not in self.lines():
-            assert time.monotonic() < until, f"{line!r} is not in {self.lines()}"
+        while not condition():
+            assert time.monotonic() < until, describe()
             time.sleep(0.005)
 
     def let_go(self) -> None:
@@ -121,6 +124,11 @@ class Workshop:
     def statuses(self) -> list[str]:
         with closing(self._database()) as database:
             return [status for (status,) in database.execute("SELECT status FROM turns ORDER BY created_at, id")]
+
+    def last_turn(self) -> str:
+        with closing(self._database()) as database:
+            (turn,) = database.execute("SELECT id FROM turns ORDER BY created_at DESC").fetchone()
+            return str(turn)
 
     def _database(self) -> sqlite3.Connection:
         return sqlite3.connect(f"file:{self.folder / 'data' / 'toolrelay.db'}?mode=ro", uri=True)

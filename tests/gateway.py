@@ -59,6 +59,14 @@ class Gateway:
     def get(self, path: str, **headers: str) -> httpx.Response:
         return httpx.get(f"{self.url}{path}", headers=headers, timeout=60)
 
+    def refuses_connections(self) -> bool:
+        """Return whether it has stopped to listen."""
+        try:
+            self.get("/healthz")
+        except httpx.ConnectError:
+            return True
+        return False
+
     def stop(self) -> int:
         """Send SIGTERM and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
