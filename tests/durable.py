@@ -51,6 +51,12 @@ def again(number: int) -> str:
     return f"again {number} is done"
 
 
+@tool
+def big() -> str:
+    """Return much."""
+    return "x" * 200_000
+
+
 @tool(timeout_seconds=60)
 def wait(context: ToolContext) -> str:
     """Wait for the file `go`."""
@@ -74,15 +80,17 @@ approval = "never"
 class Workshop:
     """A folder with configuration, tools and data, in which gateways run one after the other, on one port."""
 
-    def __init__(self, folder: Path, upstream: Upstream, *, config: str = "", model: str = "") -> None:
+    def __init__(self, folder: Path, upstream: Upstream, *, config: str = "", model: str = "", program: str = "") -> None:
         self.folder = folder
         model = f'toolsets = ["mine"]\nmax_tool_rounds = 20\n{model}'
         self._config = configuration(upstream, before=config + TOOLSET, model=model)
         self._port = 0
+        self._program = program
+        self.database = folder / "data" / "toolrelay.db"
         (folder / "durable_tools.py").write_text(TOOLS)
 
     def start(self) -> AbstractContextManager[Gateway]:
-        return running(self._config, folder=self.folder, flags=("--port", str(self._port)))
+        return running(self._config, folder=self.folder, flags=("--port", str(self._port)), program=self._program)
 
     def keep_port(self, gateway: Gateway) -> None:
         self._port = gateway.port
@@ -131,7 +139,7 @@ class Workshop:
             return str(turn)
 
     def _database(self) -> sqlite3.Connection:
-        return sqlite3.connect(f"file:{self.folder / 'data' / 'toolrelay.db'}?mode=ro", uri=True)
+        return sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)
 
 
 def read_events(response: httpx.Response) -> Iterator[dict[str, Any]]:

@@ -23,8 +23,8 @@ _CANCELLED = (CANCELLED, "client_gone", "client_stalled")  # the codes of turns 
 class TurnLedger:
     """Keeps steps until `flush` writes them in one transaction. See runtime.driver.Ledger.
 
-    `steps` are those of a turn that is resumed. `known_items` is the number of items of the request that the conversation has
-    already.
+    `created` is set once the turn is on record. `steps` are those of a turn that is resumed. `known_items` is the number of items
+    of the request that the conversation has already.
     """
 
     def __init__(
@@ -39,7 +39,9 @@ class TurnLedger:
         self.row = row
         self.steps = [*steps]
         self._store = store
-        self._is_created = bool(steps)
+        self.created = asyncio.Event()
+        if steps:
+            self.created.set()
         self._known_items = known_items
         self._clock = clock
         self._unsaved: list[StoredStep] = []
@@ -87,10 +89,10 @@ class TurnLedger:
         del self._messages[: len(messages)]
 
     async def _append(self, steps: Sequence[StoredStep], messages: Sequence[MessageRow]) -> None:
-        if not self._is_created:
+        if not self.created.is_set():
             row = self.row if self._status is None else replace(self.row, status=self._status)
             await self._store.create_turn(row, steps, messages)
-            self._is_created = True
+            self.created.set()
             return
         head = await self._end_conversation() if self._status == "finished" else None
         await self._store.append_steps(self.row.id, steps, status=self._status, messages=messages, head=head)

@@ -190,6 +190,10 @@ class TurnService:
                 await self._resume_or_end(stored, observe)
             except ToolrelayError as error:
                 log.error("not_resumed", turn=stored.row.id, reason=error.message)
+                await self._end_interrupted(stored)
+            except Exception:  # noqa: BLE001 -- one bad record must not keep the gateway from starting
+                log.exception("not_resumed", turn=stored.row.id)
+                await self._end_interrupted(stored)
 
     async def _resume_or_end(self, stored: StoredTurn, observe: Callable[[TurnRow, Request], Observation]) -> None:
         past = PastTurn.load(stored)
@@ -198,9 +202,13 @@ class TurnService:
         elif past.row.idempotency_key is not None and past.progress.runs:
             await self.store.set_status(past.row.id, "parked")  # goes on when the client repeats its request
         else:
-            message = "The gateway was restarted while this turn was running."
-            failed = StoredStep(seq=len(past.steps), at=self._clock(), step=TurnFailed(code=INTERRUPTED, message=message))
-            await self.store.append_steps(past.row.id, [failed], status="failed")
+            await self._end_interrupted(stored)
+
+    async def _end_interrupted(self, stored: StoredTurn) -> None:
+        message = "The gateway was restarted while this turn was running."
+        seq = stored.steps[-1].seq + 1 if stored.steps else 0
+        failed = StoredStep(seq=seq, at=self._clock(), step=TurnFailed(code=INTERRUPTED, message=message))
+        await self.store.append_steps(stored.row.id, [failed], status="failed")
 
     async def _resume_background(self, past: PastTurn, observe: Callable[[TurnRow, Request], Observation]) -> None:
         """Continue the turn and its stream. An answer of which a part was shown is lost, and the turn fails."""

@@ -83,6 +83,7 @@ class RunningTurn:
         self._failures: dict[int, Exception] = {}
         self._reason: ToolrelayError | None = None
         self._keeps_record_open = False
+        self._begun = asyncio.Event()
         self._on_end = on_end
         self._ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -97,6 +98,19 @@ class RunningTurn:
 
     async def wait_for_end(self) -> None:
         await self._ended.wait()
+
+    async def wait_for_record(self) -> None:
+        """Wait until the turn is on record. Raise its error if it ended before."""
+        created = self.parts.ledger.created
+        waiting = [asyncio.ensure_future(event.wait()) for event in (created, self._ended)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+        error = self.parts.turn.error
+        if not created.is_set() and error is not None:
+            raise error.error
 
     def start(self, first: Follower | None = None) -> None:
         if first is not None:
@@ -136,6 +150,7 @@ class RunningTurn:
 
     async def _stop(self) -> None:
         if self._task is not None:
+            await self._begun.wait()  # a task that is cancelled before its first step would end without a trace
             self._task.cancel()
             await asyncio.wait([self._task])
 
@@ -161,6 +176,7 @@ class RunningTurn:
 
     async def _run(self) -> None:
         parts = self.parts
+        self._begun.set()
         try:
             await drive(
                 parts.layer,

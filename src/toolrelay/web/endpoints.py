@@ -224,6 +224,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
                 self._refuse(exchange, failure)
             return
         if response is None or follower is None:
+            try:
+                await running.wait_for_record()  # the client may ask for it as soon as it has the id
+            except ToolrelayError as error:
+                self._refuse(exchange, error)
+                return
             row, request, keepalive = running.row, running.parts.turn.request, self.settings.keepalive_seconds
             await respond_in_background(exchange, self.service, row, request, keepalive=keepalive)
             return

@@ -1,0 +1,304 @@
+"""Turns in their own tasks, and what becomes of them after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.model_server import MODEL
+from tests.runtime.stores import locked, opened
+from tests.scripted import scripted
+from tests.scripted_backend import ScriptedBackend
+from tests.stores.rows import ACCEPTED, ANSWERED, PLANNED, STARTED, steps, turn
+from toolrelay.core.commands import Notice, RecordStep
+from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
+from toolrelay.core.messages import Message
+from toolrelay.core.request import Request
+from toolrelay.core.steps import StepEvent, ToolRunFinished
+from toolrelay.errors import InternalError, StoreError
+from toolrelay.runtime.past_turn import PastTurn
+from toolrelay.runtime.service import INTERRUPTED, PLAIN, Observation, TurnOrder, TurnService
+from toolrelay.runtime.turns import RunningTurn
+from toolrelay.stores.base import Store, StoredTurn
+
+TOKEN = "a" * 20
+REQUEST = Request(wire="openai_responses", model=MODEL, items=(Message(role="user", content="Hi"),), store=True)
+BACKGROUND = replace(REQUEST, background=True)
+FIRST, SECOND, STOP = TextDelta("Hel"), TextDelta("lo"), AnswerFinished(finish="stop")
+
+
+class Quiet:
+    def record(self, command: RecordStep) -> None: ...
+
+    def notice(self, command: Notice) -> None: ...
+
+
+class Reader:
+    """A follower. It raises `error`, if there is one, instead of taking events."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.events: list[StreamEvent] = []
+        self.read = asyncio.Event()
+        self._error = error
+
+    def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
+        if self._error is not None:
+            raise self._error
+        self.events += events
+        self.read.set()
+        return None
+
+
+class Stage:
+    """A service whose model says "Hel", waits for `go`, and says "lo"."""
+
+    def __init__(self, store: Store) -> None:
+        self.go = asyncio.Event()
+        self.store = store
+        self.backend = ScriptedBackend([[AnswerStarted(), FIRST, self.go, SECOND, STOP]])
+        app = scripted(self.backend)
+        self.service = TurnService(store=store, record="tools", models=app.models, tools=app.tools, executor=app.executor)
+        self.model = app.models[MODEL]
+        self.ended: list[RunningTurn] = []
+
+    async def start(self, follower: Reader | None, request: Request = REQUEST) -> RunningTurn:
+        order = TurnOrder(token=TOKEN, owner="me", request=request, model=self.model, policy=PLAIN, observer=Quiet())
+        return await self.service.start(order, follower, self.ended.append)
+
+    async def resume_unfinished(self) -> None:
+        await self.service.resume_unfinished(lambda _row, _request: Observation(Quiet(), self.ended.append))
+
+    async def stored(self, name: str = TOKEN) -> StoredTurn:
+        found = await self.store.load_turn(name)
+        assert found is not None
+        return found
+
+    async def frame_types(self, name: str) -> list[str]:
+        frames = await self.store.load_frames(name)
+        return [frame.data.split(b"\n")[0].removeprefix(b"event: ").decode() for frame in frames]
+
+
+Story = Callable[[Stage], Awaitable[None]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "toolrelay.db"
+
+
+@asynccontextmanager
+async def staged(path: Path, **options: Any) -> AsyncIterator[Stage]:
+    async with opened(path, **options) as store:
+        stage = Stage(store)
+        yield stage
+        await stage.service.turns.close()
+
+
+def play(path: Path, story: Story, **options: Any) -> None:
+    async def main() -> None:
+        async with staged(path, **options) as stage:
+            await story(stage)
+
+    asyncio.run(main())
+
+
+# Followers
+
+
+def test_later_follower_gets_all_events(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        first, second = Reader(), Reader()
+        running = await stage.start(first)
+        await first.read.wait()
+        running.attach(second)
+        stage.go.set()
+        await asyncio.gather(running.wait(first), running.wait(second))
+        assert first.events == second.events == running.events
+        assert first.events[-1] == STOP
+        assert stage.ended == [running]
+        assert not running.has_followers
+        assert stage.service.turns.find(TOKEN, "me") is None
+
+    play(path, story)
+
+
+def test_follower_that_fails_does_not_end_the_turn(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        bad, good = Reader(ValueError("full")), Reader()
+        running = await stage.start(bad)
+        running.attach(good)
+        stage.go.set()
+        await running.wait(good)
+        with pytest.raises(ValueError, match="full"):
+            await running.wait(bad)
+        assert good.events[-1] == STOP
+        assert (await stage.stored()).row.status == "finished"
+
+    play(path, story)
+
+
+def test_turn_of_another_owner_is_not_found(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        running = await stage.start(None)
+        assert stage.service.turns.find(TOKEN, "me") is running
+        assert stage.service.turns.find(TOKEN, "you") is None
+
+    play(path, story)
+
+
+# Ends
+
+
+def test_turn_that_is_cancelled_at_once_ends_like_any_other(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        reader = Reader()
+        running = await stage.start(reader)
+        await running.cancel()
+        await running.wait(reader)
+        assert stage.ended == [running]
+        assert isinstance(reader.events[-1], AnswerFailed)
+        assert (await stage.stored()).row.status == "cancelled"
+
+    play(path, story)
+
+
+def test_background_turn_is_on_record_before_its_id_is_given_out(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        running = await stage.start(None, BACKGROUND)
+        await running.wait_for_record()
+        assert (await stage.stored()).row.status == "running"
+
+    play(path, story)
+
+
+def test_background_turn_that_cannot_be_recorded_is_refused(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        with locked(path):
+            running = await stage.start(None, BACKGROUND)
+            with pytest.raises(StoreError, match="locked by another program"):
+                await running.wait_for_record()
+
+    play(path, story)
+
+
+def test_cancelled_turn_stops_the_model_and_is_recorded(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        reader = Reader()
+        running = await stage.start(reader)
+        await reader.read.wait()
+        gone = InternalError("The client has gone.", status=499, code="client_gone")
+        await running.cancel(gone)
+        await running.cancel(InternalError("Too late."))
+        await running.wait(reader)
+        assert stage.backend.abandoned.is_set()
+        assert reader.events[-1] == AnswerFailed(gone)
+        assert (await stage.stored()).row.status == "cancelled"
+
+    play(path, story)
+
+
+def test_closing_leaves_background_turns_open_and_fails_the_others(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        reader = Reader()
+        await stage.start(reader)
+        await reader.read.wait()
+        await stage.service.turns.close()
+        last = reader.events[-1]
+        assert isinstance(last, AnswerFailed)
+        assert last.error.code == "shutting_down"
+        assert (await stage.stored()).row.status == "failed"
+
+    async def background(stage: Stage) -> None:
+        await stage.start(None, BACKGROUND)
+        await stage.service.turns.close()
+        assert (await stage.stored()).row.status == "running"
+
+    play(path, story)
+    play(path.with_name("second.db"), background)
+
+
+def test_turn_whose_end_cannot_be_recorded_fails_and_says_so(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        reader = Reader()
+        running = await stage.start(reader)
+        await reader.read.wait()
+        with locked(path):
+            stage.go.set()
+            await running.wait(reader)
+        last = reader.events[-1]
+        assert isinstance(last, AnswerFailed)
+        assert "locked by another program" in last.error.message
+        assert (await stage.stored()).row.status == "running"  # to be ended after the next start
+
+    play(path, story)
+
+
+# After a restart
+
+
+async def leave_behind(store: Store, *events: StepEvent, name: str = TOKEN, request: Request = REQUEST, **members: Any) -> None:
+    accepted = replace(ACCEPTED, request=request)
+    members = {"model": MODEL, "wire": request.wire, "stored": True, "background": request.background, **members}
+    await store.create_turn(turn(name, **members), steps(accepted, *events))
+
+
+def test_background_turn_goes_on(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        await leave_behind(stage.store, request=BACKGROUND)
+        stage.go.set()
+        await stage.resume_unfinished()
+        running = stage.service.turns.find(TOKEN, "me")
+        assert running is not None
+        await running.wait_for_end()
+        assert (await stage.stored()).row.status == "finished"
+        assert (await stage.frame_types(TOKEN))[-1] == "response.completed"
+
+    play(path, story)
+
+
+def test_foreground_turn_is_ended(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        await leave_behind(stage.store)
+        await stage.resume_unfinished()
+        stored = await stage.stored()
+        assert stored.row.status == "failed"
+        assert getattr(stored.steps[-1].step, "code", None) == INTERRUPTED
+
+    play(path, story)
+
+
+def test_turn_with_an_idempotency_key_waits_for_its_client_once_it_has_run_a_tool(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        await leave_behind(stage.store, ANSWERED, PLANNED, STARTED, name="t1", idempotency_key="k", request_digest="d")
+        await leave_behind(stage.store, ANSWERED, PLANNED, name="t2", idempotency_key="l", request_digest="d")
+        await stage.resume_unfinished()
+        assert [(await stage.stored(name)).row.status for name in ("t1", "t2")] == ["parked", "failed"]
+        found = await stage.service.find_repeated("me", "k", "d")
+        assert found is not None
+        assert found.can_resume
+        assert await stage.service.find_repeated("me", "l", "d") is None
+        assert await stage.service.find_repeated("you", "k", "d") is None
+
+    play(path, story)
+
+
+def test_turn_that_cannot_be_continued_is_ended_and_the_others_go_on(path: Path) -> None:
+    """One has a model that is gone, one a record that makes no sense."""
+
+    async def story(stage: Stage) -> None:
+        await leave_behind(stage.store, name="t1", request=replace(BACKGROUND, model="gone"), model="gone")
+        await leave_behind(stage.store, ToolRunFinished(call_id="call_9", output=""), name="t2", request=BACKGROUND)
+        await leave_behind(stage.store, request=BACKGROUND)
+        await stage.resume_unfinished()
+        assert [(await stage.stored(name)).row.status for name in ("t1", "t2")] == ["failed", "failed"]
+        assert stage.service.turns.find(TOKEN, "me") is not None
+        await stage.service.end_stream(PastTurn.load(await stage.stored("t1")))
+        assert (await stage.frame_types("t1"))[-1] == "response.failed"
+
+    play(path, story)
