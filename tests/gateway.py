@@ -36,6 +36,10 @@ class Gateway:
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])
 
+    @property
+    def data_dir(self) -> Path:
+        return self._log_path.parent / "data"
+
     def log(self) -> str:
         """Return what was logged so far. While the process runs, its log level must be `info` or `debug`.
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import resource
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -18,6 +22,8 @@ from tests.model_server import BEGUN, CLIENT_APIS, REST, WIRES, ClientApi, Model
 from tests.raw_client import RawClient, encode_request
 from tests.upstream import Gate
 from toolrelay.app import _listen
+from toolrelay.settings import StoreSettings
+from toolrelay.stores.base import TurnRow, open_store
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 HASH = "4f8e0b7c3a1d5e2f6b9c8d7a0e1f2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c"
@@ -47,6 +53,51 @@ def serve(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 # Start
+
+
+@pytest.mark.parametrize("damage", ["damaged", "a directory", "from a newer version"])
+def test_store_that_cannot_be_opened_is_one_line_and_exit_code_1(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / "data" / "toolrelay.db"
+    if damage == "a directory":
+        file.mkdir(parents=True)
+    else:
+        asyncio.run(_create_store(file))
+    if damage == "damaged":
+        file.write_bytes(b"\0" * 4096)
+    elif damage == "from a newer version":
+        with contextlib.closing(sqlite3.connect(file)) as database, database:
+            database.execute("INSERT INTO schema_version (version) VALUES (9999)")
+    done = serve("--port", "0", "--data-dir", str(file.parent), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(f"toolrelay: {file} ")
+
+
+async def _create_store(file: Path) -> None:
+    store = open_store(StoreSettings(), file.parent)
+    await store.open()
+    await store.close()
+
+
+def test_old_turns_are_pruned_while_the_gateway_runs(tmp_path: Path) -> None:
+    async def add_old_turn() -> None:
+        store = open_store(StoreSettings(), tmp_path)
+        await store.open()
+        await store.create_turn(TurnRow(id="old", owner="local", model="m", wire="w", created_at=1.0, status="finished"), [])
+        await store.close()
+
+    def turns() -> int:
+        with contextlib.closing(sqlite3.connect(tmp_path / "toolrelay.db")) as database:
+            return int(database.execute("SELECT count(*) FROM turns").fetchone()[0])
+
+    asyncio.run(add_old_turn())
+    assert turns() == 1
+    with running(flags=("--data-dir", str(tmp_path))) as gateway:
+        until = time.monotonic() + 30
+        while turns() and time.monotonic() < until:
+            pass
+        assert turns() == 0
+        assert gateway.stop() == 0
 
 
 def test_ready_line_is_the_only_output() -> None:

@@ -27,8 +27,10 @@ from toolrelay.runtime.printed import PrintedLines
 from toolrelay.runtime.secret import load_secret
 from toolrelay.runtime.service import TurnService
 from toolrelay.runtime.telemetry import Metrics
+from toolrelay.runtime.usage import UsageTimer
 from toolrelay.settings import Environment, ModelSettings, ServerSettings, Settings, check_binding, file_prefix
 from toolrelay.stores.base import open_store
+from toolrelay.stores.retention import prune_regularly
 from toolrelay.web.access import Access
 from toolrelay.web.auth import Authenticator
 from toolrelay.web.conversations import ConversationPages
@@ -58,6 +60,9 @@ class App:
             store=self.store, record=settings.store.record, models=self.models, tools=self.tools, executor=self.executor
         )
         self.ready = True
+        self._usage_timer = UsageTimer(self.metrics.usage, self.store)
+        self._retention_days = settings.store.retention_days
+        self._pruning: asyncio.Task[None] | None = None
         self._limit = limit = ConcurrencyLimit(settings.limits.concurrent_turns)
         authenticator = Authenticator(settings.keys, settings.server.cors_origins)
         access = _open_access(settings, authenticator)
@@ -90,9 +95,15 @@ class App:
     async def open(self) -> None:
         """Open toolsets and store, or raise what the operator can correct. Then take up the turns of before."""
         await self.tools.open()
-        await self.store.open()
-        await self.site.start()
-        await self.service.resume_unfinished(lambda row, request: self._endpoints[row.wire].observe(row, request))
+        try:
+            await self.store.open()
+            self._usage_timer.start()
+            self._pruning = asyncio.create_task(prune_regularly(self.store, self._retention_days))
+            await self.site.start()
+            await self.service.resume_unfinished(lambda row, request: self._endpoints[row.wire].observe(row, request))
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         self.watchdog.close()
@@ -102,6 +113,10 @@ class App:
         for model in self.models.values():
             await model.backend.close()
         await self.site.stop()
+        if self._pruning is not None:
+            self._pruning.cancel()
+            await asyncio.wait([self._pruning])
+        await self._usage_timer.close()
         await self.store.close()
 
 

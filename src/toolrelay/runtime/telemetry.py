@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from toolrelay import log
 from toolrelay.core.commands import Notice, RecordStep
 from toolrelay.core.events import Usage
-from toolrelay.core.steps import CallPlanned
+from toolrelay.core.steps import CallPlanned, ToolRunStarted
+from toolrelay.runtime.usage import UsageCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)  # seconds
+_OK = 200
 
 
 class Histogram:
@@ -43,7 +45,11 @@ class Histogram:
 
 
 class ModelMetrics:
-    def __init__(self) -> None:
+    """The figures of one model. `usage` is shared by all."""
+
+    def __init__(self, name: str, usage: UsageCounter) -> None:
+        self.name = name
+        self.usage = usage
         self.turns: Counter[tuple[str, int]] = Counter()  # by wire and status
         self.calls: Counter[str] = Counter()  # by owner
         self.rules: Counter[str] = Counter()
@@ -58,6 +64,7 @@ class ModelMetrics:
 class Metrics:
     def __init__(self) -> None:
         self.open = 0
+        self.usage = UsageCounter()
         self._models: dict[str, ModelMetrics] = {}
         self._tool_runs: Counter[tuple[str, str]] = Counter()  # by tool and result
         self._tool_seconds: defaultdict[str, Histogram] = defaultdict(Histogram)
@@ -65,7 +72,7 @@ class Metrics:
     def model(self, name: str) -> ModelMetrics:
         found = self._models.get(name)
         if found is None:
-            found = self._models[name] = ModelMetrics()
+            found = self._models[name] = ModelMetrics(name, self.usage)
         return found
 
     def add_tool_run(self, tool: str, result: str, seconds: float) -> None:
@@ -131,9 +138,11 @@ class Metrics:
 class TurnLog:
     """Writes one turn's log lines and adds to its model's metrics."""
 
-    __slots__ = ("_calls", "_fields", "_first", "_metrics", "_started", "_wire", "_with_content")
+    __slots__ = ("_calls", "_fields", "_first", "_metrics", "_owner", "_started", "_tool_runs", "_wire", "_with_content")
 
-    def __init__(self, metrics: ModelMetrics, fields: dict[str, Any], wire: str, started: float, *, with_content: bool) -> None:
+    def __init__(
+        self, metrics: ModelMetrics, fields: dict[str, Any], wire: str, started: float, *, owner: str, with_content: bool
+    ) -> None:
         self._metrics = metrics
         self._with_content = with_content
         self._fields = fields
@@ -141,6 +150,8 @@ class TurnLog:
         self._started = started
         self._first: float | None = None
         self._calls = 0
+        self._owner = owner
+        self._tool_runs = 0
 
     def mark_first_event(self, now: float) -> None:
         if self._first is None:
@@ -150,6 +161,8 @@ class TurnLog:
     def record(self, command: RecordStep) -> None:
         """Log a planned call; its arguments only if the configuration allows content."""
         step = command.step
+        if type(step) is ToolRunStarted:
+            self._tool_runs += 1
         if type(step) is not CallPlanned:
             return
         self._calls += 1
@@ -171,6 +184,7 @@ class TurnLog:
         metrics, fields = self._metrics, self._fields
         metrics.turns[self._wire, status] += 1
         metrics.turn_seconds.add(now - self._started)
+        metrics.usage.add_turn(metrics.name, self._owner, failed=status != _OK, usage=usage, tool_runs=self._tool_runs)
         fields["status"] = status
         if finish is not None:
             fields["finish"] = finish

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from toolrelay import log
 from toolrelay.errors import StoreError
-from toolrelay.stores.base import Store
+from toolrelay.stores.base import PruneResult, Store
 
 DAY_SECONDS = 86_400
 
@@ -26,5 +26,6 @@ async def prune_regularly(
         except StoreError as error:
             log.warning("store_not_pruned", reason=error.message)
         else:
-            log.info("store_pruned", turns=deleted.turns, conversations=deleted.conversations, usage=deleted.usage)
+            if deleted != PruneResult():
+                log.info("store_pruned", turns=deleted.turns, conversations=deleted.conversations, usage=deleted.usage)
         await sleep(DAY_SECONDS)

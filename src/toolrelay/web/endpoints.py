@@ -88,7 +88,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             self._refuse(exchange, error)
             return
         self.metrics.open += 1
-        turn_log = self._turn_log(turn_token_of(exchange), accepted.request, started)
+        turn_log = self._turn_log(turn_token_of(exchange), accepted.request, owner_of(accepted.identity), started)
         if self.service.is_recorded(accepted.request, accepted.policy):
             await self._run_recorded(exchange, accepted, turn_log)
             return
@@ -142,14 +142,14 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             digest=sha256(body).hexdigest(),
         )
 
-    def _turn_log(self, token: str, request: Request, started: float) -> TurnLog:
+    def _turn_log(self, token: str, request: Request, owner: str, started: float) -> TurnLog:
         fields: dict[str, Any] = {"turn": token, "model": request.model, "key": request.key, "stream": request.stream}
         metrics = self.metrics.model(request.model)
-        return TurnLog(metrics, fields, self.wire.name, started, with_content=self.settings.log_content)
+        return TurnLog(metrics, fields, self.wire.name, started, owner=owner, with_content=self.settings.log_content)
 
     def observe(self, row: TurnRow, request: Request) -> Observation:
         """Return the log of a turn that goes on after a restart."""
-        turn_log = self._turn_log(row.id, request, time.monotonic())
+        turn_log = self._turn_log(row.id, request, row.owner, time.monotonic())
         self.metrics.open += 1
 
         def end(running: RunningTurn) -> None:

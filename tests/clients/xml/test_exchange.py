@@ -155,7 +155,7 @@ def test_notices_of_history_are_reported() -> None:
 
 
 def test_block_is_logged_with_split_emitted() -> None:
-    turn_log = TurnLog(Metrics().model("m"), {"turn": "T"}, "openai_chat", 0.0, with_content=False)
+    turn_log = TurnLog(Metrics().model("m"), {"turn": "T"}, "openai_chat", 0.0, owner="local", with_content=False)
     with log.captured() as lines:
         for is_split in (True, False):
             turn_log.notice(Notice(event="tool_block", rule="emitted", tool="getTime", split_emitted=is_split))

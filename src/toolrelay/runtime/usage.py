@@ -1,0 +1,133 @@
+"""Usage by minute, model and key: counted when a turn ends, written to the store by a timer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from toolrelay import log
+from toolrelay.core.events import Usage
+from toolrelay.errors import StoreError
+from toolrelay.stores.base import UsageRow
+
+WRITE_SECONDS = 60
+MAX_ROWS = 10_000  # more, while the store cannot be used, are added up over the minutes
+
+
+class UsageStore(Protocol):
+    """The part of a store that keeps usage. See stores.base.Store."""
+
+    async def add_usage(self, rows: Sequence[UsageRow]) -> None: ...
+
+
+class _Counts:
+    """The figures of a UsageRow, to be added to."""
+
+    __slots__ = ("cached", "failed", "input", "output", "tool_runs", "turns")
+
+    def __init__(self) -> None:
+        self.turns = self.failed = self.input = self.output = self.cached = self.tool_runs = 0
+
+
+class UsageCounter:
+    """Counts turns in the minute in which they end. Rows stay until they are written."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._counts: dict[tuple[int, str, str], _Counts] = {}
+        self._is_broken = False
+
+    def add_turn(self, model: str, owner: str, *, failed: bool, usage: Usage | None, tool_runs: int) -> None:
+        counts = self._find(int(self._clock() // 60), model, owner)
+        counts.turns += 1
+        counts.failed += failed
+        counts.tool_runs += tool_runs
+        if usage is not None:
+            counts.input += usage.input
+            counts.output += usage.output
+            counts.cached += usage.cached or 0
+
+    def _find(self, minute: int, model: str, owner: str) -> _Counts:
+        found = self._counts.get((minute, model, owner))
+        if found is None:
+            found = self._counts[minute, model, owner] = _Counts()
+        return found
+
+    async def write(self, store: UsageStore) -> None:
+        """Write what was counted. If the store cannot be used, keep it for the next time and log that once."""
+        rows = self._take()
+        if not rows:
+            return
+        try:
+            await store.add_usage(rows)
+        except StoreError as error:
+            self._put_back(rows)
+            if not self._is_broken:
+                log.warning("usage_not_written", reason=error.message)
+            self._is_broken = True
+        else:
+            self._is_broken = False
+
+    def _take(self) -> list[UsageRow]:
+        counts, self._counts = self._counts, {}
+        return [
+            UsageRow(
+                minute=minute,
+                model=model,
+                key=owner,
+                turns=each.turns,
+                failed=each.failed,
+                input=each.input,
+                output=each.output,
+                cached=each.cached,
+                tool_runs=each.tool_runs,
+            )
+            for (minute, model, owner), each in counts.items()
+        ]
+
+    def _put_back(self, rows: list[UsageRow]) -> None:
+        latest = max(row.minute for row in rows) if len(rows) > MAX_ROWS else None
+        for row in rows:
+            counts = self._find(row.minute if latest is None else latest, row.model, row.key)
+            counts.turns += row.turns
+            counts.failed += row.failed
+            counts.input += row.input
+            counts.output += row.output
+            counts.cached += row.cached
+            counts.tool_runs += row.tool_runs
+
+
+class UsageTimer:
+    """Writes usage every minute, and when it is closed."""
+
+    def __init__(
+        self, counter: UsageCounter, store: UsageStore, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._counter = counter
+        self._store = store
+        self._sleep = sleep
+        self._task: asyncio.Task[None] | None = None
+        self._write: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """A write that has begun is finished: it would otherwise be lost, or counted twice."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        if self._write is not None:
+            await self._write
+        await self._counter.write(self._store)
+
+    async def _run(self) -> None:
+        while True:
+            await self._sleep(WRITE_SECONDS)
+            self._write = asyncio.create_task(self._counter.write(self._store))
+            await asyncio.shield(self._write)

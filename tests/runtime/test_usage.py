@@ -1,0 +1,220 @@
+"""Usage by minute, model and key: what is counted, and when it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.gateway import Gateway, running
+from tests.model_server import CLIENT_APIS, MODEL, STREAMED, ModelServer, call, configuration, end, error, whole
+from tests.upstream import LAST_CHUNK, chunk, stream_head
+from toolrelay.core.events import Usage
+from toolrelay.runtime.usage import MAX_ROWS, WRITE_SECONDS, UsageCounter, UsageTimer
+from toolrelay.settings import StoreSettings
+from toolrelay.stores.base import Store, UsageRow, open_store
+
+CHAT, RESPONSES = CLIENT_APIS["openai_chat"], CLIENT_APIS["openai_responses"]
+FIGURES = "model, key, turns, failed, input, output, cached, tool_runs"
+
+
+@pytest.fixture
+def model_server() -> Iterator[ModelServer]:
+    with ModelServer() as upstream:
+        yield upstream
+
+
+def recorded(gateway: Gateway) -> list[tuple[object, ...]]:
+    """Stop the gateway and return its usage, added up over the minutes."""
+    assert gateway.stop() == 0
+    sums = ", ".join(f"sum({name})" for name in FIGURES.split(", ")[2:])
+    with sqlite3.connect(gateway.data_dir / "toolrelay.db") as database:
+        return database.execute(f"SELECT model, key, {sums} FROM usage GROUP BY model, key ORDER BY model, key").fetchall()
+
+
+def test_plain_relay_is_counted_for_the_local_owner(model_server: ModelServer) -> None:
+    model_server.enqueue(STREAMED, whole())
+    with running(configuration(model_server)) as gateway:
+        for stream in (True, False):
+            assert gateway.post(CHAT.path, CHAT.request_body(stream=stream)).status_code == 200
+        assert recorded(gateway) == [(MODEL, "local", 2, 0, 14, 6, 0, 0)]
+
+
+def test_stored_response_and_failed_turn_are_counted(model_server: ModelServer) -> None:
+    model_server.enqueue(whole(), error(400))
+    with running(configuration(model_server)) as gateway:
+        assert gateway.post(RESPONSES.path, RESPONSES.request_body()).status_code == 200
+        assert gateway.post(RESPONSES.path, RESPONSES.request_body(store=False)).status_code == 400
+        assert recorded(gateway) == [(MODEL, "local", 2, 1, 7, 3, 0, 0)]
+
+
+def test_refused_request_is_not_counted(model_server: ModelServer) -> None:
+    with running(configuration(model_server)) as gateway:
+        assert gateway.post(CHAT.path, CHAT.request_body() | {"model": "unknown"}).status_code == 404
+        assert recorded(gateway) == []
+
+
+def test_keys_are_counted_apart(model_server: ModelServer) -> None:
+    model_server.enqueue(whole(), whole(), whole())
+    keys = "".join(f'[[keys]]\nname = "{name}"\nsha256 = "{hashlib.sha256(name.encode()).hexdigest()}"\n' for name in ("a", "b"))
+    with running(configuration(model_server, before=keys)) as gateway:
+        for name in ("a", "b", "b"):
+            assert gateway.post(CHAT.path, CHAT.request_body(), authorization=f"Bearer {name}").status_code == 200
+        assert recorded(gateway) == [(MODEL, "a", 1, 0, 7, 3, 0, 0), (MODEL, "b", 2, 0, 14, 6, 0, 0)]
+
+
+def test_tool_runs_and_the_tokens_of_all_rounds_are_counted(model_server: ModelServer, tmp_path: Path) -> None:
+    (tmp_path / "usage_tools.py").write_text(
+        'from toolrelay import tool\n\n\n@tool\ndef now() -> str:\n    """Return the time."""\n    return "noon"\n'
+    )
+    model_server.enqueue(stream_head() + chunk(call("now", "{}") + end("tool_calls")) + LAST_CHUNK, STREAMED)
+    toolset = '[toolsets.clock]\nkind = "python"\nmodule = "usage_tools"\napproval = "never"\n'
+    config = configuration(model_server, model='toolsets = ["clock"]', before=toolset)
+    with running(config, environ={"PYTHONPATH": str(tmp_path)}) as gateway:
+        assert CHAT.text(gateway.post(CHAT.path, CHAT.request_body()).json()) == "Hello there"
+        assert recorded(gateway) == [(MODEL, "local", 1, 0, 14, 6, 0, 1)]
+
+
+def test_nothing_is_written_to_the_disk_if_nothing_may_be_recorded(model_server: ModelServer) -> None:
+    model_server.enqueue(whole())
+    with running(configuration(model_server, before='[store]\nrecord = "none"\n')) as gateway:
+        assert gateway.post(CHAT.path, CHAT.request_body()).status_code == 200
+        assert gateway.stop() == 0
+        assert not (gateway.data_dir / "toolrelay.db").exists()
+
+
+# The counter
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 600.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def count(counter: UsageCounter, model: str = MODEL, owner: str = "local") -> None:
+    counter.add_turn(model, owner, failed=False, usage=Usage(input=3, output=2, cached=1), tool_runs=0)
+
+
+async def rows(store: Store) -> list[UsageRow]:
+    return [msgspec.convert(record, UsageRow) async for record in store.export() if record["type"] == "usage"]
+
+
+def counted(minute: int, turns: int = 1, model: str = MODEL) -> UsageRow:
+    return UsageRow(minute=minute, model=model, key="local", turns=turns, input=3 * turns, output=2 * turns, cached=turns)
+
+
+def test_turn_counts_in_the_minute_of_its_end(tmp_path: Path) -> None:
+    async def story() -> None:
+        store, clock = open_store(StoreSettings(), tmp_path), Clock()
+        await store.open()
+        counter = UsageCounter(clock)
+        for clock.time in (600.0, 659.9, 660.0):
+            count(counter)
+        await counter.write(store)
+        await counter.write(store)  # what was written is not written again
+        assert await rows(store) == [counted(10, 2), counted(11)]
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_figures_are_kept_while_the_store_cannot_be_used(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    async def story() -> None:
+        closed, store = open_store(StoreSettings(), tmp_path), open_store(StoreSettings(), tmp_path)
+        counter = UsageCounter(Clock())
+        for _ in range(3):
+            count(counter)
+            await counter.write(closed)
+        await store.open()
+        await counter.write(store)
+        assert await rows(store) == [counted(10, 3)]
+        await store.close()
+
+    asyncio.run(story())
+    assert capfd.readouterr().err.count("usage_not_written") == 1
+
+
+def test_minutes_are_added_up_if_the_store_cannot_be_used_for_long(tmp_path: Path) -> None:
+    async def story() -> None:
+        closed, store = open_store(StoreSettings(), tmp_path), open_store(StoreSettings(), tmp_path)
+        clock = Clock()
+        counter = UsageCounter(clock)
+        for _ in range(MAX_ROWS + 1):
+            clock.time += 60
+            count(counter)
+        await counter.write(closed)
+        await store.open()
+        await counter.write(store)
+        assert await rows(store) == [counted(10 + MAX_ROWS + 1, MAX_ROWS + 1)]
+        await store.close()
+
+    asyncio.run(story())
+
+
+# The timer
+
+
+def test_timer_writes_every_minute_and_when_it_is_closed(tmp_path: Path) -> None:
+    async def story() -> None:
+        store, counter = open_store(StoreSettings(), tmp_path), UsageCounter(Clock())
+        wakes: asyncio.Queue[None] = asyncio.Queue()
+        sleeps: asyncio.Queue[float] = asyncio.Queue()
+
+        async def sleep(seconds: float) -> None:
+            sleeps.put_nowait(seconds)
+            await wakes.get()
+
+        await store.open()
+        timer = UsageTimer(counter, store, sleep)
+        timer.start()
+        assert await sleeps.get() == WRITE_SECONDS
+        count(counter)
+        assert await rows(store) == []
+        wakes.put_nowait(None)
+        await sleeps.get()
+        assert await rows(store) == [counted(10)]
+        count(counter)
+        await timer.close()
+        assert await rows(store) == [counted(10, 2)]
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_write_under_way_is_finished_when_the_timer_is_closed(tmp_path: Path) -> None:
+    class SlowStore:
+        """Lets the test decide when a write goes on."""
+
+        def __init__(self, store: Store) -> None:
+            self.store = store
+            self.begun, self.allowed = asyncio.Event(), asyncio.Event()
+
+        async def add_usage(self, rows: Sequence[UsageRow]) -> None:
+            self.begun.set()
+            await self.allowed.wait()
+            await self.store.add_usage(rows)
+
+    async def story() -> None:
+        store, counter = open_store(StoreSettings(), tmp_path), UsageCounter(Clock())
+        await store.open()
+        slow = SlowStore(store)
+        count(counter)
+        timer = UsageTimer(counter, slow, lambda _: asyncio.sleep(0))
+        timer.start()
+        await slow.begun.wait()
+        closing = asyncio.create_task(timer.close())
+        await asyncio.sleep(0)
+        slow.allowed.set()
+        await closing
+        assert await rows(store) == [counted(10)]
+        await store.close()
+
+    asyncio.run(story())
