@@ -176,3 +176,31 @@ def test_any_step_survives_encoding_and_decoding(kind: type[StepEvent], data: st
 def test_any_accepted_request_survives_encoding_and_decoding(body: dict[str, Any]) -> None:
     step = TurnAccepted(request=decode_request(json.dumps(body).encode()))
     assert msgspec.json.decode(msgspec.json.encode(step), type=StepEvent) == step
+
+
+def test_default_values_are_not_stored() -> None:
+    request = Request(wire="openai_chat", model="m", items=(Message(role="user", content="Hi"),), tools=(Tool(name="f"),))
+    assert json.loads(msgspec.json.encode(TurnAccepted(request=request))) == {
+        "type": "TurnAccepted",
+        "request": {
+            "wire": "openai_chat",
+            "model": "m",
+            "items": [{"type": "Message", "role": "user", "content": "Hi"}],
+            "tools": [{"type": "Tool", "name": "f"}],
+        },
+    }
+    answer = AnswerReceived(items=(Call(id="call_1", name="f", arguments="{}"),), finish="calls", usage=Usage(input=1))
+    assert json.loads(msgspec.json.encode(answer)) == {
+        "type": "AnswerReceived",
+        "items": [{"type": "Call", "id": "call_1", "name": "f", "arguments": "{}"}],
+        "finish": "calls",
+        "usage": {"input": 1},
+    }
+
+
+def test_record_with_all_members_is_read() -> None:
+    stored = """{"type": "AnswerReceived", "items": [{"type": "Message", "extra": null, "role": "assistant", "content": "Hi",
+        "name": null, "id": null, "phase": null}], "finish": "stop", "usage": {"input": 1, "output": 0, "total": null},
+        "cut": false, "call_count": 0, "service_tier": null, "raw": null}"""
+    message = Message(role="assistant", content="Hi")
+    assert msgspec.json.decode(stored, type=StepEvent) == AnswerReceived(items=(message,), finish="stop", usage=Usage(input=1))

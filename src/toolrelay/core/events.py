@@ -27,7 +27,7 @@ from toolrelay.errors import ToolrelayError
 Finish: TypeAlias = Literal["stop", "length", "calls", "content_filter"]
 
 
-class Usage(Struct, frozen=True, kw_only=True):
+class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens. `cached`, `cache_written`, `audio_in` are parts of `input`; `reasoning`, `audio_out`, predictions of `output`."""
 
     input: int = 0

@@ -17,7 +17,7 @@ Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 CallKind: TypeAlias = Literal["function", "custom"]
 
 
-class _Value(Struct, frozen=True, kw_only=True, tag=True):
+class _Value(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Tagged, so that the ledger can decode items and parts."""
 
     extra: JsonObject | None = None

@@ -10,7 +10,7 @@ from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import CallKind, Item
 
 
-class Tool(Struct, frozen=True, kw_only=True, tag=True):
+class Tool(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """A function or custom tool that the model may call. `format` is a custom tool's grammar."""
 
     name: str
@@ -22,7 +22,7 @@ class Tool(Struct, frozen=True, kw_only=True, tag=True):
     extra: JsonObject | None = None
 
 
-class OpaqueTool(Struct, frozen=True, kw_only=True, tag=True):
+class OpaqueTool(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """A provider's own tool, such as web_search, that only its wire can represent."""
 
     wire: str
@@ -32,7 +32,7 @@ class OpaqueTool(Struct, frozen=True, kw_only=True, tag=True):
 AnyTool: TypeAlias = Tool | OpaqueTool
 
 
-class ToolChoice(Struct, frozen=True, kw_only=True):
+class ToolChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`named` requires the one tool in `names`; in other modes `names`, if any, are the allowed tools (allowed_tools).
 
     `raw` is a choice that only the client's wire can represent, such as a hosted tool.
@@ -43,7 +43,7 @@ class ToolChoice(Struct, frozen=True, kw_only=True):
     raw: JsonObject | None = None
 
 
-class OutputFormat(Struct, frozen=True, kw_only=True):
+class OutputFormat(Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: Literal["text", "json_object", "json_schema"] = "text"
     name: str | None = None
     description: str | None = None
@@ -51,14 +51,14 @@ class OutputFormat(Struct, frozen=True, kw_only=True):
     strict: bool | None = None
 
 
-class ReasoningOptions(Struct, frozen=True, kw_only=True):
+class ReasoningOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     effort: str | None = None
     summary: str | None = None
     encrypted: bool = False
     extra: JsonObject | None = None
 
 
-class Sampling(Struct, frozen=True, kw_only=True):
+class Sampling(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Sampling parameters. None: not given, so the provider's default applies.
 
     `max_tokens_field` is the client's name for `max_output_tokens` on Chat, which has two.
@@ -79,7 +79,7 @@ class Sampling(Struct, frozen=True, kw_only=True):
     verbosity: str | None = None
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`wire` is the client's; `extra` holds request fields that this gateway does not know.
 
     `key` is the configured name of the client's API key. It comes from the gateway, not from the request. `store`: the response

@@ -1,4 +1,8 @@
-"""Step events: the history of a turn, in order. The store keeps them; a turn's state is a fold over them (core/progress.py)."""
+"""Step events: the history of a turn, in order. The store keeps them; a turn's state is a fold over them (core/progress.py).
+
+Default values are not stored, which halves the record. So the default of a member must never change, here and in the values
+that steps contain.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from toolrelay.core.request import Request
 Owner: TypeAlias = Literal["client", "gateway"]
 
 
-class _Step(Struct, frozen=True, kw_only=True, tag=True):
+class _Step(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     pass
 
 
