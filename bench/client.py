@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bench.script import MARK, STAMP_DIGITS, Script, now_us
+from bench.script import MARK, STAMP_DIGITS, TOOL_NAME, Script, now_us
 
 Api = Literal["chat", "responses"]
 KEY = "sk-bench"
@@ -22,6 +22,10 @@ _PROMPT = (
     "it was used for and what took its place. Five paragraphs of plain English, no lists; give dates where they are known and "
     "say so where they are not."
 )
+TOOL = (
+    f'{{"type":"function","function":{{"name":"{TOOL_NAME}","parameters":{{"type":"object","properties":{{"day":{{"type":"string"}}}},'
+    '"required":["day"],"additionalProperties":false}}}'
+)
 _TARGETS: dict[Api, str] = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
 _WHOLE_TEXT = b"response.output_text.done"
 """After this event a Responses stream repeats its text: later marks are not chunks."""
@@ -34,15 +38,22 @@ _CLOSE = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
 _MAX_PRINTED_ERRORS = 3
 
 
-def request(*, api: Api, model: str, port: int, stream: bool, script: Script | None = None) -> bytes:
+def request(
+    *, api: Api, model: str, port: int, stream: bool, script: Script | None = None, store: bool = False, tools: bool = False
+) -> bytes:
+    """`store` is for Responses only, `tools` for Chat: the client declares the tool that the upstream then calls."""
     system, prompt = _SYSTEM, _PROMPT + (f" {script.encode()}" if script else "")
     if api == "chat":
         turns = f'[{{"role":"system","content":"{system}"}},{{"role":"user","content":"{prompt}"}}]'
-        body = f'{{"model":"{model}","messages":{turns},"temperature":0.7,"max_tokens":4096,"stream":{str(stream).lower()}}}'
+        declared = f'"tools":[{TOOL}],' if tools else ""
+        body = (
+            f'{{"model":"{model}","messages":{turns},{declared}"temperature":0.7,"max_tokens":4096,'
+            f'"stream":{str(stream).lower()}}}'
+        )
     else:
         body = (
             f'{{"model":"{model}","instructions":"{system}","input":"{prompt}","temperature":0.7,"max_output_tokens":4096,'
-            f'"store":false,"stream":{str(stream).lower()}}}'
+            f'"store":{str(store).lower()},"stream":{str(stream).lower()}}}'
         )
     accept = "text/event-stream" if stream else "application/json"
     return (

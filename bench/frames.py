@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from bench.script import STAMP_DIGITS
+from bench.script import STAMP_DIGITS, TOOL_NAME
 
 _CREATED = 1_760_000_000
 _TEXT = "The quick brown fox jumps over the lazy dog, and the dog, who has seen it before, does not get up. " * 4
@@ -111,6 +111,20 @@ CHAT = Frames(
     delta=lambda n: _CHAT_DELTAS[n % len(_CHAT_DELTAS)],
     closing=cache(_chat_closing),
 )
+
+
+def _chat_call() -> tuple[bytes, bytes]:
+    """Return a streamed call, before and after its stamp."""
+    function = {"name": TOOL_NAME, "arguments": '{"day":"'}
+    rest = {"arguments": _STAMP_PLACEHOLDER + '"}'}
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+    first = _chat_event(_chat_choice({"tool_calls": [{"index": 0, "id": "call_up", "type": "function", "function": function}]}))
+    before, after = _split_at_stamp(_chat_event(_chat_choice({"tool_calls": [{"index": 0, "function": rest}]})))
+    events = (_chat_event(_chat_choice({}, "tool_calls")), _chat_event([], usage=usage), "data: [DONE]\n\n")
+    return _STREAM_HEAD + _http_chunk(first) + before, after + b"".join(map(_http_chunk, events)) + LAST_CHUNK
+
+
+CHAT_CALL = _chat_call()
 
 
 # --- Responses

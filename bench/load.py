@@ -50,6 +50,8 @@ class LoadOptions:
     timeout_s: float = 90
     moment: Moment = "streaming"
     disconnects: int = 200
+    store: bool = False
+    tools: bool = False
 
     def encode(self) -> str:
         return json.dumps(asdict(self))
@@ -96,7 +98,15 @@ def _result(tally: Tally, units: int, began: float, unfinished: int = 0, missing
 
 
 def _plan(options: LoadOptions, script: Script | None, expected: int) -> Plan:
-    sent = request(api=options.api, model=options.model, port=options.port, stream=options.kind != "whole", script=script)
+    sent = request(
+        api=options.api,
+        model=options.model,
+        port=options.port,
+        stream=options.kind != "whole",
+        script=script,
+        store=options.store,
+        tools=options.tools,
+    )
     return Plan(port=options.port, request=sent, api=options.api, expected=expected, sampled=options.sampled)
 
 

@@ -10,6 +10,9 @@ MARK = b"~"
 
 STAMP_DIGITS = 16
 
+TOOL_NAME = "bench_tool"
+"""The upstream calls this tool if a request offers it and has no result yet."""
+
 Act = Literal["answer", "endless", "silent"]
 
 

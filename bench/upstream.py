@@ -23,6 +23,8 @@ _READ = 1 << 16
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked", re.IGNORECASE)
 _STREAM = re.compile(rb'"stream":\s*true')
+_TOOL = f'"{script.TOOL_NAME}"'.encode()
+_RESULT = b'"tool_call_id"'
 _BURST_BLOCK = 256
 _STRIDE = 7
 """Coprime to every interval in use, so that phases fill it evenly."""
@@ -96,6 +98,10 @@ class Connection:
             self.send(frames.response(b"404 Not Found", b'{"error":{"message":"not served here"}}'))
             return
         self.wire = frames.RESPONSES if target.endswith(b"/responses") else frames.CHAT
+        if _TOOL in body and _RESULT not in body:
+            before, after = frames.CHAT_CALL
+            self.send(before + script.stamp(script.now_us()) + after)
+            return
         asked = script.decode(body)
         if asked is not None and asked.act == "silent":
             self._begin(asked)
