@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from toolrelay.core.steps import StepEvent, ToolRunStarted, TurnAccepted, TurnFailed, TurnFinished
+from toolrelay.core.steps import QuestionAsked, StepEvent, ToolRunStarted, TurnAccepted, TurnFailed, TurnFinished
 from toolrelay.errors import StoreConflictError
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.stores.base import MessageRow, Store, StoredStep, TurnRow, TurnStatus
@@ -18,10 +18,15 @@ from toolrelay.stores.messages import message_rows
 CANCELLED = "cancelled"
 _KEY_IN_USE = "Another request with this Idempotency-Key runs tools already. Repeat this request to get the answer to that one."
 _CANCELLED = (CANCELLED, "client_gone", "client_stalled")  # the codes of turns that their clients ended
+_DURABLE = (QuestionAsked, ToolRunStarted, TurnFinished, TurnFailed)
 
 
 class TurnLedger:
     """Keeps steps until `flush` writes them in one transaction. See runtime.driver.Ledger.
+
+    Nothing is written before the first step that must survive a crash: a tool is about to run, a person is asked, or the turn
+    ends. A turn that can be taken up again, in the background or by its Idempotency-Key, is written from its beginning. Of any
+    other a crash loses only what nobody can receive any more (docs/decisions/0011).
 
     `created` is set once the turn is on record. `steps` are those of a turn that is resumed. `known_items` is the number of items
     of the request that the conversation has already.
@@ -42,6 +47,7 @@ class TurnLedger:
         self.created = asyncio.Event()
         if steps:
             self.created.set()
+        self._is_durable = bool(steps) or row.background or row.idempotency_key is not None
         self._known_items = known_items
         self._clock = clock
         self._unsaved: list[StoredStep] = []
@@ -52,6 +58,7 @@ class TurnLedger:
     def add(self, step: StepEvent) -> None:
         self._unsaved.append(StoredStep(seq=len(self.steps), at=self._clock(), step=step))
         self.steps.append(step)
+        self._is_durable = self._is_durable or isinstance(step, _DURABLE)
         accepted = self.steps[0]
         is_legacy = isinstance(accepted, TurnAccepted) and accepted.request.legacy_functions
         self._messages += message_rows(step, skip=self._known_items, legacy=is_legacy)
@@ -66,7 +73,7 @@ class TurnLedger:
 
         What could not be written is written with the next steps, unless another writer was first.
         """
-        if self._unsaved:
+        if self._unsaved and self._is_durable:
             await asyncio.shield(self._save())
 
     async def _save(self) -> None:
@@ -89,12 +96,12 @@ class TurnLedger:
         del self._messages[: len(messages)]
 
     async def _append(self, steps: Sequence[StoredStep], messages: Sequence[MessageRow]) -> None:
+        head = await self._end_conversation() if self._status == "finished" else None
         if not self.created.is_set():
             row = self.row if self._status is None else replace(self.row, status=self._status)
-            await self._store.create_turn(row, steps, messages)
+            await self._store.create_turn(row, steps, messages, head=head)
             self.created.set()
             return
-        head = await self._end_conversation() if self._status == "finished" else None
         await self._store.append_steps(self.row.id, steps, status=self._status, messages=messages, head=head)
 
     async def _end_conversation(self) -> str | None:

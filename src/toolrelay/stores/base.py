@@ -128,8 +128,13 @@ class Store(Protocol):
 
     # Turns
 
-    async def create_turn(self, row: TurnRow, steps: Sequence[StoredStep], messages: Sequence[MessageRow] = ()) -> None:
-        """Add a turn. Its conversation, if any, is created if it does not exist, and counts as used."""
+    async def create_turn(
+        self, row: TurnRow, steps: Sequence[StoredStep], messages: Sequence[MessageRow] = (), *, head: str | None = None
+    ) -> None:
+        """Add a turn. Its conversation, if any, is created if it does not exist, and counts as used.
+
+        `head` is that of `append_steps`, for a turn that has ended.
+        """
         ...
 
     async def append_steps(

@@ -25,8 +25,12 @@ def make_response_routes(service: TurnService, *, keepalive: float) -> list[Rout
     async def load(request: Request) -> PastTurn:
         """Return the turn of a stored response, unless it is another owner's."""
         response_id = request.path_params["id"]
-        token = response_id.removeprefix(_ID_PREFIX)
-        stored = await service.store.load_turn(token, owner_of(identify(request))) if token != response_id else None
+        token, owner = response_id.removeprefix(_ID_PREFIX), owner_of(identify(request))
+        stored = await service.store.load_turn(token, owner) if token != response_id else None
+        if stored is None:
+            unwritten = service.turns.find(token, owner)
+            if unwritten is not None and unwritten.row.stored and unwritten.parts.ledger.steps:
+                return PastTurn(unwritten.row, unwritten.parts.ledger.steps)
         if stored is None or not stored.row.stored:
             message = f"Response with id {response_id!r} not found. It was not stored, was deleted or has expired."
             raise ClientError(message, status=404, code="response_not_found")

@@ -59,10 +59,14 @@ class SqlStore:
 
     # Turns
 
-    async def create_turn(self, row: TurnRow, steps: Sequence[StoredStep], messages: Sequence[MessageRow] = ()) -> None:
+    async def create_turn(
+        self, row: TurnRow, steps: Sequence[StoredStep], messages: Sequence[MessageRow] = (), *, head: str | None = None
+    ) -> None:
         values = [turns.encode_step(step) for step in steps]
         used_tools = turns.uses_tools(steps)
-        await self._writer.run(lambda connection: turns.create_turn(connection, row, values, messages, used_tools=used_tools))
+        await self._writer.run(
+            lambda connection: turns.create_turn(connection, row, values, messages, head=head, used_tools=used_tools)
+        )
 
     async def append_steps(
         self,

@@ -24,11 +24,13 @@ _INSERT_MESSAGE = """
     INSERT INTO messages (turn, position, at, role, content, content_json, tool_calls, tool_call_id, function_call)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _INSERT_FRAME = "INSERT INTO frames (turn, seq, data) VALUES (?, ?, ?)"
-_INSERT_HEAD = """
+_ON_HEAD = "ON CONFLICT (owner, head) DO UPDATE SET conversation = excluded.conversation"
+_INSERT_HEAD = f"INSERT INTO heads (owner, head, conversation) VALUES (?, ?, ?) {_ON_HEAD}"
+_ADD_HEAD = f"""
     INSERT INTO heads (owner, head, conversation)
     SELECT turns.owner, ?, conversations.id
     FROM turns JOIN conversations ON conversations.id = turns.conversation WHERE turns.id = ?
-    ON CONFLICT (owner, head) DO UPDATE SET conversation = excluded.conversation"""
+    {_ON_HEAD}"""
 _UPDATE_TURN = "UPDATE turns SET status = coalesce(?, status), used_tools = used_tools OR ? WHERE id = ? AND deleted = FALSE"
 _UPDATE_LAST_USE = """
     UPDATE conversations SET last_used_at = ?
@@ -64,13 +66,22 @@ def uses_tools(steps: Sequence[StoredStep]) -> bool:
 
 
 def create_turn(
-    connection: Connection, row: TurnRow, steps: Sequence[StepValues], messages: Sequence[MessageRow], *, used_tools: bool
+    connection: Connection,
+    row: TurnRow,
+    steps: Sequence[StepValues],
+    messages: Sequence[MessageRow],
+    *,
+    head: str | None,
+    used_tools: bool,
 ) -> None:
     if row.conversation is not None:
-        use_conversation(connection, row.conversation, row.owner, row.created_at)
+        at = row.created_at if head is None or not steps else max(row.created_at, steps[-1][1])
+        use_conversation(connection, row.conversation, row.owner, at)
     connection.execute(_INSERT_TURN, (*msgspec.structs.astuple(row), used_tools))
     _insert_steps(connection, row.id, steps)
     _insert_messages(connection, row.id, row.created_at, 0, messages)
+    if head is not None and row.conversation is not None:
+        connection.execute(_INSERT_HEAD, (row.owner, head, row.conversation))
 
 
 def append_steps(
@@ -93,7 +104,7 @@ def append_steps(
         position, last_at = connection.execute(_SELECT_LAST_MESSAGE, (turn,)).fetchone() or (-1, 0.0)
         _insert_messages(connection, turn, max(at, last_at), position + 1, messages)
     if head is not None:
-        connection.execute(_INSERT_HEAD, (head, turn))
+        connection.execute(_ADD_HEAD, (head, turn))
         connection.execute(_UPDATE_LAST_USE, (at, turn, at))
 
 
