@@ -43,6 +43,7 @@ from toolrelay.web.site import Site
 from toolrelay.wires.base import discover as discover_wires
 
 DRAIN_SECONDS = 30
+SUSPEND_SECONDS = 10  # for the answers and tools of background turns, after the drain
 MAX_OPEN_FILES = 65536
 
 
@@ -105,9 +106,10 @@ class App:
             await self.close()
             raise
 
-    async def close(self) -> None:
+    async def close(self, seconds: float = 0) -> None:
+        """Stop everything. Background turns have this time to finish what they are doing."""
         self.watchdog.close()
-        await self.service.turns.close()
+        await self.service.turns.close(seconds)
         await self.tools.close()
         await self.executor.close()
         for model in self.models.values():
@@ -197,7 +199,7 @@ async def _serve_until_stopped(
         await stop_requested.wait()
         await server.stop(drain_seconds, force_requested)
     finally:
-        await app.close()
+        await app.close(0 if force_requested.is_set() else SUSPEND_SECONDS)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -40,7 +40,7 @@ def recorded(stored: StoredTurn) -> list[StepEvent]:
 def test_steps_and_status_are_durable_after_flush(path: Path) -> None:
     async def main() -> None:
         async with opened(path) as store:
-            ledger = TurnLedger(store, turn())
+            ledger = TurnLedger(store, turn(background=True))
             await write(ledger, ACCEPTED)
             assert (await load(store)).row.status == "running"
             await write(ledger, ANSWERED, FINISHED)
@@ -57,7 +57,7 @@ def test_steps_and_status_are_durable_after_flush(path: Path) -> None:
 def test_status_tells_a_cancelled_turn_from_a_failed_one(path: Path, code: str | None, status: str) -> None:
     async def main() -> None:
         async with opened(path) as store:
-            await write(TurnLedger(store, turn()), ACCEPTED, TurnFailed(code=code, message=""))
+            await write(TurnLedger(store, turn(background=True)), ACCEPTED, TurnFailed(code=code, message=""))
             assert (await load(store)).row.status == status
 
     asyncio.run(main())
@@ -66,7 +66,7 @@ def test_status_tells_a_cancelled_turn_from_a_failed_one(path: Path, code: str |
 def test_steps_that_could_not_be_written_are_written_with_the_next_ones(path: Path) -> None:
     async def main() -> None:
         async with opened(path) as store:
-            ledger = TurnLedger(store, turn())
+            ledger = TurnLedger(store, turn(background=True))
             await write(ledger, ACCEPTED)
             with locked(path), pytest.raises(StoreError, match="locked by another program"):
                 await write(ledger, ANSWERED)
@@ -83,7 +83,7 @@ def test_steps_that_could_not_be_written_are_written_with_the_next_ones(path: Pa
 def test_turn_that_could_not_be_created_is_created_with_the_next_steps(path: Path) -> None:
     async def main() -> None:
         async with opened(path) as store:
-            ledger = TurnLedger(store, turn())
+            ledger = TurnLedger(store, turn(background=True))
             with locked(path), pytest.raises(StoreError):
                 await write(ledger, ACCEPTED)
             await write(ledger, LOST)
@@ -95,7 +95,7 @@ def test_turn_that_could_not_be_created_is_created_with_the_next_steps(path: Pat
 def test_cancelled_flush_is_finished_before_the_next_one(path: Path) -> None:
     async def main() -> None:
         async with opened(path, busy_seconds=30) as store:
-            ledger = TurnLedger(store, turn())
+            ledger = TurnLedger(store, turn(background=True))
             await write(ledger, ACCEPTED)
             with locked(path):
                 flushing = asyncio.create_task(write(ledger, ANSWERED))

@@ -10,7 +10,7 @@ ledger is not recorded.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
 from typing import Protocol
 
@@ -80,14 +80,18 @@ async def drive(
     ledger: Ledger | None = None,
     tools: ToolRunner | None = None,
     commands: list[Command] | None = None,
+    stops: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Run the turn to its end. `commands` are the first ones of a turn that is resumed."""
+    """Run the turn to its end. `commands` are the first ones of a turn that is resumed.
+
+    If `stops` returns True, the turn is left where the model would be called next. Everything before is on record.
+    """
     runner = _CommandRunner(layer, sink, observer, ledger)
     await runner.run(layer.start() if commands is None else commands)
     if ledger is None and tools is None:
         await _call_models(runner, backend)
     else:
-        await _run_tools(runner, layer, backend, tools)
+        await _run_tools(runner, layer, backend, tools, stops)
 
 
 async def _call_models(runner: _CommandRunner, backend: Backend) -> None:
@@ -99,7 +103,9 @@ async def _call_models(runner: _CommandRunner, backend: Backend) -> None:
             raise InternalError("A gateway tool was called, but no gateway tool is offered.")
 
 
-async def _run_tools(runner: _CommandRunner, layer: Layer, backend: Backend, tools: ToolRunner | None) -> None:
+async def _run_tools(
+    runner: _CommandRunner, layer: Layer, backend: Backend, tools: ToolRunner | None, stops: Callable[[], bool]
+) -> None:
     running: set[asyncio.Task[ToolRunFinished]] = set()
     try:
         while runner.deferred or running:
@@ -111,6 +117,8 @@ async def _run_tools(runner: _CommandRunner, layer: Layer, backend: Backend, too
                 continue
             command = runner.deferred.pop(0)
             if type(command) is CallModel or type(command) is AskAgain:
+                if stops():
+                    break
                 await runner.call_model(backend, command.request)
             elif type(command) is RunTool and tools is not None:
                 running.add(asyncio.create_task(tools.run(command.call)))

@@ -143,9 +143,14 @@ class RunningTurn:
             self._reason = reason or InternalError("The turn was cancelled.", status=499, code=CANCELLED)
         await self._stop()
 
-    async def suspend(self) -> None:
-        """Stop the turn and leave its record open, so that it goes on after the next start."""
+    async def suspend(self, seconds: float) -> None:
+        """Stop the turn where the model would be called next, and leave its record open: it goes on after the next start.
+
+        Answers and tools that are under way have so much time. Then they are cut off, as by a crash.
+        """
         self._keeps_record_open = True
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=seconds)
         await self._stop()
 
     async def _stop(self) -> None:
@@ -186,9 +191,13 @@ class RunningTurn:
                 ledger=parts.ledger,
                 tools=parts.tools,
                 commands=parts.commands,
+                stops=lambda: self._keeps_record_open,
             )
         except asyncio.CancelledError:
-            if not self._keeps_record_open:
+            if self._keeps_record_open:
+                with contextlib.suppress(ToolrelayError):
+                    await parts.ledger.flush()
+            else:
                 await self._fail(self._reason or InternalError("The gateway is shutting down.", status=503, code="shutting_down"))
         except ToolrelayError as error:
             await self._fail(error)
@@ -252,10 +261,11 @@ class Turns:
         running = self._running.get(token)
         return running if running is not None and running.row.owner == owner else None
 
-    async def close(self) -> None:
-        """Stop all turns. Those that go on after the next start are left open, the others fail."""
+    async def close(self, seconds: float = 0) -> None:
+        """Stop all turns. Background turns go on after the next start, and have this time to come to a stop; the others fail."""
         running = [*self._running.values()]
-        await asyncio.gather(*(each.suspend() if each.row.background else each.cancel(_shutting_down()) for each in running))
+        stops = [each.suspend(seconds) if each.row.background else each.cancel(_shutting_down()) for each in running]
+        await asyncio.gather(*stops)
 
 
 def _shutting_down() -> InternalError:
