@@ -9,7 +9,7 @@ calls of the client    what its wire could not carry of the turn that made them:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -51,7 +51,7 @@ class PastResolver:
     async def resolve(self, request: Request, owner: str) -> Past:
         """Look up what the request refers to, or raise ClientError."""
         context = await self.context(request, owner)
-        items = await self._resolve_items(request.items, owner)
+        items = await self._resolve_input(request.items, owner)
         _check_answers(context.items, items)
         if items != request.items:
             request = replace(request, items=items)
@@ -60,12 +60,24 @@ class PastResolver:
     async def context(self, request: Request, owner: str) -> Context:
         if request.previous_response_id is not None:
             turns = await self._chain(request.previous_response_id, owner)
-            items = tuple([item for turn in turns for item in turn.items])
+            earlier = await self._items_before(turns[0])
+            items = (*earlier, *[item for turn in turns for item in turn.items])
             return Context(items=items, previous=turns[-1].row.id, conversation=turns[-1].row.conversation)
         if request.conversation is not None:
-            items = tuple(await self._conversation_items(request.conversation, owner))
+            items = await self._conversation_items(request.conversation, owner)
             return Context(items=items, conversation=request.conversation)
         return Context()
+
+    async def _items_before(self, first: PastTurn) -> tuple[Item, ...]:
+        """Return the items that a conversation had before the first turn of a chain was added to it."""
+        conversation = first.request.conversation
+        if conversation is None:
+            return ()
+        try:
+            return await self._conversation_items(conversation, first.row.owner, before=first.row.id)
+        except ClientError:
+            message = f"The response 'resp_{first.row.id}' is part of the conversation {conversation!r}, which was deleted."
+            raise invalid(message, "previous_response_id") from None
 
     async def find_conversation(self, items: Sequence[Item], owner: str) -> tuple[str, int] | None:
         """Return the recorded conversation that a Chat request continues, and how many of its items are known."""
@@ -103,27 +115,35 @@ class PastResolver:
         message = f"Previous response with id {response_id!r} not found. It was not stored, has expired, or is another key's."
         raise invalid(message, param, code="previous_response_not_found")
 
-    async def _conversation_items(self, conversation: str, owner: str) -> list[Item]:
+    async def _conversation_items(self, conversation: str, owner: str, *, before: str = "") -> tuple[Item, ...]:
+        """Return the items of a conversation as the model is to see them, or only those before the ones of a turn."""
         items: list[Item] = []
         after: str | None = None
         while True:
             page = await self._store.list_items(conversation, owner, after=after, limit=ITEM_PAGE)
             if page is None:
                 raise ClientError(f"Conversation with id {conversation!r} not found.", status=404, code="conversation_not_found")
-            for each in page:
-                items += _history_items(decode_item(each.data, each.id))
-            if len(page) < ITEM_PAGE:
-                return items
+            own = [number for number, each in enumerate(page) if token_of(each.id) == before]
+            items += [decode_item(each.data, each.id) for each in page[: own[0] if own else None]]
+            if own or len(page) < ITEM_PAGE:
+                turns = await self._load_turns(items, owner)
+                return tuple([each for item in items for each in _as_recorded(item, turns)])
             after = page[-1].id
 
     # Items
 
-    async def _resolve_items(self, items: tuple[Item, ...], owner: str) -> tuple[Item, ...]:
-        """Return the items without references. Turns are loaded once each."""
-        turns: dict[str, PastTurn | None] = {}
+    async def _load_turns(self, items: Sequence[Item], owner: str) -> dict[str, PastTurn]:
+        """Return the turns that the items come from, by token."""
+        turns: dict[str, PastTurn] = {}
         for token in {token for item in items if (token := _token_of_item(item)) is not None}:
             stored = await self._store.load_turn(token, owner)
-            turns[token] = None if stored is None else PastTurn.load(stored)
+            if stored is not None:
+                turns[token] = PastTurn.load(stored)
+        return turns
+
+    async def _resolve_input(self, items: tuple[Item, ...], owner: str) -> tuple[Item, ...]:
+        """Return the items without references."""
+        turns = await self._load_turns(items, owner)
         if not turns and not any(reference_of(item) is not None for item in items):
             return items
         out: list[Item] = []
@@ -135,12 +155,10 @@ class PastResolver:
                 out += _dereferenced(item, identifier, turn, f"input[{position}]")
             elif turn is None:
                 out.append(item)
-            elif isinstance(item, Reasoning):
-                out.append(_with_provider_id(item, turn))
-            elif isinstance(item, Call) and turn.progress.pending:
+            elif isinstance(item, Call) and turn.gateway_calls:
                 _recall(out, item, turn)
             else:
-                out.append(item)
+                out += _as_recorded(item, turns)
         return tuple(out)
 
 
@@ -163,9 +181,9 @@ def _token_of_item(item: Item) -> str | None:
 
 
 def _dereferenced(item: Item, identifier: str, turn: PastTurn | None, param: str) -> list[Item]:
-    for own_id, shown in turn.output() if turn is not None else ():
-        if own_id == identifier and turn is not None:
-            return turn.recorded(shown)
+    found = turn.find_item(identifier) if turn is not None else []
+    if found:
+        return found
     history = _history_items(item)
     if history == [item]:
         message = (
@@ -182,12 +200,16 @@ def _history_items(item: Item) -> list[Item]:
     return [item]
 
 
-def _with_provider_id(item: Reasoning, turn: PastTurn) -> Reasoning:
-    """Return reasoning with the id that the provider gave it, on which its encrypted content may depend."""
-    for own_id, shown in turn.output():
-        if own_id == item.id and isinstance(shown, Reasoning):
-            return replace(item, id=shown.id)
-    return item
+def _as_recorded(item: Item, turns: Mapping[str, PastTurn]) -> list[Item]:
+    """Return a gateway call as recorded, and reasoning with the provider's id, on which its encrypted content may depend."""
+    turn = turns.get(_token_of_item(item) or "")
+    match item:
+        case Reasoning(id=str(identifier)) if turn is not None:
+            return [replace(item, id=found.id) for found in turn.find_item(identifier) if isinstance(found, Reasoning)] or [item]
+        case OpaqueItem() if turn is not None:
+            return turn.find_item(reference_of(item) or "") or _history_items(item)
+        case _:
+            return _history_items(item)
 
 
 def _recall(out: list[Item], call: Call, turn: PastTurn) -> None:
@@ -195,7 +217,7 @@ def _recall(out: list[Item], call: Call, turn: PastTurn) -> None:
     ids = {item.id for item in out if isinstance(item, Call)}
     if call.id in ids:
         return
-    if not ids.isdisjoint(turn.progress.pending):  # the client sends gateway calls too
+    if not ids.isdisjoint(turn.gateway_calls):  # the client sends gateway calls too
         out.append(call)
         return
     while out and isinstance(out[-1], Message) and out[-1].role == "assistant":

@@ -13,7 +13,7 @@ from toolrelay.core.steps import StepEvent, TurnAccepted, TurnFailed
 from toolrelay.errors import InternalError
 from toolrelay.stores.base import ConversationItem, StoredTurn, TurnRow
 from toolrelay.wires.base import Envelope
-from toolrelay.wires.responses.outgoing import input_items
+from toolrelay.wires.responses.outgoing import input_items, is_input_id
 from toolrelay.wires.responses.resource import is_output, item_members, output_id
 
 _INTERRUPTED = ("client_gone", "client_stalled", "shutting_down")
@@ -48,9 +48,14 @@ class PastTurn:
     @property
     def history(self) -> list[Item]:
         """Return what the turn added, without calls that never got a result, unless the client has them."""
-        kept = {call.id for call in self.progress.client_calls}
-        kept |= {item.call_id for item in self.progress.history if isinstance(item, Result)}
+        handed_over = self.progress.client_calls if self.progress.handed_over else []
+        kept = {*self.gateway_calls, *(call.id for call in handed_over)}
         return [item for item in self.progress.history if not isinstance(item, Call) or item.id in kept]
+
+    @property
+    def gateway_calls(self) -> set[str]:
+        """Return the ids of the calls that the gateway ran, or refused to run."""
+        return {item.call_id for item in self.progress.history if isinstance(item, Result)}
 
     @property
     def envelope(self) -> Envelope:
@@ -69,8 +74,14 @@ class PastTurn:
         stored = self.request.store is True
         return [(output_id(item, self.row.id, index, stored=stored), item) for index, item in enumerate(shown)]
 
-    def recorded(self, item: OutputItem) -> list[Item]:
-        """Return an item of the output as the model is to see it."""
+    def find_item(self, identifier: str) -> list[Item]:
+        """Return an item of the output or the input as the model is to see it. There are none if there is no such item."""
+        for own_id, shown in self.output():
+            if own_id == identifier:
+                return self._recorded(shown)
+        return [item for index, item in enumerate(self.request.items) if is_input_id(identifier, self.row.id, index)]
+
+    def _recorded(self, item: OutputItem) -> list[Item]:
         if not isinstance(item, GatewayCall):
             return [item]
         return [

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from toolrelay.core.identity import make_token
 from toolrelay.core.json import JsonObject
-from toolrelay.core.messages import Item
+from toolrelay.core.messages import Item, OpaqueItem
 from toolrelay.errors import ClientError, invalid
 from toolrelay.runtime.service import owner_of
 from toolrelay.stores.base import Conversation, ConversationItem, Store
@@ -153,6 +153,9 @@ def _new_items(given: Sequence[dict[str, Any]]) -> list[ConversationItem]:
         raise invalid(f"At most {MAX_ITEMS} items can be added at a time.", "items", code="array_above_max_length")
     token = _new_token()
     items: list[Item] = [decode_item(raw, f"items[{number}]") for number, raw in enumerate(given)]
+    for number, item in enumerate(items):
+        if isinstance(item, OpaqueItem) and item.raw.get("type") == "item_reference":
+            raise invalid("A conversation takes no references: send the item itself.", f"items[{number}]", code="invalid_type")
     return [ConversationItem(id=str(data["id"]), data=data) for data in input_items(tuple(items), token)]
 
 

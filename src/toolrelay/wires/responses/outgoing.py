@@ -51,15 +51,24 @@ def encode_request(request: Request, profile: Profile) -> OutgoingRequest:
 
 
 def input_items(items: tuple[Item, ...], token: str) -> list[JsonObject]:
-    """Return a turn's input as the API lists it. Ids count down from the last possible number; those of the output count up."""
+    """Return a turn's input as the API lists it, with ids of its own: a client may send an item several times.
+
+    Ids count down from the last possible number; those of the output count up.
+    """
     encoder = _ResponsesRequestEncoder(Request(wire=NAME, model="", items=items), Profile())
-    return [_listed(members, token, index) for index, members in enumerate(encoder.input()) if isinstance(members, dict)]
+    encoded = [encoder.item(item) for item in items]
+    return [_listed(members, token, index) for index, members in enumerate(encoded) if members is not None]
+
+
+def is_input_id(identifier: str, token: str, index: int) -> bool:
+    """Return whether an id is that of the turn's input item at this position, as `input_items` lists it."""
+    return identifier.partition("_")[2] == make_item_id("", token, MAX_ITEM_NUMBER - index)[1:]
 
 
 def _listed(members: JsonObject, token: str, index: int) -> JsonObject:
     kind = members["type"]
     prefix = _ID_PREFIXES.get(str(kind), "item")
-    listed: JsonObject = {"id": make_item_id(prefix, token, MAX_ITEM_NUMBER - index), **members}
+    listed: JsonObject = {**members, "id": make_item_id(prefix, token, MAX_ITEM_NUMBER - index)}
     if kind == "message":
         content = members["content"]
         if isinstance(content, str):
@@ -78,6 +87,7 @@ _ID_PREFIXES = {
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
     "reasoning": "rs",
+    "mcp_call": "mcp",
 }
 
 
@@ -89,9 +99,9 @@ class _ResponsesRequestEncoder(RequestEncoder):
     # The conversation
 
     def input(self) -> list[Json]:
-        return [members for item in self.request.items if (members := self._item(item)) is not None]
+        return [members for item in self.request.items if (members := self.item(item)) is not None]
 
-    def _item(self, item: Item) -> JsonObject | None:
+    def item(self, item: Item) -> JsonObject | None:
         match item:
             case Message():
                 members = self._message(item)
