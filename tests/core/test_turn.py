@@ -279,7 +279,7 @@ def test_truncated_answer_with_complete_calls_keeps_its_finish() -> None:
 def test_failure_before_any_output_ends_the_turn() -> None:
     failed = AnswerFailed(BackendError("It is down.", code="upstream_unreachable"))
     playbook = Playbook(make_turn()) >> [failed]
-    playbook << [RecordStep(TurnFailed(code="upstream_unreachable", message="It is down.")), Emit([failed]), End()]
+    playbook << [RecordStep(TurnFailed(code="upstream_unreachable", message="It is down.", status=502)), Emit([failed]), End()]
     assert (playbook.turn.error, playbook.turn.finish) == (failed, None)
 
 
@@ -292,7 +292,7 @@ def test_text_before_a_failure_is_emitted_first() -> None:  # bug 38
         >> [TextDelta(" word"), failed, TextDelta("never")]
         << [
             Emit([TextDelta(" word")]),
-            RecordStep(TurnFailed(code="upstream_cut", message="It died.")),
+            RecordStep(TurnFailed(code="upstream_cut", message="It died.", status=502)),
             Emit([failed]),
             End(),
         ]

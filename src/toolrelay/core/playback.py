@@ -86,7 +86,7 @@ class _Player:
             case TurnFinished():
                 yield AnswerFinished(finish=step.finish, usage=step.usage, service_tier=self._tier)
             case TurnFailed():
-                yield AnswerFailed(InternalError(step.message, code=step.code))
+                yield AnswerFailed(InternalError(step.message, status=step.status, code=step.code))
             case _:
                 pass
 

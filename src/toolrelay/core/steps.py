@@ -101,8 +101,11 @@ class TurnFinished(_Step, frozen=True):
 
 
 class TurnFailed(_Step, frozen=True):
+    """`status` is that of the error, from which the wires derive what they show."""
+
     code: str | None
     message: str
+    status: int = 500
     detail: Json = None
 
 

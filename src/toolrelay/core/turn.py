@@ -309,7 +309,7 @@ class Turn:
     def _fail(self, event: AnswerFailed) -> list[Command]:
         self._is_reading = False
         self.error = event
-        failed = TurnFailed(code=event.error.code, message=event.error.message)
+        failed = TurnFailed(code=event.error.code, message=event.error.message, status=event.error.status)
         return [self._record(failed), Emit([event]), End()]
 
     # What comes next, by the steps so far
