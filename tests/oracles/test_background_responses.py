@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -195,8 +196,6 @@ def test_stream_of_a_cancelled_response_ends(client: OpenAI, upstream: ModelServ
 
 def raw_events(client: OpenAI, response_id: str) -> list[dict[str, Any]]:
     """Return the events of a stream that failed, of which the SDK makes an exception."""
-    import json  # noqa: PLC0415 -- only here
-
     raw = client.with_raw_response.responses.retrieve(response_id, extra_query={"stream": "true"})
     lines = raw.text.splitlines()
     return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
