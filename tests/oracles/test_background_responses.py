@@ -86,6 +86,23 @@ def test_background_response_runs_gateway_tools_and_can_be_continued(client: Ope
     assert [role for role, _ in seen_by_model(upstream, number + 2)] == ["user", "assistant", "tool", "assistant", "user"]
 
 
+def test_repeated_request_finds_the_background_response_that_runs(client: OpenAI, upstream: ModelServer) -> None:
+    gate = Gate()
+    upstream.enqueue(streamed_call("look_up", word="fog"), [gate, streamed("It is a word.")])
+
+    def create() -> Response:
+        key = {"Idempotency-Key": "fog"}
+        return client.responses.create(model=WITH_TOOLS, input="What is fog?", background=True, extra_headers=key)
+
+    first = create()
+    gate.reached.result(30)
+    second = create()
+    assert (second.id, second.status) == (first.id, "queued")
+    gate.open()
+    assert poll(client, second).output_text == "It is a word."
+    assert poll(client, create()).output_text == "It is a word."
+
+
 def test_failure_of_a_background_response_is_retrieved(client: OpenAI, upstream: ModelServer) -> None:
     upstream.enqueue(error(400, "The prompt is bad."))
     done = poll(client, client.responses.create(model=PLAIN, input="Hi", background=True))
