@@ -51,7 +51,7 @@ class PastResolver:
     async def resolve(self, request: Request, owner: str) -> Past:
         """Look up what the request refers to, or raise ClientError."""
         context = await self.context(request, owner)
-        items = await self._resolve_input(request.items, owner)
+        items = await self._resolve_input(request.items, owner, request.model)
         _check_answers(context.items, items)
         if items != request.items:
             request = replace(request, items=items)
@@ -141,22 +141,25 @@ class PastResolver:
                 turns[token] = PastTurn.load(stored)
         return turns
 
-    async def _resolve_input(self, items: tuple[Item, ...], owner: str) -> tuple[Item, ...]:
-        """Return the items without references."""
-        turns = await self._load_turns(items, owner)
+    async def _resolve_input(self, items: tuple[Item, ...], owner: str, model: str) -> tuple[Item, ...]:
+        """Return the items without references, and with what the client's wire could not carry."""
+        turns = await self._load_turns([item for item in items if not isinstance(item, Message)], owner)  # messages lack nothing
         if not turns and not any(reference_of(item) is not None for item in items):
             return items
+        recalled = {token: history for token, turn in turns.items() if (history := _recall(turn, items, model))}
         out: list[Item] = []
+        placed: dict[str, int] = {}  # recalled turns that are in `out`, and where they end there
         for position, item in enumerate(items):
             token = _token_of_item(item)
             turn = turns.get(token) if token is not None else None
             identifier = reference_of(item)
-            if identifier is not None:
+            if token is not None and token in recalled:
+                _drop_answer_text(out, placed.get(token, 0))
+                if token not in placed:
+                    out += recalled[token]
+                placed[token] = len(out)
+            elif identifier is not None:
                 out += _dereferenced(item, identifier, turn, f"input[{position}]")
-            elif turn is None:
-                out.append(item)
-            elif isinstance(item, Call) and turn.gateway_calls:
-                _recall(out, item, turn)
             else:
                 out += _as_recorded(item, turns)
         return tuple(out)
@@ -170,7 +173,7 @@ def token_of(identifier: str) -> str:
 def _token_of_item(item: Item) -> str | None:
     """Return the token of the turn that an item of a client's input may come from."""
     match item:
-        case Call(id=identifier) | Reasoning(id=str(identifier)):
+        case Call(id=identifier) | Reasoning(id=str(identifier)) | Message(id=str(identifier)):
             pass
         case OpaqueItem():
             identifier = reference_of(item) or ""
@@ -212,17 +215,28 @@ def _as_recorded(item: Item, turns: Mapping[str, PastTurn]) -> list[Item]:
             return _history_items(item)
 
 
-def _recall(out: list[Item], call: Call, turn: PastTurn) -> None:
-    """Put a whole recorded turn in the place of what the client has of it: a text and its own calls."""
-    ids = {item.id for item in out if isinstance(item, Call)}
-    if call.id in ids:
-        return
-    if not ids.isdisjoint(turn.gateway_calls):  # the client sends gateway calls too
-        out.append(call)
-        return
-    while out and isinstance(out[-1], Message) and out[-1].role == "assistant":
+def _recall(turn: PastTurn, items: Sequence[Item], model: str) -> list[Item]:
+    """Return a recorded turn that stands in the place of what the client has of it, or nothing if the items say it all.
+
+    Only a turn that ended with calls of the client is recalled, without calls that the client no longer sends.
+    """
+    given = {item.id for item in items if isinstance(item, Call)}
+    references = {reference_of(item) for item in items}
+    given |= {shown.id for own_id, shown in turn.output() if isinstance(shown, Call) and own_id in references}
+    handed_over = {call.id for call in turn.progress.client_calls}
+    if given.isdisjoint(handed_over):
+        return []
+    history = [item for item in turn.history if not isinstance(item, Call) or item.id in given or item.id not in handed_over]
+    if turn.row.model != model:  # another model cannot read it
+        history = [item for item in history if not isinstance(item, Reasoning)]
+    lacks = any(isinstance(item, Result) or (isinstance(item, Reasoning) and item.encrypted) for item in history)
+    return history if lacks else []
+
+
+def _drop_answer_text(out: list[Item], start: int) -> None:
+    """Drop the text of the answer at the end, which the record has too."""
+    while len(out) > start and isinstance(last := out[-1], Message) and last.role == "assistant":
         out.pop()
-    out += turn.history
 
 
 def _check_answers(context: Sequence[Item], items: Sequence[Item]) -> None:

@@ -111,11 +111,11 @@ class TurnService:
         is_stored = request.wire == RESPONSES and request.store is True
         return is_stored or bool(policy.tools) or request.conversation is not None or self._records_all
 
-    async def resolve(self, request: Request, owner: str, policy: Policy) -> Past:
-        """Look up what the request refers to. Most requests refer to nothing."""
+    async def resolve(self, request: Request, owner: str) -> Past:
+        """Look up what the request refers to. Most requests refer to nothing. Without gateway tools nothing is recalled."""
         if request.previous_response_id is None and request.conversation is None:
             has_references = request.wire == RESPONSES and any(reference_of(item) is not None for item in request.items)
-            may_recall = bool(policy.tools) and any(isinstance(item, Call) for item in request.items)
+            may_recall = bool(self._tools.tools) and any(isinstance(item, Call) for item in request.items)
             if not has_references and not may_recall:
                 return Past(request=request)
         return await self._past.resolve(request, owner)
@@ -143,7 +143,7 @@ class TurnService:
         return self.turns.start(parts, frame_log, end)
 
     async def _prepare(self, order: TurnOrder) -> TurnParts:
-        past = await self.resolve(order.request, order.owner, order.policy)
+        past = await self.resolve(order.request, order.owner)
         request, context, known_items = past.request, past.context, 0
         conversation = context.conversation
         if conversation is None:

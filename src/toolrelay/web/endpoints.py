@@ -163,7 +163,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     async def _run_plain(self, exchange: Exchange, accepted: _Accepted, turn_log: TurnLog) -> None:
         token, request, xml = turn_token_of(exchange), accepted.request, accepted.xml
         try:
-            past = await self.service.resolve(request, owner_of(accepted.identity), accepted.policy)
+            past = await self.service.resolve(request, owner_of(accepted.identity))
         except ToolrelayError as error:
             self._refuse(exchange, error)
             return
