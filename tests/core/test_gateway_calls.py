@@ -82,7 +82,7 @@ def test_third_identical_call_is_not_run_and_the_model_must_answer(again: str) -
     assert runs(playbook.commands) == []
     last = next_request(playbook.commands)
     assert last.items[-1] == result_item(2, REPEATED)
-    assert last.tool_choice == ToolChoice(mode="none")
+    assert last.tool_choice == ToolChoice(mode="none", reads_calls=True)
 
 
 def test_identical_calls_of_one_answer_count_too() -> None:
@@ -114,7 +114,7 @@ def test_max_tool_calls_counts_runs_of_the_gateway() -> None:
     playbook >> run_finished(0)
     last = next_request(playbook.commands)
     assert last.items[-1] == result_item(1, "The limit of 1 tool calls is reached. This call was not run.")
-    assert last.tool_choice == ToolChoice(mode="none")
+    assert last.tool_choice == ToolChoice(mode="none", reads_calls=True)
 
 
 # Names that both declare, status text, context

@@ -80,7 +80,7 @@ def test_round_limit_asks_once_more_with_tool_choice_none(rounds: int) -> None: 
         playbook >> run_finished(number)
         last = next_request(playbook.commands)
         assert last.tools == (Tool(name="f"), Tool(name="g"))
-        assert last.tool_choice == (ToolChoice(mode="none") if number == rounds - 1 else None)
+        assert last.tool_choice == (ToolChoice(mode="none", reads_calls=True) if number == rounds - 1 else None)
     playbook >> [*model_call(0, "g"), *model_call(1, "f"), TextDelta("enough"), CALLS]
     assert notices(playbook.commands) == [("tool_choice_none", "g"), ("tool_choice_none", "f")]
     assert emitted(playbook.commands) == [TextDelta("enough"), AnswerFinished(finish="stop")]

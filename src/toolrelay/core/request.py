@@ -35,12 +35,14 @@ AnyTool: TypeAlias = Tool | OpaqueTool
 class ToolChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`named` requires the one tool in `names`; in other modes `names`, if any, are the allowed tools (allowed_tools).
 
-    `raw` is a choice that only the client's wire can represent, such as a hosted tool.
+    `raw` is a choice that only the client's wire can represent, such as a hosted tool. `reads_calls`: with `none`, a model that
+    prints its calls still has its tools described, and calls that it prints are dropped instead of shown as text.
     """
 
     mode: Literal["auto", "none", "required", "named"] = "auto"
     names: tuple[tuple[CallKind, str], ...] = ()
     raw: JsonObject | None = None
+    reads_calls: bool = False
 
 
 class OutputFormat(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -94,7 +94,7 @@ class Turn:
             own = {name: tool for name, tool in own.items() if name not in declared}
         self._own_tools: Mapping[str, GatewayTool] = own
         self._calls = GatewayCalls(self._progress, own, request.max_tool_calls, status_text=self.policy.status_text)
-        self._takes_unknown_names = bool(own) and not declared  # nobody but the gateway could run them
+        self._takes_unknown_names = bool(own) and not declared.difference(own)  # nobody but the gateway could run them
         self._records_answers = self.policy.records_answers or bool(own)
         self._call_count = 0
         self._client_call_counts: dict[int, int] = {}  # by choice
@@ -129,6 +129,10 @@ class Turn:
     def records(self) -> bool:
         """Return whether the turn's answers are recorded, so that it can be replayed."""
         return self._records_answers
+
+    @property
+    def has_gateway_tools(self) -> bool:
+        return bool(self._own_tools)
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -179,14 +183,15 @@ class Turn:
             return self.request.tool_choice
         is_out_of_calls = limit is not None and progress.runs >= limit
         if progress.rounds >= self.policy.max_tool_rounds or progress.repeats or is_out_of_calls:
-            return ToolChoice(mode="none")
+            return ToolChoice(mode="none", reads_calls=True)
         return _relax(self.request.tool_choice)
 
     def _owner(self, call: Call | CallStarted) -> Owner:
         """Only clients declare namespaces."""
-        if call.namespace is None and (call.name in self._own_tools or self._takes_unknown_names):
-            return "gateway"
-        return "client"
+        return "gateway" if call.namespace is None and self.is_gateway_call(call.name) else "client"
+
+    def is_gateway_call(self, name: str) -> bool:
+        return name in self._own_tools or self._takes_unknown_names
 
     # Model output
 

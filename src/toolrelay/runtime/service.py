@@ -95,7 +95,7 @@ class TurnService:
     def policy(self, request: Request, model: Model, caller: Caller) -> Policy:
         """Return the gateway tools of a turn and their rules. They exclude n > 1 (decision 21)."""
         settings = model.settings
-        if not settings.toolsets or (request.sampling.n or 1) > 1:
+        if not settings.toolsets or not settings.max_tool_rounds or (request.sampling.n or 1) > 1:
             return PLAIN
         tools = self._tools.granted(settings, caller)
         if not tools:

@@ -29,10 +29,11 @@ from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.toolsets.base import ToolContext
 
 OUT_OF_TIME = "The time for tools in this turn is used up. The tool was not run: answer with what you know."
+STOPPED = "The time for tools in this turn is used up. The tool was stopped, its outcome is unknown: answer with what you know."
 
 
 class TurnTools:
-    """Runs the gateway tools of one turn. Together they may take `seconds`."""
+    """Runs the gateway tools of one turn. Together they may take `seconds`; runs beside each other count once."""
 
     def __init__(self, executor: Executor, turn: Turn, *, model: str, seconds: float, max_result_bytes: int) -> None:
         self._executor = executor
@@ -40,19 +41,30 @@ class TurnTools:
         self._model = model
         self._seconds = seconds
         self._max_result_bytes = max_result_bytes
-        self.runs = 0
+        self._running = 0
+        self._running_since = 0.0
 
     async def run(self, call: Call) -> ToolRunFinished:
-        self.runs += 1
-        started = time.monotonic()
+        left = self._seconds_left()
+        if left <= 0:
+            return ToolRunFinished(call_id=call.id, output=OUT_OF_TIME, failed=True)
         context = ToolContext(call_id=call.id, key=self._turn.request.key, model=self._model, items=self._turn.items)
+        if not self._running:
+            self._running_since = time.monotonic()
+        self._running += 1
         try:
-            async with asyncio.timeout(max(0, self._seconds)):
+            async with asyncio.timeout(left):
                 return await self._executor.run(call, context, max_result_bytes=self._max_result_bytes)
         except TimeoutError:
-            return ToolRunFinished(call_id=call.id, output=OUT_OF_TIME, failed=True)
+            return ToolRunFinished(call_id=call.id, output=STOPPED, failed=True)
         finally:
-            self._seconds -= time.monotonic() - started
+            left = self._seconds_left()
+            self._running -= 1
+            if not self._running:
+                self._seconds = left
+
+    def _seconds_left(self) -> float:
+        return self._seconds - (time.monotonic() - self._running_since if self._running else 0)
 
 
 class TurnParts(Struct, frozen=True, kw_only=True):

@@ -114,6 +114,8 @@ class ToolCallLayer:
     def _begin_answer(self, rejected_for: str = "") -> list[Command]:
         """Open a session and ask the model; with `rejected_for`, ask it again."""
         request, options = self._request, self._mode.options
+        if self._turn.has_gateway_tools:
+            options = replace(options, is_gateway_call=self._turn.is_gateway_call)
         try:
             session = RelaySession(request) if can_relay(request, options) else ToolCallSession(request, options)
         except ToolrelayError as error:

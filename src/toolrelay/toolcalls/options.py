@@ -28,6 +28,7 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
     whole_calls           native calls arrive whole and the model does not stop after them: they are checked, and `cutoff` applies
     emulates_stop         the server does not support stop sequences
     secret                returns the key of the `sealed` dialect's tags
+    is_gateway_call       returns whether the gateway runs calls of this name; a bad one gets an error result, not `on_bad_call`
     validate              returns the first error of arguments against a tool's schema, or None
     """
 
@@ -43,6 +44,7 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
     whole_calls: bool = False
     emulates_stop: bool = False
     secret: Callable[[], bytes] = bytes
+    is_gateway_call: Callable[[str], bool] | None = None
     validate: Callable[[Tool, str], str | None] | None = None
 
 

@@ -49,16 +49,17 @@ def _must_be_checked(tool: Tool | None) -> bool:
 class PendingCall:
     """`index` is the call's index in the answer; None: it is held until it is whole.
 
-    `repair_suffix` is the text that a repair appended, if any.
+    `repair_suffix` is the text that a repair appended, if any. `by_gateway`: the gateway runs the call.
     """
 
-    __slots__ = ("index", "pieces", "printed", "repair_suffix", "size", "start", "tool")
+    __slots__ = ("by_gateway", "index", "pieces", "printed", "repair_suffix", "size", "start", "tool")
 
     def __init__(self, start: CallStarted, tool: Tool | None, index: int | None = None, *, printed: bool) -> None:
         self.start = start
         self.tool = tool
         self.index = index
         self.printed = printed
+        self.by_gateway = False
         self.size = 0
         self.pieces: list[str] = []
         self.repair_suffix: str | None = None
@@ -94,6 +95,9 @@ class PendingCall:
         """Repair the whole call if the repair is unambiguous, then return what is wrong with it."""
         trusted = not self.printed and options.on_bad_call == "pass"
         if trusted and not options.whole_calls:
+            return None
+        if self.by_gateway:
+            self._repair()
             return None
         if self.tool is None:
             return CallError(UNKNOWN_TOOL)
@@ -135,13 +139,16 @@ class PendingCalls:
     def start(self, key: CallKey, start: CallStarted) -> None:
         printed, _ = key
         tool = self._tools.get(start.name)
-        index = None if self._is_held(tool, printed=printed) else self._writer.start_call(start)
-        self._calls[key] = PendingCall(start, tool, index, printed=printed)
+        call = self._calls[key] = PendingCall(start, tool, printed=printed)
+        is_gateway_call = self._options.is_gateway_call
+        call.by_gateway = is_gateway_call is not None and is_gateway_call(start.name)
+        if not self._is_held(tool, printed=printed, by_gateway=call.by_gateway):
+            call.index = self._writer.start_call(start)
 
-    def _is_held(self, tool: Tool | None, *, printed: bool) -> bool:
+    def _is_held(self, tool: Tool | None, *, printed: bool, by_gateway: bool) -> bool:
         if not printed and (self._options.whole_calls or self._options.on_bad_call == "pass"):
             return self._options.whole_calls
-        return _must_be_checked(tool) or not self._streams
+        return by_gateway or _must_be_checked(tool) or not self._streams
 
     def add_arguments(self, key: CallKey, text: str) -> PendingCall | None:
         """Return the call, no longer pending, if it is too long to be held and may not become visible unchecked."""

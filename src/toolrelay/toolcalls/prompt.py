@@ -27,9 +27,9 @@ _decode_tools = msgspec.json.Decoder(list[Tool]).decode
 
 
 def offered_tools(request: Request) -> tuple[Tool, ...]:
-    """Return the tools that tool_choice allows: none, all, or the named ones."""
+    """Return the tools that tool_choice allows: none, all, or the named ones. With `reads_calls` all stay described."""
     choice = request.tool_choice or ToolChoice()
-    if choice.mode == "none":
+    if choice.mode == "none" and not choice.reads_calls:
         return ()
     allowed = dict.fromkeys(choice.names)
     return tuple(tool for tool in request.functions() if not allowed or (tool.kind, tool.name) in allowed)
@@ -271,7 +271,9 @@ def _choice_rules(request: Request, tools: Sequence[Tool], names: ToolNames) -> 
     elif choice.mode == "named":
         name = _encode(names.to_model(choice.names[0][1])).decode()
         rules.append(f"- In this answer you must call the tool {name}. Begin with the call; write nothing before it.")
-    if request.parallel_tool_calls is False:
+    if choice.mode == "none":
+        rules.append("- Make no more calls: answer now with what you know.")
+    elif request.parallel_tool_calls is False:
         rules.append("- Make one call at the most in an answer.")
     elif len(tools) > 1 or request.parallel_tool_calls:
         rules.append("- Several calls may follow each other in one answer.")

@@ -11,7 +11,7 @@
     is truncated in a call                   no call; finish `length`
 
 A bad call names an unknown tool, has arguments that are not a JSON object and cannot be repaired unambiguously, or violates a
-strict schema.
+strict schema. Calls that the gateway runs are passed on: bad ones get an error result.
 
     on_bad_call   no part of the call is visible                                         a part is visible
     -----------   --------------------------------------------------------------------   -------------------------
@@ -256,9 +256,12 @@ class ToolCallSession:
 
     def _reject_malformed(self, broken: CallBroken) -> None:
         call = None if broken.index is None else self._pending.pop((True, broken.index))
-        if call is not None and call.index is not None:
+        if call is not None and (call.by_gateway or call.index is not None):
             self._notice(broken.rule, call.start.name)
-            self._fail("The model did not finish a call of which a part had already been sent.")
+            if call.by_gateway:
+                self._emit_call(call)
+            else:
+                self._fail("The model did not finish a call of which a part had already been sent.")
             return
         if call is None or self._options.on_bad_call == "text" or self._tries == MAX_TRIES:
             call = PendingCall.malformed(broken.text)

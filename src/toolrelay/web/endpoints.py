@@ -123,6 +123,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
                 raise invalid("'background' is not possible for clients that read <use_tool> blocks.", "background")
             if request.wire == RESPONSES:
                 request = replace(request, store=False)  # what these clients see is not what would be recorded
+            if settings.toolsets and model.mode.warn_once("toolsets"):
+                log.warning("tools_not_offered", model=settings.name, client="use_tool")
             xml = XmlExchange(request, xml_options, self.watchdog)
             request = truncate_results(xml.request, settings.max_tool_result_bytes)
             return _Accepted(request=request, model=model, identity=identity, policy=PLAIN, xml=xml)
