@@ -289,11 +289,8 @@ class ToolCallSession:
             self._writer.out.append(TextDelta(call.as_text(self._plan)))
 
     def _ask_again(self, error: CallError, call: PendingCall | None = None) -> None:
-        printed = self.printed
-        if len(printed) > MAX_SHOWN:
-            printed = f"{printed[:MAX_SHOWN]}…"
-        name = call.start.name if call is not None else ""
-        native = None
+        printed = self.printed if len(self.printed) <= MAX_SHOWN else f"{self.printed[:MAX_SHOWN]}…"
+        name, native = "" if call is None else call.start.name, None
         if call is not None and not call.printed:
             native = Call(id="", name=name, arguments=call.arguments, kind=call.start.kind)
         self._plan.add_correction(error.correction(self._plan.names.to_model(name)), printed, native)
@@ -324,7 +321,8 @@ class ToolCallSession:
         self._writer.release_withheld()
         self._count(event.usage)
         finish: Finish = event.finish if truncated else "calls" if self._writer.finished else "stop"
-        self._end(replace(event, finish=finish, usage=self._usage))
+        self._enter(State.ENDED)
+        self._writer.out.append(replace(event, finish=finish, usage=self._usage))
 
     def _filter_truncated(self, event: StreamEvent | CallBroken) -> StreamEvent | None:
         """Drop a call that was truncated; one that was whole and malformed becomes text."""
@@ -381,17 +379,14 @@ class ToolCallSession:
             return
         self._count(usage)
         if self.state is State.CUT:
-            self._end(AnswerFinished(finish="calls" if self._writer.finished else "stop", usage=self._usage))
+            self._enter(State.ENDED)
+            self._writer.out.append(AnswerFinished(finish="calls" if self._writer.finished else "stop", usage=self._usage))
         elif self.state is State.REJECTED:
             self._enter(State.RETRY)
 
     def _count(self, usage: Usage | None) -> None:
         if usage is not None:
             self._usage = usage if self._usage is None else self._usage + usage
-
-    def _end(self, event: AnswerFinished) -> None:
-        self._enter(State.ENDED)
-        self._writer.out.append(event)
 
     def _fail(self, message: str, code: str = "bad_call") -> None:
         self._enter(State.ENDED)
