@@ -95,3 +95,11 @@ def test_mistake_in_toolsets_is_reported(write: Write, text: str, problem: str) 
 def test_tool_needs_approval_unless_the_settings_say_never(approval: object, *, asks: bool) -> None:  # bug 48
     settings = PythonSettings(kind="python", module="m", approval=approval)  # type: ignore[arg-type]  # a value of each type
     assert settings.needs_approval("f") is asks
+
+
+def test_name_that_both_declare_belongs_to_the_client_unless_the_file_says_otherwise(write: Write) -> None:
+    settings = load(write('[models.a]\nprovider = "demo"\n[models.b]\nprovider = "demo"\nsame_name = "gateway"\n'), {})
+    assert [model.same_name for model in settings.models.values()] == ["client", "gateway"]
+    assert problems(write('[models.a]\nprovider = "demo"\nsame_name = "both"')) == [
+        'toolrelay.toml: models.a.same_name: expected one of client, gateway, found "both"'
+    ]

@@ -6,10 +6,14 @@ find in their conversation, in order, and make a call again whose result is miss
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests import printing
@@ -37,7 +41,11 @@ def demo() -> Iterator[Gateway]:
 
 @pytest.fixture(scope="module")
 def tooled(printers: Gateway, demo: Gateway) -> Iterator[ToolGateway]:
-    models = '[models.demo]\nprovider = "demo"\n' + behind(demo.url) + printing.before(printers)
+    models = (
+        '[models.demo]\nprovider = "demo"\n[models.status]\nprovider = "demo"\nstatus = "text"\n'
+        + behind(demo.url)
+        + printing.before(printers)
+    )
     with running_tools(models.replace("provider =", 'toolsets = ["mine"]\nprovider =')) as tooled:
         yield tooled
 
@@ -165,3 +173,38 @@ def test_recall_works_without_gateway_tools_in_the_next_request(tooled: ToolGate
     off = {"x-toolrelay-tools": "off"}
     second = ask_chat(client, stream=False, model="chat", messages=messages, tools=CHAT_TOOLS[1:], extra_headers=off)
     assert in_order(second.choices[0].message.content or "", "18 degrees in Paris", "eight in Rome"), second
+
+
+def recorded(tooled: ToolGateway, question: str) -> list[list[str]]:
+    """Return, for each conversation in which the question was asked, what its messages are."""
+    path = Path(psutil.Process(tooled.gateway.process.pid).cwd()) / "data" / "toolrelay.db"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        rows = database.execute(
+            "select conversation, role, content, tool_calls from messages join turns on turns.id = turn "
+            "order by created_at, position"
+        ).fetchall()
+    asked = {conversation for conversation, _, content, _ in rows if content == question}
+    return [
+        [role if tool_calls is None else "calls" for conversation, role, _, tool_calls in rows if conversation == each]
+        for each in sorted(asked)
+    ]
+
+
+@pytest.mark.parametrize("model", ["status", "chat"])
+def test_requests_of_one_chat_are_one_conversation(tooled: ToolGateway, model: str) -> None:
+    client, question = make_client(tooled.gateway), f"{WEATHER} and {TIME} for {model}"
+    messages: list[Any] = [{"role": "user", "content": question}]
+    asked: dict[str, Any] = {"stream": True, "model": model, "tools": CHAT_TOOLS[1:]}
+    first = ask_chat(client, **asked, messages=messages).choices[0].message
+    call = (first.tool_calls or [])[0]
+    function = {"name": "get_time", "arguments": '{"city": "Rome"}'}
+    calls = [{"id": call.id, "type": "function", "function": function}]
+    messages.append({"role": "assistant", "content": first.content, "tool_calls": calls})
+    messages.append({"role": "tool", "tool_call_id": call.id, "content": "eight in Rome"})
+    messages.append({"role": "assistant", "content": ask_chat(client, **asked, messages=messages).choices[0].message.content})
+    messages.append({"role": "user", "content": 'get_weather {"city": "Oslo"}'})
+    messages.append({"role": "assistant", "content": ask_chat(client, **asked, messages=messages).choices[0].message.content})
+    messages.append({"role": "user", "content": "repeat: bye"})
+    ask_chat(client, **asked, messages=messages)
+    first_part = ["user", "calls", "tool", "tool", "assistant"]
+    assert recorded(tooled, question) == [[*first_part, "user", "calls", "tool", "assistant", "user", "assistant"]]

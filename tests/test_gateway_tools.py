@@ -261,6 +261,17 @@ def test_required_call_may_be_the_gateways_and_is_required_once(
         assert "you must call" not in asked.sent(1)
 
 
+def test_responses_client_may_name_a_gateway_tool(tooled: ToolGateway, server: ModelServer, model: ScriptedModel) -> None:
+    first = server.enqueue(model.answer("", [WEATHER]), model.answer("18 degrees."))
+    body = {"model": model.name, "input": "Hi", "store": False}
+    choice = {"type": "function", "name": "get_weather"}
+    response = tooled.gateway.post("/v1/responses", {**body, "tool_choice": choice}).json()
+    assert [item["type"] for item in response["output"]] == ["mcp_call", "message"]
+    assert len(server.requests) - first == 2
+    refused = tooled.gateway.post("/v1/responses", {**body, "tool_choice": {**choice, "name": "nothing"}})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "unknown_tool")
+
+
 def test_choice_of_an_unknown_tool_is_refused(tooled: ToolGateway, server: ModelServer, model: ScriptedModel) -> None:
     choice = {"type": "function", "function": {"name": "nothing"}}
     asked = ask(tooled, server, model, model.answer("Hello"), tool_choice=choice)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
+from toolrelay.core.gateway_calls import STATUS
 from toolrelay.core.messages import Call, Item, Message, Result, plain_text
 
 
@@ -34,7 +35,7 @@ class _History:
                 pass
 
     def end_answer(self) -> str:
-        self._update("assistant", "".join(self._texts).strip(), *self._calls)
+        self._update("assistant", STATUS.sub("", "".join(self._texts)).strip(), *self._calls)
         self._texts, self._calls = [], []
         return self._digest.hexdigest()
 
@@ -47,7 +48,8 @@ class _History:
 def conversation_heads(items: Sequence[Item]) -> list[tuple[str, int]]:
     """Return the digest of each part of the history that ends with an answer, and the number of its items.
 
-    System messages do not count: applications put the date and the like into them. Of answers only the text and the ids of calls
+    System messages do not count: applications put the date and the like into them. Nor does what the gateway has added to an
+    answer to say which tool runs. Of answers only the text and the ids of calls
     count, which is what every client sends back.
     """
     history = _History()

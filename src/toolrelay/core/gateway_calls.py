@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ OUTCOME_UNKNOWN = (
     "This tool was interrupted: the gateway was restarted, or the client had left. "
     "Whether it did its work is unknown. It was not run again."
 )
+STATUS = re.compile(r"(?:\n\n)?Calling [\w-]{1,64}…\n\n")  # what `status = "text"` shows
 REPEATED = "This call was made before with the same arguments. It was not run again: use the earlier result."
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from toolrelay.core.messages import Item
 from toolrelay.core.steps import QuestionAsked, StepEvent, ToolRunStarted, TurnAccepted, TurnFailed, TurnFinished
 from toolrelay.errors import StoreConflictError
 from toolrelay.runtime.past_turn import PastTurn
@@ -29,7 +30,7 @@ class TurnLedger:
     other a crash loses only what nobody can receive any more (docs/decisions/0011).
 
     `created` is set once the turn is on record. `steps` are those of a turn that is resumed. `known_items` is the number of items
-    of the request that the conversation has already.
+    of the request that the conversation has already. `client_items` are those of the request as the client sent it.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class TurnLedger:
         *,
         steps: Sequence[StepEvent] = (),
         known_items: int = 0,
+        client_items: Sequence[Item] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.row = row
@@ -49,6 +51,7 @@ class TurnLedger:
             self.created.set()
         self._is_durable = bool(steps) or row.background or row.idempotency_key is not None
         self._known_items = known_items
+        self._client_items = client_items
         self._clock = clock
         self._unsaved: list[StoredStep] = []
         self._messages: list[MessageRow] = []
@@ -110,4 +113,4 @@ class TurnLedger:
         if past.request.conversation is not None:
             with contextlib.suppress(StoreConflictError):  # they were added before a crash
                 await self._store.add_items(past.request.conversation, self.row.owner, past.conversation_items())
-        return past.head()
+        return past.head(self._client_items)

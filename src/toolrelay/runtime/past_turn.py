@@ -90,9 +90,13 @@ class PastTurn:
             if (isinstance(each, Call) and each.id == item.id) or (isinstance(each, Result) and each.call_id == item.id)
         ]
 
-    def head(self) -> str | None:
-        """Return the digest by which a request that continues the turn is recognised."""
-        return head_after(self.request.items, self.progress.history, [call.id for call in self.progress.client_calls])
+    def head(self, items: Sequence[Item] | None = None) -> str | None:
+        """Return the digest by which a request that continues the turn is recognised. `items` are the client's own."""
+        return head_after(
+            self.request.items if items is None else items,
+            self.progress.history,
+            [call.id for call in self.progress.client_calls],
+        )
 
     def conversation_items(self) -> list[ConversationItem]:
         """Return input and output for the conversation, with the ids under which the client knows them."""

@@ -148,9 +148,12 @@ class TurnService:
         conversation = context.conversation
         if conversation is None:
             conversation = f"conv_{order.token}"
-            if request.wire != RESPONSES:  # a Responses request names what it continues
-                found = await self._past.find_conversation(request.items, order.owner)
-                conversation, known_items = found if found is not None else (conversation, 0)
+            sent = order.request.items
+            # A Responses request names what it continues.
+            found = None if request.wire == RESPONSES else await self._past.find_conversation(sent, order.owner)
+            if found is not None:
+                conversation, known = found
+                known_items = len(request.items) - (len(sent) - known)  # with what was recalled
         row = TurnRow(
             id=order.token,
             owner=order.owner,
@@ -166,7 +169,7 @@ class TurnService:
         )
         policy = replace(order.policy, records_answers=True)
         turn = Turn(token=order.token, request=request, policy=policy, context=context.items)
-        ledger = TurnLedger(self.store, row, known_items=known_items, clock=self._clock)
+        ledger = TurnLedger(self.store, row, known_items=known_items, client_items=order.request.items, clock=self._clock)
         return self._parts(turn, order.model, order.observer, ledger)
 
     def _parts(self, turn: Turn, model: Model, observer: Observer, ledger: TurnLedger) -> TurnParts:
