@@ -15,6 +15,7 @@ from toolrelay.errors import StoreConflictError
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.stores.base import MessageRow, Store, StoredStep, TurnRow, TurnStatus
 from toolrelay.stores.messages import message_rows
+from toolrelay.wires.responses.request import NAME as RESPONSES
 
 CANCELLED = "cancelled"
 _KEY_IN_USE = "Another request with this Idempotency-Key runs tools already. Repeat this request to get the answer to that one."
@@ -109,6 +110,9 @@ class TurnLedger:
 
     async def _end_conversation(self) -> str | None:
         """Add the turn's items to the conversation that the client named. Return the head of the conversation."""
+        accepted = self.steps[0]
+        if self.row.wire == RESPONSES and isinstance(accepted, TurnAccepted) and accepted.request.conversation is None:
+            return None  # a request that continues it will name it
         past = PastTurn(self.row, self.steps)
         if past.request.conversation is not None:
             with contextlib.suppress(StoreConflictError):  # they were added before a crash
