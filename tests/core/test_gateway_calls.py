@@ -25,7 +25,7 @@ from tests.core.playbook import (
 from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, RunTool
 from toolrelay.core.events import AnswerFinished, GatewayCallFinished, GatewayCallStarted, TextDelta
 from toolrelay.core.gateway_calls import OUTCOME_UNKNOWN, REPEATED
-from toolrelay.core.messages import Message, Result
+from toolrelay.core.messages import Message, Result, Text
 from toolrelay.core.playback import shown_events
 from toolrelay.core.policy import GatewayTool, Policy
 from toolrelay.core.request import Tool, ToolChoice
@@ -143,6 +143,24 @@ def test_status_text_says_which_tool_runs_and_stays_out_of_the_history() -> None
     assert next_request(playbook.commands).items == (call_item(0, "g"), result_item(0))
     playbook >> [TextDelta("One more."), *model_call(0, "g", "[]"), CALLS]
     assert TextDelta("\n\nCalling g…\n\n") in emitted(playbook.commands)
+
+
+def test_texts_of_two_answers_are_paragraphs_where_the_client_gets_them_as_one() -> None:
+    for joins, expected in ((True, "\n\nIt is noon."), (False, "It is noon.")):
+        playbook = (
+            Playbook(make_turn(auto="g", joins_answers=joins)) >> [TextDelta("Let me see."), *model_call(0, "g"), CALLS] << ...
+        )
+        playbook >> run_finished(0) << ...
+        playbook >> [TextDelta(""), TextDelta("It is "), TextDelta("noon.")]
+        assert "".join(event.text for event in emitted(playbook.commands) if isinstance(event, TextDelta)) == expected
+        playbook >> [*model_call(0, "g", "[]"), CALLS]
+        assert Message(role="assistant", content=(Text(text="It is noon."),)) in playbook.turn.history
+
+
+def test_first_text_of_a_turn_has_no_break_before_it() -> None:
+    playbook = Playbook(make_turn(auto="g", joins_answers=True)) >> [*model_call(0, "g"), CALLS] << ...
+    playbook >> run_finished(0) << ...
+    playbook >> [TextDelta("It is noon.")] << [Emit([TextDelta("It is noon.")])]
 
 
 def test_context_precedes_the_request_without_becoming_part_of_it() -> None:

@@ -35,7 +35,8 @@ class _History:
                 pass
 
     def end_answer(self) -> str:
-        self._update("assistant", STATUS.sub("", "".join(self._texts)).strip(), *self._calls)
+        text = STATUS.sub("", "".join(self._texts))
+        self._update("assistant", "".join(text.split()), *self._calls)
         self._texts, self._calls = [], []
         return self._digest.hexdigest()
 
@@ -48,9 +49,8 @@ class _History:
 def conversation_heads(items: Sequence[Item]) -> list[tuple[str, int]]:
     """Return the digest of each part of the history that ends with an answer, and the number of its items.
 
-    System messages do not count: applications put the date and the like into them. Nor does what the gateway has added to an
-    answer to say which tool runs. Of answers only the text and the ids of calls
-    count, which is what every client sends back.
+    System messages do not count: applications put the date and the like into them. Of answers only the text and the ids of calls
+    count, which is what every client sends back; without blanks, and without what the gateway has added to say which tool runs.
     """
     history = _History()
     heads: list[tuple[str, int]] = []

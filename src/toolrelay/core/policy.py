@@ -31,7 +31,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     """`tools` are the gateway's, by name. With `records_answers` each answer of the model is recorded as a step.
 
     `same_name` decides whose tool a name is that the client declares too. `status_text`: tell Chat clients in text which tool
-    runs.
+    runs. `joins_answers`: the client gets the texts of all answers as one, so that each must be a paragraph.
     """
 
     tools: Mapping[str, GatewayTool] = {}
@@ -39,3 +39,4 @@ class Policy(Struct, frozen=True, kw_only=True):
     records_answers: bool = True
     same_name: Literal["client", "gateway"] = "client"
     status_text: bool = False
+    joins_answers: bool = False

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from toolrelay.core.events import Usage
-from toolrelay.core.messages import Call, Content, Item, Result
+from toolrelay.core.messages import Call, Content, Item, Message, Result
 from toolrelay.core.policy import MAX_IDENTICAL_CALLS
 from toolrelay.core.steps import (
     AnswerReceived,
@@ -101,6 +101,11 @@ class Progress:
     def active(self) -> list[PendingCall]:
         """Return the calls that are waited for."""
         return [pending for pending in self.pending.values() if pending.state in (CallState.ASKED, CallState.RUNNING)]
+
+    @property
+    def has_text(self) -> bool:
+        """Return whether an answer of the turn has text."""
+        return any(isinstance(item, Message) and item.content for item in self.history)
 
     @property
     def is_settled(self) -> bool:

@@ -50,6 +50,7 @@ from toolrelay.core.events import (
     Finish,
     Noticed,
     StreamEvent,
+    TextDelta,
     Usage,
 )
 from toolrelay.core.gateway_calls import GatewayCalls
@@ -99,6 +100,7 @@ class Turn:
         self._call_count = 0
         self._client_call_counts: dict[int, int] = {}  # by choice
         self._started = False
+        self._needs_break = False
         self._begin_answer()
 
     @classmethod
@@ -208,7 +210,11 @@ class Turn:
             if type(event) not in _HANDLED:
                 if records:
                     add(event)
-                out.append(event)
+                if self._needs_break and type(event) is TextDelta and event.text:
+                    self._needs_break = False
+                    out.append(replace(event, text=f"\n\n{event.text}"))
+                else:
+                    out.append(event)
             elif type(event) is ArgumentsDelta or type(event) is CallFinished:
                 self._continue_call(event, out)
             elif type(event) is AnswerStarted:
@@ -341,6 +347,8 @@ class Turn:
 
     def _call_model(self) -> list[Command]:
         self._is_reading = True
+        if self.policy.joins_answers and self._progress.has_text:
+            self._needs_break = not self.policy.status_text  # which ends with a break
         self._begin_answer()
         return [CallModel(self._model_request())]
 

@@ -104,6 +104,7 @@ class TurnService:
             tools=tools,
             max_tool_rounds=settings.max_tool_rounds,
             same_name=settings.same_name,
+            joins_answers=request.wire != RESPONSES,
             status_text=settings.status == "text" and request.wire != RESPONSES and request.stream,
         )
 
