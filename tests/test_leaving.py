@@ -133,7 +133,9 @@ def test_background_turn_is_parked_and_goes_on_after_the_next_start(tmp_path: Pa
         with workshop.start() as gateway:
             identifier = gateway.post("/v1/responses", BACKGROUND).json()["id"]
             workshop.await_line("wait")
-            assert gateway.stop() == 0
+            gateway.process.send_signal(signal.SIGTERM)
+            workshop.await_that(gateway.refuses_connections, str)
+            assert gateway.stop() == 0  # the second signal: nobody waits for the tool
         assert workshop.statuses() == ["running"]
         assert workshop.lines() == ["once 1", "wait", "cancelled"]
         with workshop.start() as gateway:
@@ -143,6 +145,24 @@ def test_background_turn_is_parked_and_goes_on_after_the_next_start(tmp_path: Pa
             assert response["output"][-1]["content"][0]["text"] == "All done."
         assert results(upstream.requests[-1].body) == ["once 1 is done", OUTCOME_UNKNOWN]
         assert workshop.lines() == ["once 1", "wait", "cancelled"]
+
+
+def test_tool_of_a_background_turn_is_finished_before_the_gateway_stops(tmp_path: Path) -> None:
+    with Upstream(play_by_text(MODEL)) as upstream, ThreadPoolExecutor() as threads:
+        workshop = Workshop(tmp_path, upstream)
+        with workshop.start() as gateway:
+            gateway.post("/v1/responses", BACKGROUND)
+            workshop.await_line("wait")
+            stopped = threads.submit(gateway.stop)
+            workshop.await_that(gateway.refuses_connections, str)
+            workshop.let_go()
+            assert stopped.result() == 0
+        assert workshop.statuses() == ["running"]
+        assert "cancelled" not in workshop.lines()
+        with workshop.start():
+            await_status(workshop, "finished")
+        assert OUTCOME_UNKNOWN not in results(upstream.requests[-1].body)
+        assert workshop.lines().count("wait") == 1
 
 
 def test_second_signal_stops_the_gateway_at_once_and_the_turn_fails(tmp_path: Path) -> None:

@@ -106,10 +106,10 @@ class App:
             await self.close()
             raise
 
-    async def close(self, seconds: float = 0) -> None:
-        """Stop everything. Background turns have this time to finish what they are doing."""
+    async def close(self, seconds: float = 0, force: asyncio.Event | None = None) -> None:
+        """Stop everything. Background turns have this time to finish what they are doing, unless `force` is set."""
         self.watchdog.close()
-        await self.service.turns.close(seconds)
+        await self.service.turns.close(seconds, force)
         await self.tools.close()
         await self.executor.close()
         for model in self.models.values():
@@ -199,7 +199,7 @@ async def _serve_until_stopped(
         await stop_requested.wait()
         await server.stop(drain_seconds, force_requested)
     finally:
-        await app.close(0 if force_requested.is_set() else SUSPEND_SECONDS)
+        await app.close(SUSPEND_SECONDS, force_requested)
 
 
 def _listen(host: str, port: int) -> socket.socket:

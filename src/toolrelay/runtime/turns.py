@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -153,19 +153,18 @@ class RunningTurn:
         """End the turn, and record why."""
         if self._reason is None:
             self._reason = reason or InternalError("The turn was cancelled.", status=499, code=CANCELLED)
-        await self._stop()
+        await self.stop()
 
-    async def suspend(self, seconds: float) -> None:
-        """Stop the turn where the model would be called next, and leave its record open: it goes on after the next start.
-
-        Answers and tools that are under way have so much time. Then they are cut off, as by a crash.
-        """
+    def suspend(self) -> None:
+        """Stop the turn where the model would be called next, and leave its record open: it goes on after the next start."""
         self._keeps_record_open = True
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=seconds)
-        await self._stop()
 
-    async def _stop(self) -> None:
+    async def wait_for_task(self) -> None:
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def stop(self) -> None:
+        """Stop the task at once. A suspended turn is left as by a crash."""
         if self._task is not None:
             await self._begun.wait()  # a task that is cancelled before its first step would end without a trace
             self._task.cancel()
@@ -246,6 +245,16 @@ async def _wait_for_all(waiting: list[Awaitable[None]]) -> None:
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
+async def _wait_for_first(ending: asyncio.Future[list[None]], force: asyncio.Event | None, seconds: float) -> None:
+    """Wait for the end of turns, for an event, or for so many seconds."""
+    forced = asyncio.ensure_future((force or asyncio.Event()).wait())
+    waiting: list[asyncio.Future[Any]] = [ending, forced]
+    await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
+
+
 class Turns:
     """The turns that run, by token."""
 
@@ -273,11 +282,18 @@ class Turns:
         running = self._running.get(token)
         return running if running is not None and running.row.owner == owner else None
 
-    async def close(self, seconds: float = 0) -> None:
-        """Stop all turns. Background turns go on after the next start, and have this time to come to a stop; the others fail."""
-        running = [*self._running.values()]
-        stops = [each.suspend(seconds) if each.row.background else each.cancel(_shutting_down()) for each in running]
-        await asyncio.gather(*stops)
+    async def close(self, seconds: float = 0, force: asyncio.Event | None = None) -> None:
+        """Stop all turns. Background turns go on after the next start; the others fail.
+
+        The answers and tools of background turns have this time to finish, unless `force` is set.
+        """
+        suspended = [each for each in self._running.values() if each.row.background]
+        for each in suspended:
+            each.suspend()
+        await asyncio.gather(*[each.cancel(_shutting_down()) for each in self._running.values() if not each.row.background])
+        if suspended and seconds > 0:
+            await _wait_for_first(asyncio.gather(*[each.wait_for_task() for each in suspended]), force, seconds)
+        await asyncio.gather(*[each.stop() for each in suspended])
 
 
 def _shutting_down() -> InternalError:
