@@ -58,6 +58,7 @@ CLIENTS = {
     "openai-agents": ("OpenAI's agents library", "tests/oracles/test_openai_agents.py"),
     "langchain-openai": ("LangChain in Python", "tests/oracles/test_langchain.py"),
     "@langchain/openai (npm)": ("LangChain in JavaScript, as Obsidian Copilot uses it from 3.2", "tests/oracles/test_copilot.py"),
+    "@ai-sdk/openai (npm)": ("The AI SDK with its default OpenAI model", "tests/oracles/test_node_state.py"),
 }
 MODELS = {
     "openai-codex-cli-bin": ("the Codex app-server, behind it a scripted provider", "tests/backends/codex/test_backend.py"),
