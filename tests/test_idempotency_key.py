@@ -102,7 +102,7 @@ def test_repeated_request_follows_the_running_turn(workshop: Workshop, gateway: 
         workshop.await_line("wait")
         second = threads.submit(send, gateway, key, "wait", stream=stream)
         workshop.let_go()
-        assert text_of(first.result()) == text_of(second.result()) == "Wait.All done."
+        assert text_of(first.result()) == text_of(second.result()) == "Wait.\n\nAll done."
     assert workshop.lines() == ["once 1", "wait"]
 
 
@@ -161,10 +161,10 @@ def test_turn_whose_client_has_left_goes_on_when_the_request_is_repeated(
         workshop.await_line("wait")
     workshop.await_line("cancelled")
     workshop.let_go()
-    assert text_of(send(gateway, key, "wait", stream=stream)) == "Wait.All done."
+    assert text_of(send(gateway, key, "wait", stream=stream)) == "Wait.\n\nAll done."
     assert workshop.lines() == ["once 1", "wait", "cancelled"]
     assert results(upstream.requests[-1].body) == ["once 1 is done", OUTCOME_UNKNOWN]
-    assert text_of(send(gateway, key, "wait", stream=stream)) == "Wait.All done."
+    assert text_of(send(gateway, key, "wait", stream=stream)) == "Wait.\n\nAll done."
 
 
 @STREAM
@@ -176,7 +176,7 @@ def test_turn_goes_on_after_kill_9_when_the_request_is_repeated(tmp_path: Path, 
         workshop.kill(gateway)
     with workshop.start() as gateway:
         asked = len(upstream.requests)
-        assert text_of(send(gateway, "k", "wait", stream=stream)) == "Wait.All done."
+        assert text_of(send(gateway, "k", "wait", stream=stream)) == "Wait.\n\nAll done."
         assert workshop.lines() == ["once 1", "wait"]
         assert len(upstream.requests) == asked + 1
         assert results(upstream.requests[-1].body) == ["once 1 is done", OUTCOME_UNKNOWN]

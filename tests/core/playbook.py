@@ -91,8 +91,9 @@ class Playbook(Generic[T]):
         for end in range(len(self._executed) - len(self._commands), len(self._executed)):
             if isinstance(self._executed[end], RecordStep):
                 check_replay(turn, self._executed[: end + 1], self._executed[end + 1 :])
-        if turn.finish is not None and not (turn.policy.status_text or turn.policy.joins_answers):
-            assert _assembled(shown_events(recorded(self._executed))) == _assembled(emitted(self._executed))
+        if turn.finish is not None and not turn.policy.status_text:
+            shown = shown_events(recorded(self._executed), joins_answers=turn.policy.joins_answers)
+            assert _assembled(shown) == _assembled(emitted(self._executed))
 
     def __lshift__(self, expected: Sequence[Command] | EllipsisType) -> Playbook[T]:
         __tracebackhide__ = True

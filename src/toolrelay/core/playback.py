@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from toolrelay.core.events import (
     AnnotationAdded,
     AnswerFailed,
@@ -23,7 +25,8 @@ from toolrelay.core.events import (
     StreamEvent,
     TextDelta,
 )
-from toolrelay.core.messages import Call, Message, OpaqueItem, Reasoning, Refusal, Text, plain_text
+from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Reasoning, Refusal, Text, plain_text
+from toolrelay.core.policy import BREAK
 from toolrelay.core.progress import CallState, Progress
 from toolrelay.core.steps import (
     AnswerReceived,
@@ -40,10 +43,10 @@ from toolrelay.core.steps import (
 from toolrelay.errors import InternalError
 
 
-def shown_events(steps: Sequence[StepEvent]) -> list[StreamEvent]:
-    """Return the events of a turn, without the end if it has none yet."""
+def shown_events(steps: Sequence[StepEvent], *, joins_answers: bool = False) -> list[StreamEvent]:
+    """Return the events of a turn, without the end if it has none yet. `joins_answers` is that of its policy."""
     client_calls = [step.call.id for step in steps if isinstance(step, CallPlanned) and step.owner == "client"]
-    player = _Player(frozenset(client_calls))
+    player = _Player(frozenset(client_calls), joins_answers=joins_answers)
     return [event for step in _without_interruptions(steps) for event in player.play(step)]
 
 
@@ -55,7 +58,8 @@ def _without_interruptions(steps: Sequence[StepEvent]) -> list[StepEvent]:
 
 
 class _Player:
-    def __init__(self, client_calls: frozenset[str]) -> None:
+    def __init__(self, client_calls: frozenset[str], *, joins_answers: bool) -> None:
+        self._joins_answers = joins_answers
         self._progress = Progress()
         self._client_calls = client_calls
         self._call_index = 0
@@ -63,17 +67,19 @@ class _Player:
 
     def play(self, step: StepEvent) -> Iterator[StreamEvent]:
         started_before = {key for key, each in self._progress.pending.items() if each.state is CallState.RUNNING}
+        needs_break = self._joins_answers and self._progress.has_text
         self._progress.apply(step)
         match step:
             case TurnAccepted():
                 yield AnswerStarted()
             case AnswerReceived():
                 self._tier = step.service_tier
-                for item in step.items:
-                    if not isinstance(item, Call):
-                        yield from _item_events(item)
-                    elif item.id in self._client_calls:
-                        yield from self._client_call(item)
+                for event in self._answer(step.items):
+                    if needs_break and isinstance(event, TextDelta) and event.text:
+                        needs_break = False
+                        yield replace(event, text=BREAK + event.text)
+                    else:
+                        yield event
             case ToolRunStarted(call_id=call_id):
                 yield self._start(call_id)
             case ToolRunFinished(call_id=call_id):
@@ -89,6 +95,13 @@ class _Player:
                 yield AnswerFailed(InternalError(step.message, status=step.status, code=step.code))
             case _:
                 pass
+
+    def _answer(self, items: Sequence[Item]) -> Iterator[StreamEvent]:
+        for item in items:
+            if not isinstance(item, Call):
+                yield from _item_events(item)
+            elif item.id in self._client_calls:
+                yield from self._client_call(item)
 
     def _start(self, call_id: str) -> GatewayCallStarted:
         pending = self._progress.pending[call_id]

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from toolrelay.core.request import Tool
 
+BREAK = "\n\n"  # between the texts of two answers that a client gets as one
 MAX_IDENTICAL_CALLS = 2  # the third identical call of a turn is not run
 
 

@@ -56,7 +56,7 @@ from toolrelay.core.events import (
 from toolrelay.core.gateway_calls import GatewayCalls
 from toolrelay.core.identity import make_call_id
 from toolrelay.core.messages import Call, GatewayCall, Item
-from toolrelay.core.policy import GatewayTool, Policy
+from toolrelay.core.policy import BREAK, GatewayTool, Policy
 from toolrelay.core.progress import Progress
 from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.core.steps import (
@@ -212,7 +212,7 @@ class Turn:
                     add(event)
                 if self._needs_break and type(event) is TextDelta and event.text:
                     self._needs_break = False
-                    out.append(replace(event, text=f"\n\n{event.text}"))
+                    out.append(replace(event, text=BREAK + event.text))
                 else:
                     out.append(event)
             elif type(event) is ArgumentsDelta or type(event) is CallFinished:

@@ -6,17 +6,25 @@ from collections.abc import Sequence
 
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.conversation import head_after
+from toolrelay.core.events import StreamEvent
 from toolrelay.core.messages import Call, GatewayCall, Item, OutputItem, Result
 from toolrelay.core.playback import shown_events
 from toolrelay.core.progress import Progress
+from toolrelay.core.request import Request
 from toolrelay.core.steps import StepEvent, TurnAccepted, TurnFailed
 from toolrelay.errors import InternalError
 from toolrelay.stores.base import ConversationItem, StoredTurn, TurnRow
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.responses.outgoing import input_items, is_input_id
+from toolrelay.wires.responses.request import NAME as RESPONSES
 from toolrelay.wires.responses.resource import is_output, item_members, output_id
 
 _INTERRUPTED = ("client_gone", "client_stalled", "shutting_down")
+
+
+def joins_answers(request: Request) -> bool:
+    """Return whether the client gets the texts of all answers as one: a Chat message has one text."""
+    return request.wire != RESPONSES
 
 
 class PastTurn:
@@ -61,10 +69,14 @@ class PastTurn:
     def envelope(self) -> Envelope:
         return Envelope(token=self.row.id, created=int(self.row.created_at), model=self.request.model, request=self.request)
 
+    def shown_events(self) -> list[StreamEvent]:
+        """Return the events that the client was shown, and the end if there is one."""
+        return shown_events(self.steps, joins_answers=joins_answers(self.request))
+
     def answer(self) -> Answer:
         """Return what the client was shown."""
         assembly = Assembly()
-        for event in shown_events(self.steps):
+        for event in self.shown_events():
             assembly.add(event)
         return assembly.answer()
 

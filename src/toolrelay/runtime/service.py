@@ -26,7 +26,7 @@ from toolrelay.runtime.gateway_tools import Caller, GatewayTools
 from toolrelay.runtime.history import Past, PastResolver
 from toolrelay.runtime.ledger import TurnLedger
 from toolrelay.runtime.models import Model
-from toolrelay.runtime.past_turn import PastTurn
+from toolrelay.runtime.past_turn import PastTurn, joins_answers
 from toolrelay.runtime.turns import Follower, RunningTurn, TurnParts, Turns, TurnTools
 from toolrelay.stores.base import Frame, Store, StoredStep, StoredTurn, TurnRow
 from toolrelay.toolcalls.layer import ToolCallLayer
@@ -104,7 +104,7 @@ class TurnService:
             tools=tools,
             max_tool_rounds=settings.max_tool_rounds,
             same_name=settings.same_name,
-            joins_answers=request.wire != RESPONSES,
+            joins_answers=joins_answers(request),
             status_text=settings.status == "text" and request.wire != RESPONSES and request.stream,
         )
 
@@ -217,7 +217,7 @@ class TurnService:
     async def _resume_background(self, past: PastTurn, observe: Callable[[TurnRow, Request], Observation]) -> None:
         """Continue the turn and its stream. An answer of which a part was shown is lost, and the turn fails."""
         frames = [frame.data for frame in await self.store.load_frames(past.row.id, limit=MAX_FRAMES)]
-        recovery = recover(frames, shown_events(past.steps), past.envelope)
+        recovery = recover(frames, past.shown_events(), past.envelope)
         observation = observe(past.row, past.request)
         parts = await self._replay(past, observation.observer)
         commands = parts.layer.fail(_interrupted()) if recovery.is_cut else parts.layer.resume()
@@ -231,7 +231,7 @@ class TurnService:
         if past.row.id in self.frame_logs or not past.progress.has_ended:
             return
         frames = [frame.data for frame in await self.store.load_frames(past.row.id, limit=MAX_FRAMES)]
-        missing = recover(frames, shown_events(past.steps), past.envelope).frames
+        missing = recover(frames, past.shown_events(), past.envelope).frames
         if missing:
             with contextlib.suppress(StoreConflictError):  # another reader was first
                 await self.store.append_frames(past.row.id, [Frame(seq, data) for seq, data in enumerate(missing, len(frames))])
@@ -263,7 +263,7 @@ class TurnService:
             running.attach(follower)
             return running
         commands = [RecordStep(resumed), *parts.layer.resume()]
-        events = shown_events([*past.steps, resumed])
+        events = shown_events([*past.steps, resumed], joins_answers=joins_answers(past.request))
         return self.turns.start(replace(parts, commands=commands), follower, observation.on_end, events=events)
 
     async def _replay(self, past: PastTurn, observer: Observer, *, recorded: int | None = None) -> TurnParts:

@@ -21,7 +21,6 @@ from toolrelay import log
 from toolrelay.clients.xml.exchange import XmlExchange, xml_client_options
 from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.core.events import AnswerFailed, StreamEvent
-from toolrelay.core.playback import shown_events
 from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
 from toolrelay.core.request_checks import check_tool_choice, remove_tools, truncate_results
@@ -268,7 +267,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         elif not past.can_resume:
             self._leave()
             try:
-                response.put(shown_events(past.steps))
+                response.put(past.shown_events())
                 response.close()
             except ToolrelayError as error:
                 self._fail(exchange, response, error)
