@@ -203,6 +203,45 @@ def test_cancelled_turn_stops_the_model_and_is_recorded(path: Path) -> None:
     play(path, story)
 
 
+def test_second_cancel_waits_for_the_record_of_the_first(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        reader = Reader()
+        running = await stage.start(reader)
+        await reader.read.wait()
+        with locked(path):
+            cancels = [asyncio.create_task(running.cancel()) for _ in range(3)]
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert not any(cancel.done() for cancel in cancels)
+        await asyncio.gather(*cancels)
+        await running.wait(reader)
+        assert isinstance(reader.events[-1], AnswerFailed)
+        assert (await stage.stored()).row.status == "cancelled"
+
+    play(path, story, busy_seconds=30)
+
+
+class Waiting(Reader):
+    """A follower that is never ready for more."""
+
+    def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
+        super().put(events)
+        return asyncio.get_running_loop().create_future()
+
+
+def test_follower_that_reads_nothing_does_not_stall_the_others(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        first, stalled = Reader(), Waiting()
+        running = await stage.start(first)
+        await first.read.wait()
+        running.attach(stalled)
+        stage.go.set()
+        await running.wait(first)
+        assert first.events[-1] == STOP
+
+    play(path, story)
+
+
 def test_closing_leaves_background_turns_open_and_fails_the_others(path: Path) -> None:
     async def story(stage: Stage) -> None:
         reader = Reader()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from toolrelay.core.messages import Item
-from toolrelay.core.steps import QuestionAsked, StepEvent, ToolRunStarted, TurnAccepted, TurnFailed, TurnFinished
+from toolrelay.core.steps import QuestionAsked, StepEvent, ToolRunStarted, TurnAccepted, TurnFailed, TurnFinished, TurnResumed
 from toolrelay.errors import StoreConflictError
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.stores.base import MessageRow, Store, StoredStep, TurnRow, TurnStatus
@@ -67,6 +67,8 @@ class TurnLedger:
         is_legacy = isinstance(accepted, TurnAccepted) and accepted.request.legacy_functions
         self._messages += message_rows(step, skip=self._known_items, legacy=is_legacy)
         match step:
+            case TurnResumed():
+                self._status = "running"
             case TurnFinished():
                 self._status = "finished"
             case TurnFailed(code=code):

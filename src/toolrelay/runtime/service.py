@@ -257,7 +257,6 @@ class TurnService:
         """
         resumed = TurnResumed()
         parts = await self._replay(PastTurn(past.row, [*past.steps, resumed]), observation.observer, recorded=len(past.steps))
-        await self.store.set_status(past.row.id, "running")
         running = self.turns.find(past.row.id, past.row.owner)
         if running is not None:
             running.attach(follower)

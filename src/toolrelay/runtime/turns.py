@@ -95,6 +95,7 @@ class RunningTurn:
         self._failures: dict[int, Exception] = {}
         self._reason: ToolrelayError | None = None
         self._keeps_record_open = False
+        self._is_cancelled = False
         self._begun = asyncio.Event()
         self._on_end = on_end
         self._ended = asyncio.Event()
@@ -144,6 +145,8 @@ class RunningTurn:
         failure = self._failures.pop(id(follower), None)
         if failure is not None:
             raise failure
+        if not (self.events and isinstance(self.events[-1], AnswerFinished | AnswerFailed)):
+            raise _shutting_down()
 
     def _leave(self, follower: Follower) -> None:
         with contextlib.suppress(ValueError):
@@ -167,7 +170,9 @@ class RunningTurn:
         """Stop the task at once. A suspended turn is left as by a crash."""
         if self._task is not None:
             await self._begun.wait()  # a task that is cancelled before its first step would end without a trace
-            self._task.cancel()
+            if not self._is_cancelled:  # a second time would break off the record of the first
+                self._is_cancelled = True
+                self._task.cancel()
             await asyncio.wait([self._task])
 
     # The driver's sink
@@ -178,7 +183,7 @@ class RunningTurn:
         if len(followers) == 1:
             return self._put_to(followers[0], events)
         waiting = [each for follower in [*followers] if (each := self._put_to(follower, events)) is not None]
-        return _wait_for_all(waiting) if waiting else None
+        return _wait_for_one(waiting) if waiting and len(waiting) == len(followers) else None
 
     def _put_to(self, follower: Follower, events: list[StreamEvent]) -> Awaitable[None] | None:
         try:
@@ -241,8 +246,9 @@ class RunningTurn:
                 await waiting
 
 
-async def _wait_for_all(waiting: list[Awaitable[None]]) -> None:
-    await asyncio.gather(*waiting, return_exceptions=True)
+async def _wait_for_one(waiting: list[Awaitable[None]]) -> None:
+    """Wait for the fastest follower. What the others have not read is kept for them, at most the whole answer."""
+    await asyncio.wait([asyncio.ensure_future(each) for each in waiting], return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _wait_for_first(ending: asyncio.Future[list[None]], force: asyncio.Event | None, seconds: float) -> None:

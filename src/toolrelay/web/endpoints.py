@@ -39,7 +39,8 @@ from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.web.access import Access
 from toolrelay.web.auth import Identity
 from toolrelay.web.background import respond_in_background
-from toolrelay.web.http.exchange import ClientDisconnectedError, Exchange
+from toolrelay.web.http.exchange import JSON, ClientDisconnectedError, Exchange
+from toolrelay.web.responses import encode_resource
 from toolrelay.web.router import respond_error, turn_token_of
 from toolrelay.web.sinks import AnswerSink, BufferedSink, StreamSink
 from toolrelay.wires.base import Envelope, Wire
@@ -140,7 +141,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             identity=identity,
             policy=policy,
             idempotency_key=_idempotency_key(headers),
-            digest=sha256(body).hexdigest(),
+            digest=sha256(self.wire.name.encode() + body).hexdigest(),
         )
 
     def _turn_log(self, token: str, request: Request, owner: str, started: float) -> TurnLog:
@@ -193,16 +194,14 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     async def _run_recorded(self, exchange: Exchange, accepted: _Accepted, turn_log: TurnLog) -> None:
         token, owner = turn_token_of(exchange), owner_of(accepted.identity)
-
-        def end(running: RunningTurn) -> None:
-            self._leave()
-            finish_log(turn_log, running)
+        leave = _Once(self._leave)
+        end = _on_end(turn_log, leave)
 
         response: AnswerSink | None = None
         try:
             known = await self.service.find_repeated(owner, accepted.idempotency_key, accepted.digest)
             if known is not None:
-                await self._repeat(exchange, known, turn_log, end)
+                await self._repeat(exchange, known, turn_log, leave)
                 return
             order = TurnOrder(
                 token=token,
@@ -219,7 +218,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             follower = None if response is None else _FirstEventTimer(response, turn_log)
             running = await self.service.start(order, follower, end)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- the client gets a response in any case
-            self._leave()
+            leave()
             failure = _as_failure(error, token)
             if response is None or not response.fail(failure):
                 self._refuse(exchange, failure)
@@ -251,21 +250,21 @@ class Endpoint(Struct, frozen=True, kw_only=True):
                 await running.cancel(_shutting_down())
             self._fail(exchange, response, _as_failure(error, running.row.id))
 
-    async def _repeat(self, exchange: Exchange, past: PastTurn, turn_log: TurnLog, end: Callable[[RunningTurn], None]) -> None:
+    async def _repeat(self, exchange: Exchange, past: PastTurn, turn_log: TurnLog, leave: Callable[[], None]) -> None:
         """Respond to a repeated request with the turn that it had started: follow it, continue it, or show it again."""
         if past.row.background:
-            self._leave()
-            keepalive = self.settings.keepalive_seconds
-            await respond_in_background(exchange, self.service, past.row, past.request, keepalive=keepalive)
+            leave()
+            await self.service.end_stream(past)
+            await self._show_background(exchange, past)
             return
         response = self._open_sink(exchange, past.envelope)
         follower = _FirstEventTimer(response, turn_log)
         running = self.service.turns.find(past.row.id, past.row.owner)
         if running is not None:
-            self._leave()
+            leave()
             running.attach(follower)
         elif not past.can_resume:
-            self._leave()
+            leave()
             try:
                 response.put(past.shown_events())
                 response.close()
@@ -273,10 +272,17 @@ class Endpoint(Struct, frozen=True, kw_only=True):
                 self._fail(exchange, response, error)
             return
         else:
-            running = await self.service.resume(past, follower, Observation(turn_log, end))
+            running = await self.service.resume(past, follower, Observation(turn_log, _on_end(turn_log, leave)))
             if running.parts.observer is not turn_log:
-                self._leave()
+                leave()
         await self._follow(exchange, response, follower, running)
+
+    async def _show_background(self, exchange: Exchange, past: PastTurn) -> None:
+        if past.request.stream:
+            keepalive = self.settings.keepalive_seconds
+            await respond_in_background(exchange, self.service, past.row, past.request, keepalive=keepalive)
+        else:
+            exchange.respond(200, JSON, encode_resource(past))
 
     # Responses
 
@@ -295,6 +301,29 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     def _respond_error(self, exchange: Exchange, error: ToolrelayError) -> None:
         respond_error(exchange, error, self.wire.encode_error)
+
+
+def _on_end(turn_log: TurnLog, leave: Callable[[], None]) -> Callable[[RunningTurn], None]:
+    def end(running: RunningTurn) -> None:
+        leave()
+        finish_log(turn_log, running)
+
+    return end
+
+
+class _Once:
+    """Calls a function the first time only."""
+
+    __slots__ = ("_function", "_is_called")
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+        self._is_called = False
+
+    def __call__(self) -> None:
+        if not self._is_called:
+            self._is_called = True
+            self._function()
 
 
 def finish_log(turn_log: TurnLog, running: RunningTurn) -> None:

@@ -80,9 +80,13 @@ def make_response_routes(service: TurnService, *, keepalive: float) -> list[Rout
     ]
 
 
+def encode_resource(past: PastTurn) -> bytes:
+    """Return the response as it is now."""
+    return encode_repaired(answer_resource(past.answer(), past.envelope, _status(past)))
+
+
 def _respond_resource(past: PastTurn) -> Response:
-    body = answer_resource(past.answer(), past.envelope, _status(past))
-    return Response(encode_repaired(body), headers={"content-type": "application/json"})
+    return Response(encode_resource(past), headers={"content-type": "application/json"})
 
 
 def _status(past: PastTurn) -> ResponseStatus | None:

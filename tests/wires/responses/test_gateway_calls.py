@@ -137,3 +137,12 @@ def test_client_of_a_stored_answer_gets_encrypted_reasoning_only_if_it_asked() -
         request = Request(wire=WIRE.name, model="fast", items=(), store=stored, include=include)
         assert ("encrypted_content" in whole(events, request)["output"][0]) is shown
         assert (b"secret" in WIRE.encoder(envelope(request)).encode(events)) is shown
+
+
+def test_cancelled_response_ends_with_its_status_and_without_an_error() -> None:
+    cancelled = AnswerFailed(InternalError("The turn was cancelled.", status=499, code="cancelled"))
+    written = frames(encoded([AnswerStarted(), TextDelta("Hel"), cancelled]))
+    validated(written)
+    assert written[-1]["type"] == "response.failed"
+    assert (written[-1]["response"]["status"], written[-1]["response"]["error"]) == ("cancelled", None)
+    assert "error" not in [frame["type"] for frame in written]

@@ -228,12 +228,16 @@ class ResponsesEncoder:
     def _fail(self, error: ToolrelayError) -> None:
         """Send `error` and `response.failed`: some clients ignore the one, others know nothing else."""
         self._close_all("incomplete")
+        if error.code == "cancelled":
+            self._end("failed", "cancelled")
+            return
         self._frame("error", {"code": error.code, "message": error.message, "param": error.param})
         self._end("failed")
 
-    def _end(self, status: ResponseStatus) -> None:
-        self._close_all("completed" if status == "completed" else "incomplete")
-        self._frame(f"response.{status}", {"response": self._resource.finished(self._assembly, self._output, status)})
+    def _end(self, event: ResponseStatus, status: ResponseStatus | None = None) -> None:
+        """Send the last frame. `status` is the resource's, if there is no event of that name."""
+        self._close_all("completed" if event == "completed" else "incomplete")
+        self._frame(f"response.{event}", {"response": self._resource.finished(self._assembly, self._output, status or event)})
         self._out.append(DONE)
         self._is_over = True
 

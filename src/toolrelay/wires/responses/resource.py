@@ -170,7 +170,7 @@ def failure_code(error: ToolrelayError) -> str:
         return error.code
     if error.status == 429:
         return "rate_limit_exceeded"
-    return "invalid_prompt" if 400 <= error.status < 500 else "server_error"
+    return "invalid_prompt" if 400 <= error.status < 499 else "server_error"
 
 
 # Items
