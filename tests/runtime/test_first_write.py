@@ -85,11 +85,11 @@ def test_conversation_of_a_turn_that_is_written_at_once_can_be_continued(tmp_pat
         store = open_store(StoreSettings(), tmp_path)
         await store.open()
         said = Message(role="assistant", content="Sunny")
-        ledger = TurnLedger(store, turn(conversation="conv_1"), clock=lambda: 1500.0)
+        ledger = TurnLedger(store, turn(conversation="conv_t1"), clock=lambda: 1500.0)
         await flush(ledger, ACCEPTED, AnswerReceived(items=(said,), finish="stop"), FINISHED)
         head = conversation_heads([*REQUEST.items, said])[-1][0]
-        assert await store.find_conversation("me", [head]) == ("conv_1", head)
-        found = await store.load_conversation("conv_1", "me")
+        assert await store.find_conversation("me", [head]) == ("conv_t1", head)
+        found = await store.load_conversation("conv_t1", "me")
         assert found is not None
         assert found.last_used_at == 1500.0
         await store.close()

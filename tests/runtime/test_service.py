@@ -15,7 +15,7 @@ from tests.model_server import MODEL
 from tests.runtime.stores import locked, opened
 from tests.scripted import scripted
 from tests.scripted_backend import ScriptedBackend
-from tests.stores.rows import ACCEPTED, ANSWERED, PLANNED, STARTED, steps, turn
+from tests.stores.rows import ACCEPTED, ANSWERED, PLANNED, STARTED, conversation, steps, turn
 from toolrelay.core.commands import Notice, RecordStep
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
 from toolrelay.core.messages import Message
@@ -25,11 +25,14 @@ from toolrelay.errors import InternalError, StoreError
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.runtime.service import INTERRUPTED, PLAIN, Observation, TurnOrder, TurnService
 from toolrelay.runtime.turns import RunningTurn
-from toolrelay.stores.base import Store, StoredTurn
+from toolrelay.stores.base import Store, StoredTurn, TurnRow
+from toolrelay.stores.sql.store import SqlStore
+from toolrelay.stores.sqlite import SqliteDatabase
 
 TOKEN = "a" * 20
 REQUEST = Request(wire="openai_responses", model=MODEL, items=(Message(role="user", content="Hi"),), store=True)
 BACKGROUND = replace(REQUEST, background=True)
+IN_CONVERSATION = replace(REQUEST, conversation="conv_1")
 FIRST, SECOND, STOP = TextDelta("Hel"), TextDelta("lo"), AnswerFinished(finish="stop")
 
 
@@ -274,6 +277,69 @@ def test_turn_whose_end_cannot_be_recorded_fails_and_says_so(path: Path) -> None
         assert isinstance(last, AnswerFailed)
         assert "locked by another program" in last.error.message
         assert await stage.store.load_turn(TOKEN) is None  # nothing of it could be written
+
+    play(path, story)
+
+
+# Conversations
+
+
+async def texts_in_conversation(store: Store) -> list[Any] | None:
+    found = await store.list_items("conv_1", "me")
+    return None if found is None else [content[0]["text"] for item in found if isinstance(content := item.data["content"], list)]
+
+
+def test_turn_is_added_to_its_conversation(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.store.create_conversation(conversation())
+        stage.go.set()
+        running = await stage.start(Reader(), IN_CONVERSATION)
+        await running.wait_for_end()
+        assert await texts_in_conversation(stage.store) == ["Hi", "Hello"]
+
+    play(path, story)
+
+
+class RefusingEnds(SqlStore):
+    """A store that cannot write the end of a turn."""
+
+    async def create_turn(self, row: TurnRow, *args: Any, **options: Any) -> None:
+        if row.status == "finished":
+            raise StoreError("full")
+        await super().create_turn(row, *args, **options)
+
+
+def test_turn_whose_end_cannot_be_recorded_adds_nothing_to_its_conversation(path: Path) -> None:
+    async def main() -> None:
+        store = RefusingEnds(SqliteDatabase(path))
+        await store.open()
+        await store.create_conversation(conversation())
+        stage = Stage(store)
+        stage.go.set()
+        running = await stage.start(Reader(), IN_CONVERSATION)
+        await running.wait_for_end()
+        assert await store.load_turn(TOKEN) is None
+        assert await texts_in_conversation(store) == []
+        await store.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_conversation_that_is_deleted_during_a_turn_stays_deleted(path: Path, *, background: bool) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.store.create_conversation(conversation())
+        reader = Reader()
+        running = await stage.start(reader, replace(IN_CONVERSATION, background=background))
+        if background:
+            await running.wait_for_record()
+        else:
+            await reader.read.wait()
+        assert await stage.store.delete_conversation("conv_1", "me")
+        stage.go.set()
+        await running.wait_for_end()
+        assert (await stage.stored()).row.status == "finished"
+        assert await stage.store.load_conversation("conv_1", "me") is None
 
     play(path, story)
 

@@ -133,6 +133,71 @@ def test_deleted_conversation_takes_its_items_and_heads_but_no_turns(play: Play)
     play(story)
 
 
+# Items of turns
+
+
+def test_items_of_a_turn_are_added_with_its_steps(play: Play) -> None:
+    async def story(store: Store) -> None:
+        await store.create_conversation(conversation(), items("a"))
+        await store.create_turn(turn(conversation="conv_1"), steps(ACCEPTED, FINISHED), items=items("b"))
+        await store.create_turn(turn("t2", conversation="conv_1"), steps(ACCEPTED))
+        await store.append_steps("t2", steps(FINISHED, start=1, at=5000.0), items=items("c", "d"))
+        assert ids(await store.list_items("conv_1", "me")) == ["a", "b", "c", "d"]
+        found = await store.load_conversation("conv_1", "me")
+        assert found is not None
+        assert found.last_used_at == 5000.0
+
+    play(story)
+
+
+def test_items_of_a_turn_are_not_added_without_its_steps(play: Play) -> None:
+    async def story(store: Store) -> None:
+        await store.create_conversation(conversation())
+        await store.create_turn(turn(conversation="conv_1"), steps(ACCEPTED))
+        with pytest.raises(StoreConflictError):
+            await store.append_steps("t1", steps(FINISHED), items=items("a"))
+        with pytest.raises(StoreConflictError):
+            await store.create_turn(turn(conversation="conv_1"), steps(ACCEPTED), items=items("a"))
+        assert ids(await store.list_items("conv_1", "me")) == []
+
+    play(story)
+
+
+def test_item_of_a_turn_that_the_conversation_has_is_not_added_again(play: Play) -> None:
+    async def story(store: Store) -> None:
+        await store.create_conversation(conversation(), items("a"))
+        await store.create_turn(turn(conversation="conv_1"), steps(ACCEPTED, FINISHED), items=items("a", "b", "b", "c"))
+        assert ids(await store.list_items("conv_1", "me")) == ["a", "b", "c"]
+        assert await store.load_turn("t1") is not None
+
+    play(story)
+
+
+def test_turn_does_not_bring_a_deleted_conversation_back(play: Play) -> None:
+    async def story(store: Store) -> None:
+        row = turn(conversation="conv_1")
+        await store.create_turn(row, steps(ACCEPTED, FINISHED), head="h", items=items("a"), creates_conversation=False)
+        await store.append_steps("t1", [], head="h2", items=items("b"))
+        assert await store.load_conversation("conv_1", "me") is None
+        assert await store.find_conversation("me", ["h", "h2"]) is None
+        found = await store.load_turn("t1")
+        assert found is not None
+        assert found.row == row
+
+    play(story)
+
+
+def test_turn_uses_a_conversation_that_it_does_not_create(play: Play) -> None:
+    async def story(store: Store) -> None:
+        await store.create_conversation(conversation())
+        row = turn(conversation="conv_1", created_at=2000.0)
+        await store.create_turn(row, steps(ACCEPTED, at=2000.0), head="h", creates_conversation=False)
+        assert await store.load_conversation("conv_1", "me") == conversation(last_used_at=2000.0)
+        assert await store.find_conversation("me", ["h"]) == ("conv_1", "h")
+
+    play(story)
+
+
 # Heads (decision 16)
 
 

@@ -30,6 +30,11 @@ def make_token(entropy: bytes) -> str:
     return entropy.hex()[:TOKEN_LENGTH]
 
 
+def make_conversation_id(turn_token: str) -> str:
+    """Return the id of the conversation that a turn begins."""
+    return f"conv_{turn_token}"
+
+
 def make_call_id(turn_token: str, number: int) -> str:
     """Return the id of a turn's call: `call_` and 24 characters."""
     return make_item_id("call", turn_token, number)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from toolrelay.core.identity import make_conversation_id
 from toolrelay.core.messages import Item
 from toolrelay.core.steps import QuestionAsked, StepEvent, ToolRunStarted, TurnAccepted, TurnFailed, TurnFinished, TurnResumed
 from toolrelay.errors import StoreConflictError
 from toolrelay.runtime.past_turn import PastTurn
-from toolrelay.stores.base import MessageRow, Store, StoredStep, TurnRow, TurnStatus
+from toolrelay.stores.base import ConversationItem, MessageRow, Store, StoredStep, TurnRow, TurnStatus
 from toolrelay.stores.messages import message_rows
 from toolrelay.wires.responses.request import NAME as RESPONSES
 
@@ -102,21 +102,20 @@ class TurnLedger:
         del self._messages[: len(messages)]
 
     async def _append(self, steps: Sequence[StoredStep], messages: Sequence[MessageRow]) -> None:
-        head = await self._end_conversation() if self._status == "finished" else None
+        head, items = self._end_conversation() if self._status == "finished" else (None, [])
         if not self.created.is_set():
             row = self.row if self._status is None else replace(self.row, status=self._status)
-            await self._store.create_turn(row, steps, messages, head=head)
+            begins = row.conversation == make_conversation_id(row.id)  # any other conversation existed when the turn began
+            await self._store.create_turn(row, steps, messages, head=head, items=items, creates_conversation=begins)
             self.created.set()
             return
-        await self._store.append_steps(self.row.id, steps, status=self._status, messages=messages, head=head)
+        await self._store.append_steps(self.row.id, steps, status=self._status, messages=messages, head=head, items=items)
 
-    async def _end_conversation(self) -> str | None:
-        """Add the turn's items to the conversation that the client named. Return the head of the conversation."""
+    def _end_conversation(self) -> tuple[str | None, list[ConversationItem]]:
+        """Return the head of the conversation, and the turn's items if the client named the conversation."""
         accepted = self.steps[0]
         if self.row.wire == RESPONSES and isinstance(accepted, TurnAccepted) and accepted.request.conversation is None:
-            return None  # a request that continues it will name it
+            return None, []  # a request that continues it will name it
         past = PastTurn(self.row, self.steps)
-        if past.request.conversation is not None:
-            with contextlib.suppress(StoreConflictError):  # they were added before a crash
-                await self._store.add_items(past.request.conversation, self.row.owner, past.conversation_items())
-        return past.head(self._client_items)
+        items = [] if past.request.conversation is None else past.conversation_items()
+        return past.head(self._client_items), items

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from toolrelay import log
 from toolrelay.core.commands import RecordStep
+from toolrelay.core.identity import make_conversation_id
 from toolrelay.core.messages import Call
 from toolrelay.core.playback import shown_events
 from toolrelay.core.policy import Policy
@@ -148,7 +149,7 @@ class TurnService:
         request, context, known_items = past.request, past.context, 0
         conversation = context.conversation
         if conversation is None:
-            conversation = f"conv_{order.token}"
+            conversation = make_conversation_id(order.token)
             sent = order.request.items
             # A Responses request names what it continues.
             found = None if request.wire == RESPONSES else await self._past.find_conversation(sent, order.owner)

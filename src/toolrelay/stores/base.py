@@ -129,11 +129,19 @@ class Store(Protocol):
     # Turns
 
     async def create_turn(
-        self, row: TurnRow, steps: Sequence[StoredStep], messages: Sequence[MessageRow] = (), *, head: str | None = None
+        self,
+        row: TurnRow,
+        steps: Sequence[StoredStep],
+        messages: Sequence[MessageRow] = (),
+        *,
+        head: str | None = None,
+        items: Sequence[ConversationItem] = (),
+        creates_conversation: bool = True,
     ) -> None:
-        """Add a turn. Its conversation, if any, is created if it does not exist, and counts as used.
+        """Add a turn. Its conversation, if any, counts as used.
 
-        `head` is that of `append_steps`, for a turn that has ended.
+        If the conversation does not exist, it is created, unless `creates_conversation` is false: then it was deleted, and stays
+        so. `head` and `items` are those of `append_steps`, for a turn that has ended.
         """
         ...
 
@@ -145,11 +153,12 @@ class Store(Protocol):
         status: TurnStatus | None = None,
         messages: Sequence[MessageRow] = (),
         head: str | None = None,
+        items: Sequence[ConversationItem] = (),
     ) -> None:
         """Add steps and messages, and set the status, in one transaction.
 
-        `head` is a digest of the conversation's history after this turn, for `find_conversation`. It is ignored if the turn has
-        no conversation.
+        `head` is a digest of the conversation's history after this turn, for `find_conversation`. `items` are added to the
+        conversation, without those whose ids it has already. Both are ignored if the turn has no conversation, or it was deleted.
         """
         ...
 

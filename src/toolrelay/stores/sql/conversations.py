@@ -22,8 +22,11 @@ _SELECT = f"SELECT {_CONVERSATION_COLUMNS} FROM conversations WHERE id = ? AND o
 _UPDATE = f"""
     UPDATE conversations SET metadata = ?, last_used_at = ? WHERE id = ? AND owner = ? RETURNING {_CONVERSATION_COLUMNS}"""
 _TOUCH = "UPDATE conversations SET last_used_at = ? WHERE id = ? AND owner = ?"
+_USE_EXISTING = """
+    UPDATE conversations SET last_used_at = CASE WHEN last_used_at < ? THEN ? ELSE last_used_at END WHERE id = ? AND owner = ?"""
 _DELETE = "DELETE FROM conversations WHERE id = ? AND owner = ?"
 _INSERT_ITEM = "INSERT INTO items (conversation, position, id, data) VALUES (?, ?, ?, ?)"
+_INSERT_NEW_ITEM = f"{_INSERT_ITEM} ON CONFLICT (conversation, id) DO NOTHING"
 _SELECT_POSITION = "SELECT coalesce(max(position), -1) + 1 FROM items WHERE conversation = ?"
 _SELECT_ITEM = "SELECT id, data, position FROM items WHERE conversation = ? AND id = ?"
 _SELECT_ITEMS = "SELECT id, data, position FROM items WHERE conversation = ? AND position > ? ORDER BY position LIMIT ?"
@@ -44,6 +47,11 @@ def use_conversation(connection: Connection, conversation: str, owner: str, at: 
     """Note the time of use. Create the conversation if it does not exist."""
     if connection.execute(_USE, (conversation, owner, at, at, "{}")).rowcount == 0:
         raise StoreConflictError(f"The conversation {conversation} belongs to another owner.")
+
+
+def use_existing(connection: Connection, conversation: str, owner: str, at: float) -> bool:
+    """Note the time of use. False: no such conversation."""
+    return connection.execute(_USE_EXISTING, (at, at, conversation, owner)).rowcount > 0
 
 
 def create_conversation(connection: Connection, conversation: Conversation, items: Sequence[ConversationItem]) -> None:
@@ -72,9 +80,14 @@ def delete_conversation(connection: Connection, conversation: str, owner: str) -
 def add_items(connection: Connection, conversation: str, owner: str, items: Sequence[ConversationItem], at: float) -> bool:
     if connection.execute(_TOUCH, (at, conversation, owner)).rowcount == 0:
         return False
-    position = connection.execute(_SELECT_POSITION, (conversation,)).fetchone()[0]
-    _insert_items(connection, conversation, position, items)
+    _insert_items(connection, conversation, _next_position(connection, conversation), items)
     return True
+
+
+def add_new_items(connection: Connection, conversation: str, items: Sequence[ConversationItem]) -> None:
+    """Add the items whose ids the conversation, which exists, does not have."""
+    rows = _item_rows(conversation, _next_position(connection, conversation), items)
+    connection.executemany(_INSERT_NEW_ITEM, rows)
 
 
 def list_items(
@@ -117,8 +130,16 @@ def find_conversation(connection: Connection, owner: str, heads: Sequence[str]) 
 
 
 def _insert_items(connection: Connection, conversation: str, position: int, items: Sequence[ConversationItem]) -> None:
-    rows = [(conversation, number, item.id, _encode(item.data).decode()) for number, item in enumerate(items, position)]
-    connection.executemany(_INSERT_ITEM, rows)
+    connection.executemany(_INSERT_ITEM, _item_rows(conversation, position, items))
+
+
+def _item_rows(conversation: str, position: int, items: Sequence[ConversationItem]) -> list[tuple[str, int, str, str]]:
+    return [(conversation, number, item.id, _encode(item.data).decode()) for number, item in enumerate(items, position)]
+
+
+def _next_position(connection: Connection, conversation: str) -> int:
+    position: int = connection.execute(_SELECT_POSITION, (conversation,)).fetchone()[0]
+    return position
 
 
 def _decode_conversation(values: Sequence[Any]) -> Conversation:

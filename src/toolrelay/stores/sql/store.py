@@ -60,12 +60,28 @@ class SqlStore:
     # Turns
 
     async def create_turn(
-        self, row: TurnRow, steps: Sequence[StoredStep], messages: Sequence[MessageRow] = (), *, head: str | None = None
+        self,
+        row: TurnRow,
+        steps: Sequence[StoredStep],
+        messages: Sequence[MessageRow] = (),
+        *,
+        head: str | None = None,
+        items: Sequence[ConversationItem] = (),
+        creates_conversation: bool = True,
     ) -> None:
         values = [turns.encode_step(step) for step in steps]
         used_tools = turns.uses_tools(steps)
         await self._writer.run(
-            lambda connection: turns.create_turn(connection, row, values, messages, head=head, used_tools=used_tools)
+            lambda connection: turns.create_turn(
+                connection,
+                row,
+                values,
+                messages,
+                head=head,
+                items=items,
+                used_tools=used_tools,
+                creates_conversation=creates_conversation,
+            )
         )
 
     async def append_steps(
@@ -76,12 +92,13 @@ class SqlStore:
         status: TurnStatus | None = None,
         messages: Sequence[MessageRow] = (),
         head: str | None = None,
+        items: Sequence[ConversationItem] = (),
     ) -> None:
         values = [turns.encode_step(step) for step in steps]
         used_tools = turns.uses_tools(steps)
         await self._writer.run(
             lambda connection: turns.append_steps(
-                connection, turn, values, messages, status=status, head=head, used_tools=used_tools
+                connection, turn, values, messages, status=status, head=head, items=items, used_tools=used_tools
             )
         )
 

@@ -10,8 +10,8 @@ import msgspec
 from toolrelay import log
 from toolrelay.core.steps import QuestionAsked, StepEvent, ToolRunStarted
 from toolrelay.errors import StoreConflictError, StoreError
-from toolrelay.stores.base import Frame, MessageRow, StoredStep, StoredTurn, TurnRow, TurnStatus
-from toolrelay.stores.sql.conversations import use_conversation
+from toolrelay.stores.base import ConversationItem, Frame, MessageRow, StoredStep, StoredTurn, TurnRow, TurnStatus
+from toolrelay.stores.sql.conversations import add_new_items, use_conversation, use_existing
 from toolrelay.stores.sql.database import Connection
 
 StepValues = tuple[int, float, str, str]
@@ -26,15 +26,7 @@ _INSERT_MESSAGE = """
 _INSERT_FRAME = "INSERT INTO frames (turn, seq, data) VALUES (?, ?, ?)"
 _ON_HEAD = "ON CONFLICT (owner, head) DO UPDATE SET conversation = excluded.conversation"
 _INSERT_HEAD = f"INSERT INTO heads (owner, head, conversation) VALUES (?, ?, ?) {_ON_HEAD}"
-_ADD_HEAD = f"""
-    INSERT INTO heads (owner, head, conversation)
-    SELECT turns.owner, ?, conversations.id
-    FROM turns JOIN conversations ON conversations.id = turns.conversation WHERE turns.id = ?
-    {_ON_HEAD}"""
 _UPDATE_TURN = "UPDATE turns SET status = coalesce(?, status), used_tools = used_tools OR ? WHERE id = ? AND deleted = FALSE"
-_UPDATE_LAST_USE = """
-    UPDATE conversations SET last_used_at = ?
-    WHERE id = (SELECT conversation FROM turns WHERE id = ?) AND last_used_at < ?"""
 _DELETE_TURN = """
     UPDATE turns SET deleted = TRUE, idempotency_key = NULL, request_digest = NULL,
         status = CASE WHEN status IN ('running', 'parked') THEN 'cancelled' ELSE status END
@@ -72,16 +64,18 @@ def create_turn(
     messages: Sequence[MessageRow],
     *,
     head: str | None,
+    items: Sequence[ConversationItem],
     used_tools: bool,
+    creates_conversation: bool,
 ) -> None:
-    if row.conversation is not None:
-        at = row.created_at if head is None or not steps else max(row.created_at, steps[-1][1])
-        use_conversation(connection, row.conversation, row.owner, at)
+    if row.conversation is not None and creates_conversation:
+        use_conversation(connection, row.conversation, row.owner, row.created_at)
     connection.execute(_INSERT_TURN, (*msgspec.structs.astuple(row), used_tools))
     _insert_steps(connection, row.id, steps)
     _insert_messages(connection, row.id, row.created_at, 0, messages)
-    if head is not None and row.conversation is not None:
-        connection.execute(_INSERT_HEAD, (row.owner, head, row.conversation))
+    has_ended = bool(steps) and (head is not None or bool(items))
+    at = max(row.created_at, steps[-1][1]) if has_ended else row.created_at
+    _continue_conversation(connection, row, at, head, items)
 
 
 def append_steps(
@@ -92,6 +86,7 @@ def append_steps(
     *,
     status: TurnStatus | None,
     head: str | None,
+    items: Sequence[ConversationItem],
     used_tools: bool,
 ) -> None:
     if status is not None or used_tools:
@@ -103,9 +98,9 @@ def append_steps(
     if messages:
         position, last_at = connection.execute(_SELECT_LAST_MESSAGE, (turn,)).fetchone() or (-1, 0.0)
         _insert_messages(connection, turn, max(at, last_at), position + 1, messages)
-    if head is not None:
-        connection.execute(_ADD_HEAD, (head, turn))
-        connection.execute(_UPDATE_LAST_USE, (at, turn, at))
+    row = load_row(connection, turn) if head is not None or items else None
+    if row is not None:
+        _continue_conversation(connection, row, at, head, items)
 
 
 def update_turn(connection: Connection, turn: str, status: TurnStatus | None, *, used_tools: bool = False) -> None:
@@ -179,6 +174,18 @@ def _decode_steps(turn: str, rows: Sequence[tuple[int, float, str]]) -> Iterator
             yield StoredStep(seq=seq, at=at, step=_decode_step(data))
         except msgspec.MsgspecError as error:
             raise StoreError(f"Step {seq} of the turn {turn} cannot be read: {error}") from None
+
+
+def _continue_conversation(
+    connection: Connection, row: TurnRow, at: float, head: str | None, items: Sequence[ConversationItem]
+) -> None:
+    """Note that the conversation was used, and what the turn adds to it, if there is one and it was not deleted."""
+    if row.conversation is None or not use_existing(connection, row.conversation, row.owner, at):
+        return
+    if items:
+        add_new_items(connection, row.conversation, items)
+    if head is not None:
+        connection.execute(_INSERT_HEAD, (row.owner, head, row.conversation))
 
 
 def _insert_steps(connection: Connection, turn: str, steps: Sequence[StepValues]) -> None:
