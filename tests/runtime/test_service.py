@@ -18,14 +18,15 @@ from tests.scripted_backend import ScriptedBackend
 from tests.stores.rows import ACCEPTED, ANSWERED, PLANNED, STARTED, conversation, steps, turn
 from toolrelay.core.commands import Notice, RecordStep
 from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, StreamEvent, TextDelta
-from toolrelay.core.messages import Message
+from toolrelay.core.json import Json
+from toolrelay.core.messages import Message, plain_text
 from toolrelay.core.request import Request
 from toolrelay.core.steps import StepEvent, ToolRunFinished
 from toolrelay.errors import InternalError, StoreError
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.runtime.service import INTERRUPTED, PLAIN, Observation, TurnOrder, TurnService
 from toolrelay.runtime.turns import RunningTurn
-from toolrelay.stores.base import Store, StoredTurn, TurnRow
+from toolrelay.stores.base import ConversationItem, Store, StoredTurn, TurnRow
 from toolrelay.stores.sql.store import SqlStore
 from toolrelay.stores.sqlite import SqliteDatabase
 
@@ -284,9 +285,14 @@ def test_turn_whose_end_cannot_be_recorded_fails_and_says_so(path: Path) -> None
 # Conversations
 
 
-async def texts_in_conversation(store: Store) -> list[Any] | None:
-    found = await store.list_items("conv_1", "me")
-    return None if found is None else [content[0]["text"] for item in found if isinstance(content := item.data["content"], list)]
+def said(text: str) -> ConversationItem:
+    content: list[Json] = [{"type": "input_text", "text": text}]
+    return ConversationItem(id=f"msg_{text}", data={"type": "message", "role": "user", "content": content})
+
+
+async def texts_in_conversation(store: Store) -> list[str]:
+    contents: list[Any] = [item.data["content"] for item in await store.list_items("conv_1", "me") or ()]
+    return [content[0]["text"] for content in contents]
 
 
 def test_turn_is_added_to_its_conversation(path: Path) -> None:
@@ -365,6 +371,33 @@ def test_background_turn_goes_on(path: Path) -> None:
         assert (await stage.frame_types(TOKEN))[-1] == "response.completed"
 
     play(path, story)
+
+
+@pytest.mark.parametrize("earlier", [[], ["Earlier"]])
+def test_turn_goes_on_with_the_conversation_as_it_was(path: Path, earlier: list[str]) -> None:
+    """Another turn was added to the conversation while the gateway was stopped."""
+
+    async def begin() -> None:
+        async with opened(path) as store:
+            await store.create_conversation(conversation(), [said(text) for text in earlier])
+            stage = Stage(store)
+            running = await stage.start(None, replace(BACKGROUND, conversation="conv_1"))
+            await running.wait_for_record()
+            await stage.service.turns.close()
+
+    async def go_on(stage: Stage) -> None:
+        await stage.store.add_items("conv_1", "me", [said("Meanwhile")])
+        stage.go.set()
+        await stage.resume_unfinished()
+        running = stage.service.turns.find(TOKEN, "me")
+        assert running is not None
+        await running.wait_for_end()
+        [asked] = stage.backend.requests
+        assert [plain_text(item.content) for item in asked.items if isinstance(item, Message)] == [*earlier, "Hi"]
+        assert await texts_in_conversation(stage.store) == [*earlier, "Meanwhile", "Hi", "Hello"]
+
+    asyncio.run(begin())
+    play(path, go_on)
 
 
 def test_foreground_turn_is_ended(path: Path) -> None:

@@ -23,9 +23,13 @@ class _Step(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
 
 
 class TurnAccepted(_Step, frozen=True):
-    """A request was accepted. It has the client's items only, not those of a conversation that it continues."""
+    """A request was accepted. It has the client's items only, not those of a conversation that it continues.
+
+    Of a conversation that the client named, the request continues the items whose positions are below `context_end`.
+    """
 
     request: Request
+    context_end: int | None = None
 
 
 class AnswerReceived(_Step, frozen=True):

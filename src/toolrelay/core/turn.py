@@ -77,19 +77,26 @@ from toolrelay.errors import InternalError, ToolrelayError
 
 
 class Turn:
-    """`context` is the conversation that the request continues, if it is not part of the request."""
+    """`context` is the conversation that the request continues, if it is not part of the request. See TurnAccepted."""
 
-    def __init__(self, *, token: str, request: Request, policy: Policy | None = None, context: tuple[Item, ...] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        token: str,
+        request: Request,
+        policy: Policy | None = None,
+        context: tuple[Item, ...] = (),
+        context_end: int | None = None,
+    ) -> None:
         self.token = token
         self.request = request
         self.policy = policy or Policy()
         self.finish: Finish | None = None
         self.error: AnswerFailed | None = None
-        self._context = context
+        self._context, self._context_end = context, context_end
         self._progress = Progress()
         self._is_reading = True  # an answer of the model
-        declared = {tool.name for tool in request.functions()}
-        own = self.policy.tools
+        declared, own = {tool.name for tool in request.functions()}, self.policy.tools
         self._shared = tuple([name for name in own if name in declared])
         if self._shared and self.policy.same_name == "client":
             own = {name: tool for name, tool in own.items() if name not in declared}
@@ -153,7 +160,7 @@ class Turn:
 
     def start(self) -> list[Command]:
         shared = [Notice(event="tool_block", rule="declared_by_both", tool=name) for name in self._shared]
-        return [*shared, RecordStep(TurnAccepted(request=self.request)), *self._advance()]
+        return [*shared, RecordStep(TurnAccepted(request=self.request, context_end=self._context_end)), *self._advance()]
 
     def resume(self) -> list[Command]:
         """Return the commands after a replay."""

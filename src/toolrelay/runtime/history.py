@@ -10,6 +10,7 @@ calls of the client    what its wire could not carry of the turn that made them:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,11 +31,15 @@ _NUMBER_LENGTH = 4
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """The items that come before a request's own, and the turn and conversation that they are from."""
+    """The items that come before a request's own, and the turn and conversation that they are from.
+
+    `end` is the position after the last item of a conversation that the request names.
+    """
 
     items: tuple[Item, ...] = ()
     previous: str | None = None
     conversation: str | None = None
+    end: int | None = None
 
 
 class Past(Struct, frozen=True, kw_only=True):
@@ -57,15 +62,16 @@ class PastResolver:
             request = replace(request, items=items)
         return Past(request=request, context=context)
 
-    async def context(self, request: Request, owner: str) -> Context:
+    async def context(self, request: Request, owner: str, *, end: int | None = None) -> Context:
+        """Return what the request continues. `end` is that of the context when the request was accepted, if it was before."""
         if request.previous_response_id is not None:
             turns = await self._chain(request.previous_response_id, owner)
             earlier = await self._items_before(turns[0])
             items = (*earlier, *[item for turn in turns for item in turn.items])
             return Context(items=items, previous=turns[-1].row.id, conversation=turns[-1].row.conversation)
         if request.conversation is not None:
-            items = await self._conversation_items(request.conversation, owner)
-            return Context(items=items, conversation=request.conversation)
+            items, end = await self._conversation_items(request.conversation, owner, end=end)
+            return Context(items=items, conversation=request.conversation, end=end)
         return Context()
 
     async def _items_before(self, first: PastTurn) -> tuple[Item, ...]:
@@ -74,10 +80,11 @@ class PastResolver:
         if conversation is None:
             return ()
         try:
-            return await self._conversation_items(conversation, first.row.owner, before=first.row.id)
+            items, _ = await self._conversation_items(conversation, first.row.owner, before=first.row.id, end=first.context_end)
         except ClientError:
             message = f"The response 'resp_{first.row.id}' is part of the conversation {conversation!r}, which was deleted."
             raise invalid(message, "previous_response_id") from None
+        return items
 
     async def find_conversation(self, items: Sequence[Item], owner: str) -> tuple[str, int] | None:
         """Return the recorded conversation that a Chat request continues, and how many of its items are known."""
@@ -115,19 +122,26 @@ class PastResolver:
         message = f"Previous response with id {response_id!r} not found. It was not stored, has expired, or is another key's."
         raise invalid(message, param, code="previous_response_not_found")
 
-    async def _conversation_items(self, conversation: str, owner: str, *, before: str = "") -> tuple[Item, ...]:
-        """Return the items of a conversation as the model is to see them, or only those before the ones of a turn."""
+    async def _conversation_items(
+        self, conversation: str, owner: str, *, before: str = "", end: int | None = None
+    ) -> tuple[tuple[Item, ...], int]:
+        """Return the items of a conversation as the model is to see them, and the position after them.
+
+        Only those before the ones of the turn `before` and before the position `end` are returned.
+        """
         items: list[Item] = []
+        position = 0
         after: str | None = None
         while True:
             page = await self._store.list_items(conversation, owner, after=after, limit=ITEM_PAGE)
             if page is None:
                 raise ClientError(f"Conversation with id {conversation!r} not found.", status=404, code="conversation_not_found")
-            own = [number for number, each in enumerate(page) if token_of(each.id) == before]
-            items += [decode_item(each.data, each.id) for each in page[: own[0] if own else None]]
-            if own or len(page) < ITEM_PAGE:
+            wanted = [*takewhile(lambda each: token_of(each.id) != before and (end is None or each.position < end), page)]
+            items += [decode_item(each.data, each.id) for each in wanted]
+            position = wanted[-1].position + 1 if wanted else position
+            if len(wanted) < ITEM_PAGE:
                 turns = await self._load_turns(items, owner)
-                return tuple([each for item in items for each in _as_recorded(item, turns)])
+                return tuple([each for item in items for each in _as_recorded(item, turns)]), position
             after = page[-1].id
 
     # Items

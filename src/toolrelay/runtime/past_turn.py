@@ -35,6 +35,7 @@ class PastTurn:
         self.row = row
         self.steps = steps
         self.request = accepted.request
+        self.context_end = accepted.context_end
         self.progress = Progress()
         for step in steps[1:]:
             self.progress.apply(step)

@@ -170,7 +170,7 @@ class TurnService:
             request_digest=order.digest,
         )
         policy = replace(order.policy, records_answers=True)
-        turn = Turn(token=order.token, request=request, policy=policy, context=context.items)
+        turn = Turn(token=order.token, request=request, policy=policy, context=context.items, context_end=context.end)
         ledger = TurnLedger(self.store, row, known_items=known_items, client_items=order.request.items, clock=self._clock)
         return self._parts(turn, order.model, order.observer, ledger)
 
@@ -270,7 +270,7 @@ class TurnService:
         row, request = past.row, past.request
         model = self._models[row.model]
         policy = replace(self.policy(request, model, KeyName(request.key)), records_answers=True)
-        context = await self._past.context(request, row.owner)
+        context = await self._past.context(request, row.owner, end=past.context_end)
         turn = Turn.replay(past.steps, token=row.id, policy=policy, context=context.items)
         ledger = TurnLedger(self.store, row, steps=past.steps[:recorded], clock=self._clock)
         return self._parts(turn, model, observer, ledger)
