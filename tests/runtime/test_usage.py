@@ -13,8 +13,8 @@ import pytest
 
 from tests.gateway import Gateway, running
 from tests.model_server import CLIENT_APIS, MODEL, STREAMED, ModelServer, call, configuration, end, error, whole
-from tests.upstream import LAST_CHUNK, chunk, stream_head
-from toolrelay.core.events import Usage
+from tests.upstream import LAST_CHUNK, chunk, reply, stream_head
+from toolrelay.core.events import MAX_TOKENS, Usage
 from toolrelay.runtime.usage import MAX_ROWS, WRITE_SECONDS, UsageCounter, UsageTimer
 from toolrelay.settings import StoreSettings
 from toolrelay.stores.base import Store, UsageRow, open_store
@@ -159,7 +159,78 @@ def test_minutes_are_added_up_if_the_store_cannot_be_used_for_long(tmp_path: Pat
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(("figure", "kept"), [(2**63, MAX_TOKENS), (10**400, MAX_TOKENS), (-(2**70), 0)])
+def test_absurd_figure_is_cut(tmp_path: Path, figure: int, kept: int) -> None:
+    async def story() -> None:
+        closed, store = open_store(StoreSettings(), tmp_path), open_store(StoreSettings(), tmp_path)
+        await store.open()
+        counter = UsageCounter(Clock())
+        for used in (closed, store, store):
+            for _ in range(2):
+                counter.add_turn(MODEL, "local", failed=False, usage=Usage(input=figure, output=1, cached=figure), tool_runs=0)
+            await counter.write(used)
+        assert await rows(store) == [
+            UsageRow(minute=10, model=MODEL, key="local", turns=6, input=kept, output=6, cached=kept),
+        ]
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_absurd_figure_of_a_provider_does_not_stop_the_gateway(model_server: ModelServer) -> None:
+    body = whole().partition(b"\r\n\r\n")[2].replace(b'"prompt_tokens": 7', b'"prompt_tokens": %d' % (2**64 - 1))
+    absurd = reply(body)
+    model_server.enqueue(absurd, absurd)
+    with running(configuration(model_server)) as gateway:
+        for path in (CHAT, RESPONSES):
+            assert gateway.post(path.path, path.request_body()).status_code == 200
+        ((*_, turns, failed, read, written, _, _),) = recorded(gateway)
+        assert (turns, failed, written) == (2, 0, 6)
+        assert read in (MAX_TOKENS, 2 * MAX_TOKENS)  # the turns may end in two minutes
+
+
 # The timer
+
+
+def test_timer_and_its_closing_survive_a_fault_of_the_store(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    class FaultyStore:
+        """Fails in an unforeseen way, the first time and the last time."""
+
+        def __init__(self, store: Store) -> None:
+            self.store = store
+            self.is_faulty = True
+
+        async def add_usage(self, rows: Sequence[UsageRow]) -> None:
+            if self.is_faulty:
+                raise OverflowError
+            await self.store.add_usage(rows)
+
+    async def story() -> None:
+        store, counter = open_store(StoreSettings(), tmp_path), UsageCounter(Clock())
+        wakes: asyncio.Queue[None] = asyncio.Queue()
+        sleeps: asyncio.Queue[float] = asyncio.Queue()
+
+        async def sleep(seconds: float) -> None:
+            sleeps.put_nowait(seconds)
+            await wakes.get()
+
+        await store.open()
+        faulty = FaultyStore(store)
+        timer = UsageTimer(counter, faulty, sleep)
+        timer.start()
+        await sleeps.get()
+        for faulty.is_faulty in (True, False):
+            count(counter)
+            wakes.put_nowait(None)
+            await sleeps.get()
+        assert await rows(store) == [counted(10)]  # without the rows that could not be written
+        faulty.is_faulty = True
+        count(counter)
+        await timer.close()
+        await store.close()
+
+    asyncio.run(story())
+    assert capfd.readouterr().err.count("usage_lost") == 2
 
 
 def test_timer_writes_every_minute_and_when_it_is_closed(tmp_path: Path) -> None:

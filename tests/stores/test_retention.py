@@ -230,6 +230,22 @@ def test_daily_prune_goes_on_after_a_failure(play: Play, capfd: pytest.CaptureFi
     assert capfd.readouterr().err.count("store_not_pruned") == 4
 
 
+def test_daily_prune_goes_on_after_an_unforeseen_failure(
+    play: Play, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def prune(_: float) -> PruneResult:
+        raise OverflowError
+
+    async def story(store: Store) -> None:
+        monkeypatch.setattr(store, "prune", prune)
+        clock = Clock(sleeps=1)
+        with pytest.raises(asyncio.CancelledError):
+            await prune_regularly(store, 30, clock, clock.sleep)
+
+    play(story)
+    assert capfd.readouterr().err.count("store_not_pruned") == 2
+
+
 # Export
 
 

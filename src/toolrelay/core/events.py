@@ -27,6 +27,14 @@ from toolrelay.errors import ToolrelayError
 Finish: TypeAlias = Literal["stop", "length", "calls", "content_filter"]
 
 
+MAX_TOKENS = 2**53 - 1  # exact in any JSON; sums of it are within the integers of a database
+
+
+def limit_tokens(figure: float) -> int:
+    """Return a reported figure as one that can be added up and stored, however absurd it is."""
+    return int(min(max(figure, 0), MAX_TOKENS))
+
+
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens. `cached`, `cache_written`, `audio_in` are parts of `input`; `reasoning`, `audio_out`, predictions of `output`."""
 

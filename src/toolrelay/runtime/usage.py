@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from toolrelay import log
-from toolrelay.core.events import Usage
+from toolrelay.core.events import Usage, limit_tokens
 from toolrelay.errors import StoreError
 from toolrelay.stores.base import UsageRow
 
@@ -31,6 +30,11 @@ class _Counts:
     def __init__(self) -> None:
         self.turns = self.failed = self.input = self.output = self.cached = self.tool_runs = 0
 
+    def add_tokens(self, read: int, written: int, cached: int) -> None:
+        self.input = limit_tokens(self.input + limit_tokens(read))
+        self.output = limit_tokens(self.output + limit_tokens(written))
+        self.cached = limit_tokens(self.cached + limit_tokens(cached))
+
 
 class UsageCounter:
     """Counts turns in the minute in which they end. Rows stay until they are written."""
@@ -46,9 +50,7 @@ class UsageCounter:
         counts.failed += failed
         counts.tool_runs += tool_runs
         if usage is not None:
-            counts.input += usage.input
-            counts.output += usage.output
-            counts.cached += usage.cached or 0
+            counts.add_tokens(usage.input, usage.output, usage.cached or 0)
 
     def _find(self, minute: int, model: str, owner: str) -> _Counts:
         found = self._counts.get((minute, model, owner))
@@ -57,7 +59,10 @@ class UsageCounter:
         return found
 
     async def write(self, store: UsageStore) -> None:
-        """Write what was counted. If the store cannot be used, keep it for the next time and log that once."""
+        """Write what was counted. If the store cannot be used, keep it for the next time and log that once.
+
+        What the store fails at in another way is dropped: it would fail at it again.
+        """
         rows = self._take()
         if not rows:
             return
@@ -68,6 +73,8 @@ class UsageCounter:
             if not self._is_broken:
                 log.warning("usage_not_written", reason=error.message)
             self._is_broken = True
+        except Exception:  # noqa: BLE001 -- a fault in one row must not end the counting
+            log.exception("usage_lost", rows=len(rows))
         else:
             self._is_broken = False
 
@@ -94,9 +101,7 @@ class UsageCounter:
             counts = self._find(row.minute if latest is None else latest, row.model, row.key)
             counts.turns += row.turns
             counts.failed += row.failed
-            counts.input += row.input
-            counts.output += row.output
-            counts.cached += row.cached
+            counts.add_tokens(row.input, row.output, row.cached)
             counts.tool_runs += row.tool_runs
 
 
@@ -120,8 +125,7 @@ class UsageTimer:
         if self._task is None:
             return
         self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait([self._task])
         if self._write is not None:
             await self._write
         await self._counter.write(self._store)

@@ -25,6 +25,8 @@ async def prune_regularly(
             deleted = await store.prune(now() - days * DAY_SECONDS)
         except StoreError as error:
             log.warning("store_not_pruned", reason=error.message)
+        except Exception:  # noqa: BLE001 -- the next day's prune may succeed
+            log.exception("store_not_pruned")
         else:
             if deleted != PruneResult():
                 log.info("store_pruned", turns=deleted.turns, conversations=deleted.conversations, usage=deleted.usage)

@@ -22,6 +22,7 @@ from tests.wires.chat.chunks import (
     text_of,
 )
 from toolrelay.core.events import (
+    MAX_TOKENS,
     AnswerFailed,
     AnswerFinished,
 )
@@ -43,6 +44,15 @@ def test_usage_is_decoded_from_any_form_of_numbers(usage: dict[str, Any]) -> Non
     assert isinstance(last, AnswerFinished)
     assert last.usage is not None
     assert (last.usage.input, last.usage.output) == (1, 2)
+
+
+@pytest.mark.parametrize(("figure", "decoded"), [("9223372036854775808", MAX_TOKENS), ("1e300", MAX_TOKENS), ("-5", 0)])
+def test_absurd_usage_is_cut(figure: str, decoded: int) -> None:
+    usage = chunk({}, "stop", usage={"prompt_tokens": "FIGURE", "total_tokens": "FIGURE"}).replace(b'"FIGURE"', figure.encode())
+    last = decode(usage + DONE)[-1]
+    assert isinstance(last, AnswerFinished)
+    assert last.usage is not None
+    assert (last.usage.input, last.usage.total) == (decoded, decoded)
 
 
 @pytest.mark.parametrize(

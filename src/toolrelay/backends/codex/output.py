@@ -15,6 +15,7 @@ from toolrelay.core.events import (
     TextDelta,
     Usage,
     estimate_usage,
+    limit_tokens,
 )
 from toolrelay.core.indexes import IndexLimit
 from toolrelay.core.json import Json, JsonObject
@@ -114,10 +115,14 @@ class TurnUsage:
 
 def _decode_usage(usage: JsonObject) -> Usage:
     return Usage(
-        input=number_of(usage, "inputTokens"),
-        output=number_of(usage, "outputTokens"),
-        total=number_of(usage, "totalTokens"),
-        cached=number_of(usage, "cachedInputTokens"),
-        cache_written=number_of(usage, "cacheWriteInputTokens") or None,
-        reasoning=number_of(usage, "reasoningOutputTokens"),
+        input=_count(usage, "inputTokens"),
+        output=_count(usage, "outputTokens"),
+        total=_count(usage, "totalTokens"),
+        cached=_count(usage, "cachedInputTokens"),
+        cache_written=_count(usage, "cacheWriteInputTokens") or None,
+        reasoning=_count(usage, "reasoningOutputTokens"),
     )
+
+
+def _count(usage: JsonObject, name: str) -> int:
+    return limit_tokens(number_of(usage, name))

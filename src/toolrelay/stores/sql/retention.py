@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from toolrelay.core.events import MAX_TOKENS
 from toolrelay.stores.base import UsageRow
 from toolrelay.stores.sql.database import Connection
 
 _USAGE_COLUMNS = ", ".join(UsageRow.__struct_fields__)
-_SUMS = ", ".join(f"{name} = usage.{name} + excluded.{name}" for name in UsageRow.__struct_fields__[3:])
+_SUM = "{0} = CASE WHEN usage.{0} < {1} - excluded.{0} THEN usage.{0} + excluded.{0} ELSE {1} END"
+_SUMS = ", ".join(_SUM.format(name, MAX_TOKENS) for name in UsageRow.__struct_fields__[3:])
 _ADD_USAGE = f"""
     INSERT INTO usage ({_USAGE_COLUMNS}) VALUES ({", ".join("?" * len(UsageRow.__struct_fields__))})
     ON CONFLICT (minute, model, key) DO UPDATE SET {_SUMS}"""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from toolrelay.core.events import Finish, Usage
+from toolrelay.core.events import Finish, Usage, limit_tokens
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.errors import BackendError
 from toolrelay.wires.errors import decode_error
@@ -158,8 +158,8 @@ def decode_usage(usage: ChatUsage) -> Usage:
     prompt = usage.prompt_tokens_details or _NO_DETAILS[0]
     completion = usage.completion_tokens_details or _NO_DETAILS[1]
     return Usage(
-        input=int(usage.prompt_tokens or 0),
-        output=int(usage.completion_tokens or 0),
+        input=limit_tokens(usage.prompt_tokens or 0),
+        output=limit_tokens(usage.completion_tokens or 0),
         total=_count(usage.total_tokens),
         cached=_count(prompt.cached_tokens),
         cache_written=_count(prompt.cache_write_tokens),
@@ -172,7 +172,7 @@ def decode_usage(usage: ChatUsage) -> Usage:
 
 
 def _count(tokens: float | None) -> int | None:
-    return None if tokens is None else int(tokens)
+    return None if tokens is None else limit_tokens(tokens)
 
 
 def unusual_error(frame: bytes) -> JsonObject | None:

@@ -25,6 +25,7 @@ from toolrelay.core.events import (
     StreamEvent,
     TextDelta,
     Usage,
+    limit_tokens,
 )
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import CallKind
@@ -314,4 +315,4 @@ def _usage(members: JsonObject) -> Usage:
 
 def _count(members: JsonObject, name: str) -> int | None:
     value = members.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return limit_tokens(value) if isinstance(value, int) and not isinstance(value, bool) else None
