@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from tests.stores.conftest import Play
-from tests.stores.rows import ACCEPTED, FINISHED, RAN, conversation, items, steps, turn
+from tests.stores.rows import ACCEPTED, ANSWERED, ASKED, FINISHED, PLANNED, RAN, conversation, items, steps, turn
 from toolrelay.core.messages import Message
-from toolrelay.core.steps import AnswerReceived
+from toolrelay.core.steps import AnswerReceived, VerdictGiven
 from toolrelay.errors import StoreError
 from toolrelay.stores.base import Frame, MessageRow, PruneResult, Store, TurnStatus, UsageRow
 from toolrelay.stores.messages import message_rows
@@ -75,11 +75,23 @@ def test_prune_deletes_old_turns_with_all_that_is_theirs(play: Play) -> None:
 
 
 @pytest.mark.parametrize("status", ["running", "parked", "finished", "failed", "cancelled"])
-def test_prune_skips_unfinished_turns(play: Play, status: TurnStatus) -> None:
+def test_prune_skips_running_turns(play: Play, status: TurnStatus) -> None:
     async def story(store: Store) -> None:
         await add_turn(store, "old", 1.0, status)
         await store.prune(1000.0)
-        assert await turn_ids(store) == (["old"] if status in {"running", "parked"} else [])
+        assert await turn_ids(store) == (["old"] if status == "running" else [])
+
+    play(story)
+
+
+def test_prune_keeps_a_parked_turn_whose_question_is_open(play: Play) -> None:
+    async def story(store: Store) -> None:
+        row = turn("old", created_at=1.0, status="parked", conversation="conv_1")
+        await store.create_turn(row, steps(ACCEPTED, ANSWERED, PLANNED, ASKED, at=1.0))
+        await add_turn(store, "done", 1.0, conversation="conv_1")
+        assert await store.prune(1000.0) == PruneResult()
+        await store.append_steps("old", steps(VerdictGiven(call_id="call_1", verdict="allow"), start=4, at=2.0))
+        assert await store.prune(1000.0) == PruneResult(turns=2, conversations=1)
 
     play(story)
 
@@ -135,12 +147,12 @@ def test_conversations_age_by_last_use(play: Play) -> None:
     play(story)
 
 
-def test_conversation_with_an_unfinished_turn_is_kept(play: Play) -> None:
+def test_conversation_with_a_running_turn_is_kept(play: Play) -> None:
     async def story(store: Store) -> None:
         await add_turn(store, "done", 1.0, conversation="conv_1")
-        await add_turn(store, "parked", 2.0, "parked", conversation="conv_1")
+        await add_turn(store, "running", 2.0, "running", conversation="conv_1")
         assert await store.prune(1000.0) == PruneResult()
-        await store.set_status("parked", "cancelled")
+        await store.set_status("running", "cancelled")
         assert await store.prune(1000.0) == PruneResult(turns=2, conversations=1)
 
     play(story)

@@ -17,17 +17,23 @@ _ADD_USAGE = f"""
     INSERT INTO usage ({_USAGE_COLUMNS}) VALUES ({", ".join("?" * len(UsageRow.__struct_fields__))})
     ON CONFLICT (minute, model, key) DO UPDATE SET {_SUMS}"""
 
+# A parked turn waits for a person who was asked, or for a client to repeat its request. Only the former is kept for ever.
+_IS_WAITING = """(
+    {0}.status = 'running' OR {0}.status = 'parked' AND (
+        SELECT sum(CASE kind WHEN 'QuestionAsked' THEN 1 WHEN 'VerdictGiven' THEN -1 ELSE 0 END) FROM steps WHERE turn = {0}.id
+    ) > 0
+)"""
 # Newest first, so that a turn is deleted before the one that it continues.
-_PRUNE_TURNS = """
+_PRUNE_TURNS = f"""
     DELETE FROM turns WHERE id IN (
         SELECT id FROM turns
-        WHERE created_at < ? AND status NOT IN ('running', 'parked')
+        WHERE created_at < ? AND NOT coalesce({_IS_WAITING.format("turns")}, FALSE)
             AND NOT EXISTS (SELECT 1 FROM steps WHERE steps.turn = turns.id AND steps.at >= ?)
             AND NOT EXISTS (SELECT 1 FROM turns AS later WHERE later.previous = turns.id)
             AND NOT EXISTS (SELECT 1 FROM conversations WHERE conversations.id = turns.conversation AND last_used_at >= ?)
             AND NOT EXISTS (
                 SELECT 1 FROM turns AS other
-                WHERE other.conversation = turns.conversation AND other.status IN ('running', 'parked')
+                WHERE other.conversation = turns.conversation AND {_IS_WAITING.format("other")}
             )
         ORDER BY created_at DESC LIMIT ?
     )"""
