@@ -103,6 +103,11 @@ def test_unknown_tool_gets_an_error_result_if_the_client_declared_none() -> None
     ]
 
 
+def test_long_name_of_an_unknown_tool_is_cut_in_its_result() -> None:
+    playbook = Playbook(make_turn(auto="g")) >> [*model_call(0, "n" * 100 + "m" * 5000), CALLS]
+    assert next_request(playbook.commands).items[-1] == result_item(0, "Unknown tool: " + "n" * 100)
+
+
 def test_unknown_tool_is_the_clients_if_it_declared_tools() -> None:
     Playbook(make_turn(make_request("f"), auto="g")) >> model_call(0, "nope") << [Emit(client_call(0, "nope", number=0))]
 

@@ -265,6 +265,14 @@ def test_lone_surrogate_in_name_is_logged(model_server: ModelServer, api: Client
         assert gateway.log().count("tool_block") == 2, "the call, and that it is unknown"
 
 
+def test_long_name_is_logged_cut(model_server: ModelServer, api: ClientApi) -> None:
+    model_server.enqueue(stream_head() + chunk(call("n" * 5000, "{}") + end("tool_calls")) + LAST_CHUNK)
+    with running(configuration(model_server), environ={"TOOLRELAY_LOG": "json"}) as gateway:
+        assert gateway.post(api.path, api.request_body(stream=True)).status_code == 200
+        assert gateway.stop() == 0
+        assert [line["tool"] for line in lines(gateway) if line["event"] == "tool_block"] == ["n" * 100] * 2
+
+
 # Metrics
 
 

@@ -19,6 +19,7 @@ OUTCOME_UNKNOWN = (
     "Whether it did its work is unknown. It was not run again."
 )
 STATUS = re.compile(r"(?:\n\n)?Calling [\w-]{1,64}…\n\n")  # what `status = "text"` shows
+MAX_SHOWN_NAME = 100  # characters of a name that the model made up
 REPEATED = "This call was made before with the same arguments. It was not run again: use the earlier result."
 
 
@@ -85,7 +86,7 @@ class GatewayCalls:
         """Return why a call is not run, in words for the model."""
         limit = self._max_tool_calls
         if pending.call.name not in self._tools:
-            return f"Unknown tool: {pending.call.name}"
+            return f"Unknown tool: {pending.call.name[:MAX_SHOWN_NAME]}"
         if pending.attempt > MAX_IDENTICAL_CALLS:
             return REPEATED
         if limit is not None and self._progress.runs >= limit:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from toolrelay import log
 from toolrelay.core.commands import Notice, RecordStep
 from toolrelay.core.events import Usage
+from toolrelay.core.gateway_calls import MAX_SHOWN_NAME
 from toolrelay.core.steps import CallPlanned, ToolRunStarted
 from toolrelay.runtime.usage import UsageCounter
 
@@ -170,15 +171,16 @@ class TurnLog:
         call = step.call
         content = {"arguments": call.arguments} if self._with_content else {}
         size = len(call.arguments.encode(errors="replace"))
-        log.info("tool_block", tool=call.name, call_id=call.id, owner=step.owner, bytes=size, **content, **self._fields)
+        log.info("tool_block", tool=call.name[:MAX_SHOWN_NAME], call_id=call.id, owner=step.owner, bytes=size, **content, **self._fields)
 
     def notice(self, command: Notice) -> None:
         self._metrics.rules[command.rule] += 1
+        tool = None if command.tool is None else command.tool[:MAX_SHOWN_NAME]
         if command.split_emitted is not None:
-            log.info(command.event, tool=command.tool, split_emitted=command.split_emitted, **self._fields)
+            log.info(command.event, tool=tool, split_emitted=command.split_emitted, **self._fields)
             return
         write = log.info if command.event == "tool_cutoff" else log.warning
-        write(command.event, rule=command.rule, tool=command.tool, dialect=command.dialect, **self._fields)
+        write(command.event, rule=command.rule, tool=tool, dialect=command.dialect, **self._fields)
 
     def finish_turn(self, now: float, *, status: int, finish: str | None, code: str | None, usage: Usage | None) -> None:
         metrics, fields = self._metrics, self._fields
