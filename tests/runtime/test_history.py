@@ -147,6 +147,20 @@ def test_chain_has_gateway_calls_and_needs_the_clients_results(resolve: Resolve)
     assert caught.value.code == "unknown_call"
 
 
+@pytest.mark.parametrize("identifier", [TOKEN, f"conv_{TOKEN}", f"msg_{TOKEN}0000", f"resp_{TOKEN}0000", "resp_", ""])
+def test_chain_begins_with_the_id_of_a_response(resolve: Resolve, identifier: str) -> None:
+    with pytest.raises(ClientError) as caught:
+        resolve(TWO_ROUNDS, [answer_to(FIRST)], previous_response_id=identifier)
+    assert (caught.value.param, caught.value.code) == ("previous_response_id", "previous_response_not_found")
+
+
+def test_chain_that_is_too_long_is_refused_as_such(resolve: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolrelay.runtime.history.MAX_CHAIN", 0)
+    with pytest.raises(ClientError, match="more than 0 responses") as caught:
+        resolve(TWO_ROUNDS, [answer_to(FIRST)], previous_response_id=f"resp_{TOKEN}")
+    assert (caught.value.param, caught.value.code) == ("previous_response_id", "chain_too_long")
+
+
 def test_unknown_reference_is_refused(resolve: Resolve) -> None:
     unknown = OpaqueItem(wire=RESPONSES, raw={"type": "item_reference", "id": make_item_id("msg", "f" * 20, 0)})
     with pytest.raises(ClientError) as caught:

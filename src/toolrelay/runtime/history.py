@@ -20,7 +20,7 @@ from toolrelay.core.identity import TOKEN_LENGTH
 from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Reasoning, Result
 from toolrelay.core.request import Request
 from toolrelay.core.request_checks import find_orphan_result
-from toolrelay.errors import ClientError, invalid
+from toolrelay.errors import ClientError, ToolrelayError, invalid
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.stores.base import Store
 from toolrelay.wires.responses.request import decode_item, gateway_call_items, reference_of
@@ -100,9 +100,17 @@ class PastResolver:
     async def _chain(self, response_id: str, owner: str) -> list[PastTurn]:
         turns: list[PastTurn] = []
         token: str | None = token_of(response_id)
+        if response_id != f"resp_{token}":
+            raise _missing_response(response_id)
         while token is not None:
+            if len(turns) >= MAX_CHAIN:
+                message = (
+                    f"The conversation of {response_id!r} has more than {MAX_CHAIN} responses, which is the limit. "
+                    "Begin a new one, or send what is still needed of it in 'input'."
+                )
+                raise invalid(message, "previous_response_id", code="chain_too_long")
             stored = await self._store.load_turn(token, owner)
-            if stored is None or not stored.row.stored or len(turns) >= MAX_CHAIN:
+            if stored is None or not stored.row.stored:
                 await self._refuse_chain(response_id, token, owner)
                 raise AssertionError  # refused
             turns.append(PastTurn.load(stored))
@@ -114,13 +122,10 @@ class PastResolver:
         return turns
 
     async def _refuse_chain(self, response_id: str, token: str, owner: str) -> None:
-        param = "previous_response_id"
         if await self._store.was_deleted(token, owner):
-            raise invalid(
-                f"The conversation of {response_id!r} goes through the response 'resp_{token}', which was deleted.", param
-            )
-        message = f"Previous response with id {response_id!r} not found. It was not stored, has expired, or is another key's."
-        raise invalid(message, param, code="previous_response_not_found")
+            message = f"The conversation of {response_id!r} goes through the response 'resp_{token}', which was deleted."
+            raise invalid(message, "previous_response_id")
+        raise _missing_response(response_id)
 
     async def _conversation_items(
         self, conversation: str, owner: str, *, before: str = "", end: int | None = None
@@ -182,6 +187,14 @@ class PastResolver:
 def token_of(identifier: str) -> str:
     """Return the turn's token that is part of an id: resp_TOKEN, or msg_TOKEN0000 for an item."""
     return identifier.partition("_")[2][:TOKEN_LENGTH]
+
+
+def _missing_response(response_id: str) -> ToolrelayError:
+    reason = "It was not stored, has expired, or is another key's."
+    if not response_id.startswith("resp_"):
+        reason = "The id of a response begins with 'resp_'."
+    message = f"Previous response with id {response_id!r} not found. {reason}"
+    return invalid(message, "previous_response_id", code="previous_response_not_found")
 
 
 def _token_of_item(item: Item) -> str | None:
