@@ -88,6 +88,16 @@ def test_bad_body_is_refused(gateway: Gateway, body: bytes) -> None:
         assert response.json()["error"]["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"items": []}'])
+def test_update_without_metadata_is_refused_and_keeps_it(gateway: Gateway, body: bytes) -> None:
+    conversation = create(gateway, metadata={"a": "b"})
+    url = f"{gateway.v1}/conversations/{conversation}"
+    error = httpx.post(url, content=body).json()["error"]
+    assert (error["message"], error["param"]) == ("'metadata' is missing.", "metadata")
+    assert httpx.get(url).json()["metadata"] == {"a": "b"}
+    assert httpx.post(url, json={"metadata": None}).json()["metadata"] == {}
+
+
 def test_items_must_hold_one_to_twenty(gateway: Gateway) -> None:
     conversation = create(gateway)
     path = f"/v1/conversations/{conversation}/items"

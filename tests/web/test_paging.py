@@ -51,7 +51,7 @@ def test_limit_has_a_default_and_a_maximum() -> None:
     assert len(ids({"limit": str(MAX_LIMIT)}, many)) == MAX_LIMIT
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "101", "x", "1.5", "1e1", "9" * 5000, "٣x", " "])
+@pytest.mark.parametrize("limit", ["0", "-1", "101", "x", "1.5", "1e1", "9" * 5000, "٣", "+5", "1_0", " 5", "5\n", "-", " "])
 def test_bad_limit_is_refused(limit: str) -> None:
     with pytest.raises(ClientError, match="'limit' must be a whole number from 1 to 100") as refused:
         list_options({"limit": limit})

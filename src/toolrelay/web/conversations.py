@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -33,7 +33,7 @@ MAX_METADATA_VALUE = 512
 
 class _ConversationBody(Struct):
     items: list[dict[str, Any]] | None = None
-    metadata: dict[str, str] | None = None
+    metadata: dict[str, str] | None | UnsetType = UNSET
 
 
 class ConversationPages:
@@ -74,7 +74,10 @@ class ConversationPages:
 
     async def update(self, request: Request) -> Response:
         identifier = request.path_params["id"]
-        metadata = _checked_metadata((await _body(request)).metadata)
+        given = (await _body(request)).metadata
+        if given is UNSET:
+            raise invalid("'metadata' is missing.", "metadata", code="missing_required_parameter")
+        metadata = _checked_metadata(given)
         conversation = await self._store.update_conversation(identifier, owner_of(identify(request)), metadata)
         if conversation is None:
             raise _missing(identifier)
@@ -159,7 +162,7 @@ def _new_items(given: Sequence[dict[str, Any]]) -> list[ConversationItem]:
     return [ConversationItem(id=str(data["id"]), data=data) for data in input_items(tuple(items), token)]
 
 
-def _checked_metadata(metadata: dict[str, str] | None) -> dict[str, str]:
+def _checked_metadata(metadata: dict[str, str] | None | UnsetType) -> dict[str, str]:
     given = metadata or {}
     if len(given) > MAX_METADATA:
         raise invalid(f"'metadata' can hold at most {MAX_METADATA} pairs.", "metadata", code="object_above_max_properties")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -11,6 +12,7 @@ from toolrelay.errors import invalid
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
+_WHOLE_NUMBER = re.compile("-?[0-9]{1,20}")
 
 
 class ListOptions(Struct, frozen=True, kw_only=True):
@@ -59,10 +61,7 @@ def whole_number(query: Mapping[str, str], name: str, *, default: int, least: in
     given = query.get(name)
     if given is None or given == "":
         return default
-    try:
-        number = int(given) if len(given) <= 20 else most + 1
-    except ValueError:
-        number = most + 1
+    number = int(given) if _WHOLE_NUMBER.fullmatch(given) else most + 1
     if not least <= number <= most:
         raise invalid(f"'{name}' must be a whole number from {least} to {most}.", name)
     return number

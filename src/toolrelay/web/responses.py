@@ -18,7 +18,6 @@ from toolrelay.wires.responses.outgoing import input_items
 from toolrelay.wires.responses.resource import ResponseStatus, answer_resource
 
 _ID_PREFIX = "resp_"
-_EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
 
 def make_response_routes(service: TurnService, *, keepalive: float) -> list[Route]:
