@@ -138,6 +138,10 @@ A_URL = "an http:// or https:// URL with a valid host and port, without query or
             f'[[keys]]\nname = "a"\nsha256 = "{HASH}"\nmodels = "fast"',
             'keys.a.models: expected a list of strings, found "fast"',
         ),
+        (
+            f'[[keys]]\nname = "local"\nsha256 = "{HASH}"',
+            'keys.local.name: "local" is the owner of what clients without a key store; expected another name',
+        ),
         (f'[[keys]]\nsha256 = "{HASH}"', "keys[0].name: missing; expected a name without blanks around it"),
         (
             f'[[keys]]\nname = "a"\nsha256 = "{HASH}"\n[[keys]]\nname = "a"\nsha256 = "{HASH[::-1]}"',

@@ -34,6 +34,7 @@ from toolrelay.setting_types import (
     quote_key,
 )
 from toolrelay.settings import (
+    LOCAL,
     Environment,
     KeySettings,
     LimitSettings,
@@ -293,6 +294,10 @@ class FileReader:
             if key is None:
                 continue
             key = structs.replace(key, sha256=key.sha256.lower())
+            if key.name == LOCAL:
+                self.add_problem(
+                    f"{path}.name", f'"{LOCAL}" is the owner of what clients without a key store; expected another name'
+                )
             if any(key.name == other.name for other in keys):
                 self.add_problem(f"{path}.name", "an earlier [[keys]] entry has this name; expected one of its own")
             if same := next((other for other in keys if other.sha256 == key.sha256), None):

@@ -54,6 +54,9 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     concurrent_turns: Positive = 2048
 
 
+LOCAL = "local"  # the owner of what clients without a key do; no key has this name
+
+
 class KeySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Name
     sha256: Sha256

@@ -29,6 +29,7 @@ from toolrelay.runtime.ledger import TurnLedger
 from toolrelay.runtime.models import Model
 from toolrelay.runtime.past_turn import PastTurn, joins_answers
 from toolrelay.runtime.turns import Follower, RunningTurn, TurnParts, Turns, TurnTools
+from toolrelay.settings import LOCAL
 from toolrelay.stores.base import Frame, Store, StoredStep, StoredTurn, TurnRow
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.wires.base import Envelope
@@ -37,7 +38,6 @@ from toolrelay.wires.responses.recovery import recover
 from toolrelay.wires.responses.request import NAME as RESPONSES
 from toolrelay.wires.responses.request import reference_of
 
-LOCAL = "local"  # the owner of what clients without a key do
 INTERRUPTED = "interrupted"
 
 PLAIN = Policy(records_answers=False)
