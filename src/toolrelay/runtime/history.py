@@ -20,7 +20,7 @@ from toolrelay.core.identity import TOKEN_LENGTH
 from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Reasoning, Result
 from toolrelay.core.request import Request
 from toolrelay.core.request_checks import find_orphan_result
-from toolrelay.errors import ClientError, ToolrelayError, invalid
+from toolrelay.errors import ClientError, invalid
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.stores.base import Store
 from toolrelay.wires.responses.request import decode_item, gateway_call_items, reference_of
@@ -189,7 +189,7 @@ def token_of(identifier: str) -> str:
     return identifier.partition("_")[2][:TOKEN_LENGTH]
 
 
-def _missing_response(response_id: str) -> ToolrelayError:
+def _missing_response(response_id: str) -> ClientError:
     reason = "It was not stored, has expired, or is another key's."
     if not response_id.startswith("resp_"):
         reason = "The id of a response begins with 'resp_'."

@@ -171,7 +171,15 @@ class TurnLog:
         call = step.call
         content = {"arguments": call.arguments} if self._with_content else {}
         size = len(call.arguments.encode(errors="replace"))
-        log.info("tool_block", tool=call.name[:MAX_SHOWN_NAME], call_id=call.id, owner=step.owner, bytes=size, **content, **self._fields)
+        log.info(
+            "tool_block",
+            tool=call.name[:MAX_SHOWN_NAME],
+            call_id=call.id,
+            owner=step.owner,
+            bytes=size,
+            **content,
+            **self._fields,
+        )
 
     def notice(self, command: Notice) -> None:
         self._metrics.rules[command.rule] += 1

@@ -33,7 +33,7 @@ MAX_METADATA_VALUE = 512
 
 class _ConversationBody(Struct):
     items: list[dict[str, Any]] | None = None
-    metadata: dict[str, str] | None | UnsetType = UNSET
+    metadata: dict[str, str] | UnsetType | None = UNSET
 
 
 class ConversationPages:
@@ -162,7 +162,7 @@ def _new_items(given: Sequence[dict[str, Any]]) -> list[ConversationItem]:
     return [ConversationItem(id=str(data["id"]), data=data) for data in input_items(tuple(items), token)]
 
 
-def _checked_metadata(metadata: dict[str, str] | None | UnsetType) -> dict[str, str]:
+def _checked_metadata(metadata: dict[str, str] | UnsetType | None) -> dict[str, str]:
     given = metadata or {}
     if len(given) > MAX_METADATA:
         raise invalid(f"'metadata' can hold at most {MAX_METADATA} pairs.", "metadata", code="object_above_max_properties")
