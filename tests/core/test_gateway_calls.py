@@ -23,7 +23,7 @@ from tests.core.playbook import (
     run_finished,
 )
 from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, RunTool
-from toolrelay.core.events import AnswerFinished, GatewayCallFinished, GatewayCallStarted, TextDelta
+from toolrelay.core.events import AnswerFinished, GatewayCallFinished, GatewayCallStarted, TextDelta, Usage
 from toolrelay.core.gateway_calls import OUTCOME_UNKNOWN, REPEATED
 from toolrelay.core.messages import Message, Result, Text
 from toolrelay.core.playback import shown_events
@@ -210,6 +210,21 @@ def test_failed_turn_goes_on_after_it_was_resumed() -> None:
     turn = Turn.replay([*failed, TurnResumed()], token=TOKEN, policy=policy)
     assert next_request(turn.resume()).items[-1] == Result(call_id=IDS[0], output=OUTCOME_UNKNOWN)
     assert shown_events([*failed, TurnResumed()]) == shown_events([*steps, TurnResumed()]) == shown_events(steps)
+
+
+def test_usage_before_a_failure_was_counted_and_usage_before_a_crash_was_not() -> None:
+    turn = make_turn(auto="g")
+    first, second = Usage(input=5, output=2, cached=1), Usage(input=9, output=4, cached=3)
+    steps = recorded([*turn.start(), *turn.handle([*model_call(0, "g"), AnswerFinished(finish="calls", usage=first)])])
+    assert turn.uncounted_usage == first
+    failed: list[StepEvent] = [*steps, TurnFailed(code="client_gone", message="The client has gone."), TurnResumed()]
+    for record, uncounted in ((failed, second), (steps, first + second)):
+        resumed = Turn.replay(record, token=TOKEN, policy=turn.policy)
+        resumed.resume()
+        resumed.handle([TextDelta("Done."), AnswerFinished(finish="stop", usage=second)])
+        assert resumed.usage == first + second
+        assert resumed.uncounted_usage == uncounted
+    assert Turn.replay(failed, token=TOKEN, policy=turn.policy).uncounted_usage == Usage(cached=0)
 
 
 def test_tool_that_no_longer_exists_is_not_repeated() -> None:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
+import signal
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
+from tests.durable import Workshop
 from tests.gateway import Gateway, running
 from tests.model_server import CLIENT_APIS, MODEL, STREAMED, ModelServer, call, configuration, end, error, whole
-from tests.upstream import LAST_CHUNK, chunk, reply, stream_head
+from tests.raw_client import RawClient
+from tests.tool_rounds import Round, play
+from tests.upstream import LAST_CHUNK, Upstream, chunk, reply, stream_head
 from toolrelay.core.events import MAX_TOKENS, Usage
 from toolrelay.runtime.usage import MAX_ROWS, WRITE_SECONDS, UsageCounter, UsageTimer
 from toolrelay.settings import StoreSettings
@@ -78,6 +84,42 @@ def test_tool_runs_and_the_tokens_of_all_rounds_are_counted(model_server: ModelS
     with running(config, environ={"PYTHONPATH": str(tmp_path)}) as gateway:
         assert CHAT.text(gateway.post(CHAT.path, CHAT.request_body()).json()) == "Hello there"
         assert recorded(gateway) == [(MODEL, "local", 1, 0, 14, 6, 0, 1)]
+
+
+def play_waiting() -> Upstream:
+    """Return a model that runs `wait` in its second answer. Each of three answers has 7 and 3 tokens."""
+    rounds = Round(calls=(("once", {"number": 1}),)), Round(calls=(("wait", {}),)), Round(text=("All done.",))
+    return Upstream(play(*rounds))
+
+
+def test_turn_that_goes_on_after_a_restart_is_counted_once(tmp_path: Path) -> None:
+    with play_waiting() as upstream:
+        workshop = Workshop(tmp_path, upstream)
+        with workshop.start() as gateway:
+            gateway.post(RESPONSES.path, {"model": MODEL, "input": "Hi", "background": True})
+            workshop.await_line("wait")
+            gateway.process.send_signal(signal.SIGTERM)
+            workshop.await_that(gateway.refuses_connections, str)
+            assert recorded(gateway) == [(MODEL, "local", 0, 0, 0, 0, 0, 2)]
+            assert (gateway.log().count("turn_suspended"), gateway.log().count("status=")) == (1, 0)
+        with workshop.start() as gateway:
+            workshop.await_that(lambda: workshop.statuses() == ["finished"], workshop.statuses)
+            assert recorded(gateway) == [(MODEL, "local", 1, 0, 21, 9, 0, 2)]
+
+
+def test_answers_before_the_client_left_are_counted_once(tmp_path: Path) -> None:
+    with play_waiting() as upstream:
+        workshop = Workshop(tmp_path, upstream)
+        with workshop.start() as gateway:
+            body = CHAT.request_body(stream=True)
+            with RawClient(gateway.port) as client:
+                client.post(CHAT.path, body, "idempotency-key: k")
+                workshop.await_line("wait")
+            workshop.await_that(lambda: workshop.statuses() == ["failed"], workshop.statuses)
+            content = json.dumps(body).encode()  # as RawClient sends it
+            again = httpx.post(gateway.url + CHAT.path, content=content, headers={"idempotency-key": "k"}, timeout=60)
+            assert "All done." in again.text
+            assert recorded(gateway) == [(MODEL, "local", 2, 1, 21, 9, 0, 2)]
 
 
 def test_nothing_is_written_to_the_disk_if_nothing_may_be_recorded(model_server: ModelServer) -> None:

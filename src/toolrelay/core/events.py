@@ -66,6 +66,16 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
             estimated=self.estimated or other.estimated,
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        """Return what was added to the other one."""
+        has_total = self.total is not None or other.total is not None
+        return Usage(
+            input=self.input - other.input,
+            output=self.output - other.output,
+            total=self._known_total() - other._known_total() if has_total else None,
+            cached=None if self.cached is None else self.cached - (other.cached or 0),
+        )
+
     def _known_total(self) -> int:
         return self.input + self.output if self.total is None else self.total
 

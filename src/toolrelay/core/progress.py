@@ -60,6 +60,7 @@ class Progress:
     def __init__(self) -> None:
         self.history: list[Item] = []
         self.usage: Usage | None = None
+        self._counted_usage: Usage | None = None
         self.answer: AnswerReceived | None = None
         self.unplanned: list[Call] = []
         self.pending: dict[str, PendingCall] = {}
@@ -94,9 +95,17 @@ class Progress:
             case TurnFinished() | TurnFailed():
                 self.has_ended = True
             case TurnResumed():
+                if self.has_ended:
+                    self._counted_usage = self.usage
                 self.has_ended = False
             case _:  # steps that only the record needs
                 pass
+
+    @property
+    def uncounted_usage(self) -> Usage | None:
+        """Return the usage since the turn was resumed: that of before was counted when the turn had ended."""
+        counted = self._counted_usage
+        return self.usage if self.usage is None or counted is None else self.usage - counted
 
     def active(self) -> list[PendingCall]:
         """Return the calls that are waited for."""

@@ -131,6 +131,10 @@ class Turn:
         return self._progress.usage
 
     @property
+    def uncounted_usage(self) -> Usage | None:
+        return self._progress.uncounted_usage
+
+    @property
     def has_ended(self) -> bool:
         return self._progress.has_ended
 

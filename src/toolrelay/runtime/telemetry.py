@@ -190,6 +190,11 @@ class TurnLog:
         write = log.info if command.event == "tool_cutoff" else log.warning
         write(command.event, rule=command.rule, tool=tool, dialect=command.dialect, **self._fields)
 
+    def suspend_turn(self, now: float) -> None:
+        """Log that the gateway stops and that the turn will go on after the next start."""
+        self._metrics.usage.add_tool_runs(self._metrics.name, self._owner, self._tool_runs)
+        log.info("turn_suspended", wire=self._wire, **self._fields, ms=_milliseconds(now - self._started))
+
     def finish_turn(self, now: float, *, status: int, finish: str | None, code: str | None, usage: Usage | None) -> None:
         metrics, fields = self._metrics, self._fields
         metrics.turns[self._wire, status] += 1

@@ -52,6 +52,11 @@ class UsageCounter:
         if usage is not None:
             counts.add_tokens(usage.input, usage.output, usage.cached or 0)
 
+    def add_tool_runs(self, model: str, owner: str, tool_runs: int) -> None:
+        """Count the runs of a turn that goes on after a restart. The rest of it counts when it ends."""
+        if tool_runs:
+            self._find(int(self._clock() // 60), model, owner).tool_runs += tool_runs
+
     def _find(self, minute: int, model: str, owner: str) -> _Counts:
         found = self._counts.get((minute, model, owner))
         if found is None:

@@ -328,13 +328,16 @@ class _Once:
 
 def finish_log(turn_log: TurnLog, running: RunningTurn) -> None:
     turn = running.parts.turn
+    if not turn.has_ended:
+        turn_log.suspend_turn(time.monotonic())
+        return
     error = None if turn.error is None else turn.error.error
     turn_log.finish_turn(
         time.monotonic(),
         status=200 if error is None else error.status,
         finish=turn.finish,
         code=None if error is None else error.code,
-        usage=turn.usage,
+        usage=turn.uncounted_usage,
     )
 
 
