@@ -11,7 +11,7 @@ from toolrelay.core.commands import AskPerson, Command, Emit, RecordStep, RunToo
 from toolrelay.core.events import GatewayCallFinished, GatewayCallStarted, StreamEvent, TextDelta
 from toolrelay.core.messages import Message, plain_text
 from toolrelay.core.policy import MAX_IDENTICAL_CALLS, GatewayTool
-from toolrelay.core.progress import CallState, PendingCall, Progress
+from toolrelay.core.progress import CallState, PendingGatewayCall, TurnProgress
 from toolrelay.core.steps import QuestionAsked, StepEvent, ToolRunFinished, ToolRunStarted, VerdictGiven
 
 OUTCOME_UNKNOWN = (
@@ -25,7 +25,7 @@ REPEATED = "This call was made before with the same arguments. It was not run ag
 
 class GatewayCalls:
     def __init__(
-        self, progress: Progress, tools: Mapping[str, GatewayTool], max_tool_calls: int | None, *, status_text: bool
+        self, progress: TurnProgress, tools: Mapping[str, GatewayTool], max_tool_calls: int | None, *, status_text: bool
     ) -> None:
         self._progress = progress
         self._tools = tools
@@ -35,7 +35,7 @@ class GatewayCalls:
     def start(self) -> list[Command]:
         """Start the calls that need not wait for another: one, or several that may run in parallel."""
         commands: list[Command] = []
-        active: list[PendingCall] = []
+        active: list[PendingGatewayCall] = []
         for pending in [*self._progress.pending.values()]:
             if pending.state is CallState.DONE:
                 continue
@@ -78,11 +78,11 @@ class GatewayCalls:
                 commands += self._finish(pending, unknown)
         return commands
 
-    def _runs_beside_others(self, pending: PendingCall) -> bool:
+    def _runs_beside_others(self, pending: PendingGatewayCall) -> bool:
         tool = self._tools.get(pending.call.name)
         return tool is not None and tool.parallel and (not tool.needs_approval or pending.state is CallState.RUNNING)
 
-    def _refusal(self, pending: PendingCall) -> str | None:
+    def _refusal(self, pending: PendingGatewayCall) -> str | None:
         """Return why a call is not run, in words for the model."""
         limit = self._max_tool_calls
         if pending.call.name not in self._tools:
@@ -93,7 +93,7 @@ class GatewayCalls:
             return f"The limit of {limit} tool calls is reached. This call was not run."
         return None
 
-    def _start(self, pending: PendingCall) -> list[Command]:
+    def _start(self, pending: PendingGatewayCall) -> list[Command]:
         call = pending.call
         if pending.state is CallState.PLANNED and self._tools[call.name].needs_approval:
             return [self._record(QuestionAsked(call_id=call.id)), AskPerson(call)]
@@ -108,7 +108,7 @@ class GatewayCalls:
         follows_text = answer is not None and any(type(item) is Message for item in answer.items)
         return ("\n\n" if follows_text else "") + f"Calling {name}…\n\n"
 
-    def _finish(self, pending: PendingCall, step: ToolRunFinished) -> list[Command]:
+    def _finish(self, pending: PendingGatewayCall, step: ToolRunFinished) -> list[Command]:
         """Record the result. A call that was not run is shown to the client all the same."""
         shown: list[StreamEvent] = [] if pending.state is CallState.RUNNING else [_shown_start(pending)]
         recorded = self._record(step)
@@ -120,10 +120,10 @@ class GatewayCalls:
         return RecordStep(step)
 
 
-def _shown_end(pending: PendingCall, *, failed: bool) -> GatewayCallFinished:
+def _shown_end(pending: PendingGatewayCall, *, failed: bool) -> GatewayCallFinished:
     return GatewayCallFinished(id=pending.call.id, output=plain_text(pending.output), failed=failed)
 
 
-def _shown_start(pending: PendingCall) -> GatewayCallStarted:
+def _shown_start(pending: PendingGatewayCall) -> GatewayCallStarted:
     call = pending.call
     return GatewayCallStarted(id=call.id, name=call.name, toolset=pending.toolset, arguments=pending.arguments)

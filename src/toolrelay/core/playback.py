@@ -27,7 +27,7 @@ from toolrelay.core.events import (
 )
 from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Reasoning, Refusal, Text, plain_text
 from toolrelay.core.policy import BREAK
-from toolrelay.core.progress import CallState, Progress
+from toolrelay.core.progress import CallState, TurnProgress
 from toolrelay.core.steps import (
     AnswerReceived,
     CallPlanned,
@@ -60,7 +60,7 @@ def _without_interruptions(steps: Sequence[StepEvent]) -> list[StepEvent]:
 class _Player:
     def __init__(self, client_calls: frozenset[str], *, joins_answers: bool) -> None:
         self._joins_answers = joins_answers
-        self._progress = Progress()
+        self._progress = TurnProgress()
         self._client_calls = client_calls
         self._call_index = 0
         self._tier: str | None = None

@@ -39,7 +39,7 @@ class CallState(Enum):
     DONE = auto()
 
 
-class PendingCall(Struct, eq=False):
+class PendingGatewayCall(Struct, eq=False):
     """A gateway call of the current answer. `arguments` are those that run: a person may have changed the model's."""
 
     call: Call
@@ -50,7 +50,7 @@ class PendingCall(Struct, eq=False):
     output: Content = ""
 
 
-class Progress:
+class TurnProgress:
     """`history` is what the turn adds to the conversation: the model's answers and the results of gateway calls.
 
     `answer` is the latest answer, until its gateway calls are done and the model is asked again. Its results are added to the
@@ -63,7 +63,7 @@ class Progress:
         self._counted_usage: Usage | None = None
         self.answer: AnswerReceived | None = None
         self.unplanned: list[Call] = []
-        self.pending: dict[str, PendingCall] = {}
+        self.pending: dict[str, PendingGatewayCall] = {}
         self.client_calls: list[Call] = []
         self.rounds = 0  # answers whose gateway calls are done
         self.runs = 0  # gateway tools that were started
@@ -107,7 +107,7 @@ class Progress:
         counted = self._counted_usage
         return self.usage if self.usage is None or counted is None else self.usage - counted
 
-    def active(self) -> list[PendingCall]:
+    def active(self) -> list[PendingGatewayCall]:
         """Return the calls that are waited for."""
         return [pending for pending in self.pending.values() if pending.state in (CallState.ASKED, CallState.RUNNING)]
 
@@ -137,12 +137,12 @@ class Progress:
         if step.owner == "gateway":
             key = call.name, _canonical(call.arguments)
             self._attempts[key] = attempt = self._attempts.get(key, 0) + 1
-            self.pending[call.id] = PendingCall(call, call.arguments, step.toolset, attempt)
+            self.pending[call.id] = PendingGatewayCall(call, call.arguments, step.toolset, attempt)
             self.repeats = self.repeats or attempt > MAX_IDENTICAL_CALLS
         else:
             self.client_calls.append(call)
 
-    def _decide(self, pending: PendingCall, step: VerdictGiven) -> None:
+    def _decide(self, pending: PendingGatewayCall, step: VerdictGiven) -> None:
         if step.verdict == "allow":
             pending.state = CallState.ALLOWED
             if step.arguments is not None:
@@ -151,7 +151,7 @@ class Progress:
         why = f" Reason: {step.reason}" if step.reason else ""
         self._complete(pending, f"The user denied this call. It was not run.{why}")
 
-    def _complete(self, pending: PendingCall, output: Content) -> None:
+    def _complete(self, pending: PendingGatewayCall, output: Content) -> None:
         pending.state = CallState.DONE
         pending.output = output
         if not self.is_settled:

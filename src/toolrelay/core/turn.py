@@ -57,7 +57,7 @@ from toolrelay.core.gateway_calls import GatewayCalls
 from toolrelay.core.identity import make_call_id
 from toolrelay.core.messages import Call, GatewayCall, Item
 from toolrelay.core.policy import BREAK, GatewayTool, Policy
-from toolrelay.core.progress import Progress
+from toolrelay.core.progress import TurnProgress
 from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.core.steps import (
     AnswerReceived,
@@ -94,7 +94,7 @@ class Turn:
         self.finish: Finish | None = None
         self.error: AnswerFailed | None = None
         self._context, self._context_end = context, context_end
-        self._progress = Progress()
+        self._progress = TurnProgress()
         self._is_reading = True  # an answer of the model
         declared, own = {tool.name for tool in request.functions()}, self.policy.tools
         self._shared = tuple([name for name in own if name in declared])

@@ -9,7 +9,7 @@ from toolrelay.core.conversation import head_after
 from toolrelay.core.events import StreamEvent
 from toolrelay.core.messages import Call, GatewayCall, Item, OutputItem, Result
 from toolrelay.core.playback import shown_events
-from toolrelay.core.progress import Progress
+from toolrelay.core.progress import TurnProgress
 from toolrelay.core.request import Request
 from toolrelay.core.steps import StepEvent, TurnAccepted, TurnFailed
 from toolrelay.errors import InternalError
@@ -36,7 +36,7 @@ class PastTurn:
         self.steps = steps
         self.request = accepted.request
         self.context_end = accepted.context_end
-        self.progress = Progress()
+        self.progress = TurnProgress()
         for step in steps[1:]:
             self.progress.apply(step)
 

@@ -1,4 +1,4 @@
-"""Who sent a request, and whether another one is within the limit of requests per minute."""
+"""Access to the gateway: authentication, and limits on requests per minute."""
 
 from __future__ import annotations
 

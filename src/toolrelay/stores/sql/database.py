@@ -1,4 +1,4 @@
-"""What the store needs of a database and its driver."""
+"""The interface of a database and its driver, as the store uses it."""
 
 from __future__ import annotations
 
