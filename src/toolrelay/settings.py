@@ -89,6 +89,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     approval_expiry_seconds: Seconds = 3600
     max_tool_rounds: Count = 10
     timeout_seconds: Seconds = 300
+    local: bool = False
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         secrets = {field.name for field in structs.fields(self) if is_secret(field.type)}

@@ -20,7 +20,7 @@ from toolrelay.errors import ConfigurationError
 from toolrelay.runtime import gateway_tools
 from toolrelay.runtime.gateway_tools import GatewayTools
 from toolrelay.settings import Environment, ModelSettings, Settings, ToolsetSettings
-from toolrelay.toolsets.base import ToolContext, ToolDefinition, ToolOutput, ToolsetKind
+from toolrelay.toolsets.base import Preview, ToolContext, ToolDefinition, ToolOutput, ToolsetKind
 from toolrelay.toolsets.python import PythonSettings
 
 # pytest finds fixtures by the names of the module.
@@ -177,6 +177,9 @@ class Fake(Struct):
     async def open(self) -> None:
         if self.problem:
             raise ConfigurationError(self.problem)
+
+    async def preview(self, name: str, arguments: JsonObject, context: ToolContext) -> Preview:
+        raise NotImplementedError
 
     async def run(self, name: str, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         raise NotImplementedError

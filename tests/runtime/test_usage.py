@@ -20,6 +20,7 @@ from tests.model_server import CLIENT_APIS, MODEL, STREAMED, ModelServer, call, 
 from tests.raw_client import RawClient
 from tests.tool_rounds import Round, play
 from tests.upstream import LAST_CHUNK, Upstream, chunk, reply, stream_head
+from toolrelay import log
 from toolrelay.core.events import MAX_TOKENS, Usage
 from toolrelay.runtime.usage import MAX_ROWS, WRITE_SECONDS, UsageCounter, UsageTimer
 from toolrelay.settings import StoreSettings
@@ -168,7 +169,7 @@ def test_turn_counts_in_the_minute_of_its_end(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_figures_are_kept_while_the_store_cannot_be_used(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_figures_are_kept_while_the_store_cannot_be_used(tmp_path: Path) -> None:
     async def story() -> None:
         closed, store = open_store(StoreSettings(), tmp_path), open_store(StoreSettings(), tmp_path)
         counter = UsageCounter(Clock())
@@ -180,8 +181,9 @@ def test_figures_are_kept_while_the_store_cannot_be_used(tmp_path: Path, capfd: 
         assert await rows(store) == [counted(10, 3)]
         await store.close()
 
-    asyncio.run(story())
-    assert capfd.readouterr().err.count("usage_not_written") == 1
+    with log.captured() as lines:
+        asyncio.run(story())
+    assert [line["event"] for line in lines].count("usage_not_written") == 1
 
 
 def test_minutes_are_added_up_if_the_store_cannot_be_used_for_long(tmp_path: Path) -> None:
@@ -234,7 +236,7 @@ def test_absurd_figure_of_a_provider_does_not_stop_the_gateway(model_server: Mod
 # The timer
 
 
-def test_timer_and_its_closing_survive_a_fault_of_the_store(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_timer_and_its_closing_survive_a_fault_of_the_store(tmp_path: Path) -> None:
     class FaultyStore:
         """Fails in an unforeseen way, the first time and the last time."""
 
@@ -271,8 +273,9 @@ def test_timer_and_its_closing_survive_a_fault_of_the_store(tmp_path: Path, capf
         await timer.close()
         await store.close()
 
-    asyncio.run(story())
-    assert capfd.readouterr().err.count("usage_lost") == 2
+    with log.captured() as lines:
+        asyncio.run(story())
+    assert [line["event"] for line in lines].count("usage_lost") == 2
 
 
 def test_timer_writes_every_minute_and_when_it_is_closed(tmp_path: Path) -> None:

@@ -14,23 +14,56 @@ from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Item, Part
 from toolrelay.settings import Environment, ToolsetSettings
 
-ToolOutput: TypeAlias = str | Json | tuple[Part, ...]
+PlainOutput: TypeAlias = str | Json | tuple[Part, ...]
 """Text as it is, parts as they are; any other value becomes JSON text."""
+
+
+class PrivateOutput(Struct, frozen=True):
+    """Output that only models with `local = true` may see, also later in the conversation."""
+
+    value: PlainOutput
+
+
+ToolOutput: TypeAlias = PlainOutput | PrivateOutput
 
 
 class ToolDefinition(Struct, frozen=True, kw_only=True):
     """`parameters` is a JSON schema that allows no further members. `timeout_seconds` None: the toolset's own applies.
 
     `idempotent`: running the tool twice does no more than running it once, so that it may be repeated. `hints` are further
-    facts for people, such as an MCP server's annotations.
+    facts for people, such as an MCP server's annotations. `title` is the tool's name for people.
+
+    `files_argument` names an argument that is a list of files: a person picks some of them, and an empty list is a denial.
+    `asks_to_share`: the output is a list of entries with a `path`, and a person picks those that the model gets.
     """
 
     name: str
+    title: str = ""
     description: str = ""
     parameters: JsonObject
     idempotent: bool = False
     timeout_seconds: float | None = None
     hints: JsonObject | None = None
+    files_argument: str | None = None
+    asks_to_share: bool = False
+
+
+class FilePreview(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file that a call would read. `error` says why it cannot be read; `private` is set only for local models."""
+
+    path: str
+    name: str
+    size: int = 0
+    modified_at: float | None = None
+    first_line: str = ""
+    private: bool | None = None
+    error: str | None = None
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """What a person sees of a call before it is run, beside its arguments."""
+
+    files: tuple[FilePreview, ...] = ()
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -49,10 +82,11 @@ class ToolContext:
     idempotency_key   the same for every repeat of this call, also after a crash
     key               the name of the caller's key, or None if the gateway has no keys
     model             the name of the model in the configuration
+    local             whether what the model sees stays on this machine (`local = true`)
     items             the conversation so far
     """
 
-    __slots__ = ("_cancelled", "_report", "call_id", "items", "key", "model")
+    __slots__ = ("_cancelled", "_report", "call_id", "items", "key", "local", "model")
 
     def __init__(
         self,
@@ -60,12 +94,14 @@ class ToolContext:
         call_id: str,
         key: str | None = None,
         model: str = "",
+        local: bool = False,
         items: tuple[Item, ...] = (),
         report: Report | None = None,
     ) -> None:
         self.call_id = call_id
         self.key = key
         self.model = model
+        self.local = local
         self.items = items
         self._report = report
         self._cancelled = threading.Event()
@@ -91,7 +127,9 @@ class ToolContext:
     def renew(self, wrap: Callable[[Report], Report]) -> ToolContext:
         """Return the context of another try, which is not cancelled. `wrap` changes how progress is reported."""
         report = None if self._report is None else wrap(self._report)
-        return ToolContext(call_id=self.call_id, key=self.key, model=self.model, items=self.items, report=report)
+        return ToolContext(
+            call_id=self.call_id, key=self.key, model=self.model, local=self.local, items=self.items, report=report
+        )
 
 
 class Toolset(Protocol):
@@ -102,6 +140,10 @@ class Toolset(Protocol):
 
     async def open(self) -> None:
         """Connect. Raise ConfigurationError for what the operator can correct."""
+        ...
+
+    async def preview(self, name: str, arguments: JsonObject, context: ToolContext) -> Preview:
+        """Return what a person who is asked about the call should see, without running it. The arguments match its schema."""
         ...
 
     async def run(self, name: str, arguments: JsonObject, context: ToolContext) -> ToolOutput:

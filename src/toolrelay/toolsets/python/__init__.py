@@ -12,7 +12,7 @@ from typing import Any
 from toolrelay.core.json import JsonObject
 from toolrelay.errors import ConfigurationError, ToolError
 from toolrelay.settings import Environment, ToolsetSettings
-from toolrelay.toolsets.base import ToolContext, ToolDefinition, ToolOutput, ToolsetKind
+from toolrelay.toolsets.base import Preview, ToolContext, ToolDefinition, ToolOutput, ToolsetKind
 from toolrelay.toolsets.python.decorator import marked_functions, tool
 from toolrelay.toolsets.python.function import PythonTool, describe_place, read_function
 from toolrelay.toolsets.python.loader import load_module
@@ -39,6 +39,9 @@ class PythonToolset:
 
     async def open(self) -> None:
         self._process = os.getpid()
+
+    async def preview(self, name: str, arguments: JsonObject, context: ToolContext) -> Preview:  # noqa: ARG002 -- the interface
+        return Preview()
 
     async def run(self, name: str, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         tool = self._tools[name]
