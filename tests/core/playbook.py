@@ -16,12 +16,14 @@ may be left unchecked. A mismatch fails with a diff, one line for each command a
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from types import EllipsisType
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, structs
 
+from toolrelay.core.approvals import approval_digest, approval_id
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, Notice, RecordStep, RunTool
 from toolrelay.core.events import (
@@ -42,6 +44,8 @@ from toolrelay.core.request import Request, Tool
 from toolrelay.core.steps import (
     AnswerRejected,
     QuestionAsked,
+    QuestionClosed,
+    ReceivedStep,
     StepEvent,
     ToolRunFinished,
     ToolRunStarted,
@@ -68,12 +72,12 @@ class Playbook(Generic[T]):
         self._is_checked = True
         self._check_replays()
 
-    def __rshift__(self, received: Sequence[StreamEvent] | VerdictGiven | ToolRunFinished) -> Playbook[T]:
+    def __rshift__(self, received: Sequence[StreamEvent] | ReceivedStep) -> Playbook[T]:
         __tracebackhide__ = True
         if not self._is_checked:
             raise AssertionError("\n".join([*self._transcript, "<< unchecked commands:", *_lines(self._commands)]))
         self._is_checked = False
-        if isinstance(received, VerdictGiven | ToolRunFinished):
+        if isinstance(received, ReceivedStep):
             self._transcript.append(f">> {format_value(received)}")
             self._commands = self.turn.handle_step(received)
         else:
@@ -126,12 +130,14 @@ def check_replay(turn: Turn, executed: Sequence[Command], following: Sequence[Co
     match steps[-1]:
         case TurnAccepted() | AnswerRejected():
             assert [type(command) for command in commands] == [CallModel], (steps, commands)
+        case QuestionClosed(status="withdrawn"):  # the turn ends next; if it is taken up, the person is asked again
+            assert isinstance(commands[-1], AskPerson), (steps, commands)
         case ToolRunStarted(call_id=call_id):
             assert ToolRunFinished(call_id=call_id, output=OUTCOME_UNKNOWN, failed=True) in recorded(commands)
         case _:
-            waits_for = {step.call_id for step in steps if isinstance(step, ToolRunStarted | QuestionAsked)}
-            answered = {step.call_id for step in steps if isinstance(step, ToolRunFinished | VerdictGiven)}
-            if waits_for <= answered:  # else a call beside this one is taken up again
+            waits = [step.call_id for step in steps if isinstance(step, ToolRunStarted | QuestionAsked)]
+            answers = [step.call_id for step in steps if isinstance(step, ReceivedStep)]
+            if Counter(waits) <= Counter(answers):  # else a call beside this one is taken up again
                 assert commands[: len(following)] == [*_after_own_emit(steps[-1], following)], (steps, commands, following)
 
 
@@ -150,7 +156,7 @@ def _without_notices(commands: Iterable[Command]) -> list[Command]:
 def _after_own_emit(step: StepEvent, following: Sequence[Command]) -> list[Command]:
     """Leave out what a step itself shows to the client: whoever resumes a turn knows what was shown."""
     commands = _without_notices(following)
-    shows = isinstance(step, ToolRunStarted | ToolRunFinished | VerdictGiven | TurnFinished | TurnFailed)
+    shows = isinstance(step, ToolRunStarted | ReceivedStep | TurnFinished | TurnFailed)
     if shows and commands and isinstance(commands[0], Emit):
         del commands[0]
     if isinstance(step, TurnFinished | TurnFailed):
@@ -242,6 +248,12 @@ def allow(number: int, arguments: str | None = None) -> VerdictGiven:
     return VerdictGiven(call_id=IDS[number], verdict="allow", arguments=arguments)
 
 
+def allowed(number: int, arguments: str = "{}", *, edited: bool = False) -> VerdictGiven:
+    """Return the verdict as the turn records it: with the digest of what may run."""
+    verdict = allow(number, arguments if edited else None)
+    return structs.replace(verdict, digest=approval_digest(IDS[number], "", arguments))
+
+
 def deny(number: int, reason: str | None = None) -> VerdictGiven:
     return VerdictGiven(call_id=IDS[number], verdict="deny", reason=reason)
 
@@ -251,11 +263,13 @@ def run_finished(number: int, output: str = "done") -> ToolRunFinished:
 
 
 def ask_commands(number: int, name: str, arguments: str = "{}") -> list[Command]:
-    return [RecordStep(QuestionAsked(call_id=IDS[number])), AskPerson(call_item(number, name, arguments))]
+    asked = QuestionAsked(call_id=IDS[number], tool=name, arguments=arguments)
+    return [RecordStep(asked), AskPerson(call_item(number, name, arguments), arguments)]
 
 
-def run_commands(number: int, name: str, arguments: str = "{}") -> list[Command]:
-    shown = GatewayCallStarted(id=IDS[number], name=name, toolset="", arguments=arguments)
+def run_commands(number: int, name: str, arguments: str = "{}", *, asked: bool = False) -> list[Command]:
+    approval = approval_id(IDS[number]) if asked else None
+    shown = GatewayCallStarted(id=IDS[number], name=name, toolset="", arguments=arguments, approval=approval)
     started = RecordStep(ToolRunStarted(call_id=IDS[number], arguments=arguments))
     return [started, Emit([shown]), RunTool(call_item(number, name, arguments))]
 

@@ -8,7 +8,7 @@ from tests.core.playbook import (
     IDS,
     TOKEN,
     Playbook,
-    allow,
+    allowed,
     call_item,
     client_call,
     emitted,
@@ -236,14 +236,14 @@ def test_tool_that_no_longer_exists_is_not_repeated() -> None:
 def test_approved_call_that_had_not_started_runs_as_approved() -> None:  # bug 50
     turn = make_turn(approval="g")
     steps = recorded([*turn.start(), *turn.handle([*model_call(0, "g", '{"x":1}'), CALLS])])
-    commands = Turn.replay([*steps, allow(0, '{"x":2}')], token=TOKEN, policy=turn.policy).resume()
-    assert commands == run_commands(0, "g", '{"x":2}')
+    commands = Turn.replay([*steps, allowed(0, '{"x":2}', edited=True)], token=TOKEN, policy=turn.policy).resume()
+    assert commands == run_commands(0, "g", '{"x":2}', asked=True)
 
 
 def test_open_question_is_asked_again_without_a_new_record() -> None:  # bug 49
     turn = make_turn(approval="g")
     steps = recorded([*turn.start(), *turn.handle([*model_call(0, "g"), CALLS])])
-    assert Turn.replay(steps, token=TOKEN, policy=turn.policy).resume() == [AskPerson(call_item(0, "g"))]
+    assert Turn.replay(steps, token=TOKEN, policy=turn.policy).resume() == [AskPerson(call_item(0, "g"), "{}")]
 
 
 def test_call_ids_continue_after_a_replay() -> None:  # bug 29

@@ -11,6 +11,7 @@ from tests.core.playbook import (
     IDS,
     Playbook,
     allow,
+    allowed,
     ask_commands,
     call_item,
     client_call,
@@ -29,6 +30,7 @@ from tests.core.playbook import (
     run_finished,
 )
 from tests.exchange import trusting_layer
+from toolrelay.core.approvals import denial_text
 from toolrelay.core.commands import AskPerson, CallModel, Emit, End, Notice, RecordStep, RunTool
 from toolrelay.core.events import (
     AnswerFailed,
@@ -46,6 +48,7 @@ from toolrelay.core.steps import (
     CallPlanned,
     CallsHandedOver,
     QuestionAsked,
+    QuestionClosed,
     ToolRunFinished,
     ToolRunStarted,
     TurnAccepted,
@@ -121,18 +124,18 @@ def test_tool_with_approval_waits_for_the_verdict() -> None:  # bug 48
     playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g", '{"x":1}'), CALLS]
     assert playbook.commands[-2:] == ask_commands(0, "g", '{"x":1}')
     assert not any(isinstance(command, RunTool) for command in playbook.commands)
-    playbook >> allow(0) << [RecordStep(allow(0)), *run_commands(0, "g", '{"x":1}')]
+    playbook >> allow(0) << [RecordStep(allowed(0, '{"x":1}')), *run_commands(0, "g", '{"x":1}', asked=True)]
 
 
 def test_edited_arguments_are_run() -> None:  # bug 50
-    edited = allow(0, '{"x":2}')
+    edited = allowed(0, '{"x":2}', edited=True)
     playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g", '{"x":1}'), CALLS] << ...
-    playbook >> edited << [RecordStep(edited), *run_commands(0, "g", '{"x":2}')]
+    playbook >> allow(0, '{"x":2}') << [RecordStep(edited), *run_commands(0, "g", '{"x":2}', asked=True)]
 
 
 def test_arguments_may_be_edited_to_nothing() -> None:  # bug 50
     playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g", '{"x":1}'), CALLS] << ...
-    playbook >> allow(0, "") << [RecordStep(allow(0, "")), *run_commands(0, "g", "")]
+    playbook >> allow(0, "") << [RecordStep(allowed(0, "", edited=True)), *run_commands(0, "g", "", asked=True)]
 
 
 def test_denied_call_is_not_run_and_the_denial_is_its_result() -> None:
@@ -141,13 +144,13 @@ def test_denied_call_is_not_run_and_the_denial_is_its_result() -> None:
     assert recorded(playbook.commands) == [deny(0, "too broad")]
     assert not any(isinstance(command, RunTool) for command in playbook.commands)
     denial = next_request(playbook.commands).items[-1]
-    assert denial == result_item(0, "The user denied this call. It was not run. Reason: too broad")
+    assert denial == result_item(0, denial_text("run", "too broad"))
 
 
 def test_denial_without_a_reason_names_none() -> None:
     playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g"), CALLS] << ...
     playbook >> deny(0)
-    assert next_request(playbook.commands).items[-1] == result_item(0, "The user denied this call. It was not run.")
+    assert next_request(playbook.commands).items[-1] == result_item(0, denial_text("run", None))
 
 
 def test_gateway_calls_are_run_one_after_the_other() -> None:
@@ -161,7 +164,7 @@ def test_gateway_calls_are_run_one_after_the_other() -> None:
     (
         playbook
         >> allow(0)
-        << [RecordStep(allow(0)), *run_commands(0, "g")]
+        << [RecordStep(allowed(0)), *run_commands(0, "g", asked=True)]
         >> run_finished(0, "one")
         << [*finish_commands(run_finished(0, "one")), *run_commands(1, "i")]
         >> run_finished(1, "two")
@@ -182,7 +185,7 @@ def test_verdict_on_another_call_is_ignored() -> None:  # bug 29
         >> VerdictGiven(call_id="call_of_another_turn", verdict="allow")
         << []
         >> allow(0)
-        << [RecordStep(allow(0)), *run_commands(0, "g")]
+        << [RecordStep(allowed(0)), *run_commands(0, "g", asked=True)]
     )
 
 
@@ -192,7 +195,7 @@ def test_second_verdict_is_ignored(second: VerdictGiven) -> None:  # bug 45
     (
         playbook
         >> allow(0)
-        << [RecordStep(allow(0)), *run_commands(0, "g")]
+        << [RecordStep(allowed(0)), *run_commands(0, "g", asked=True)]
         >> second
         << []
         >> run_finished(0)
@@ -211,7 +214,15 @@ def test_verdict_without_a_question_is_ignored() -> None:  # bug 45
 def test_result_of_a_tool_that_is_not_running_is_ignored() -> None:  # bug 48
     playbook = Playbook(make_turn(approval="g")) >> [*model_call(0, "g"), *model_call(1, "g"), CALLS]
     assert playbook.commands[-2:] == ask_commands(0, "g")
-    playbook >> run_finished(0) << [] >> run_finished(1) << [] >> allow(0) << [RecordStep(allow(0)), *run_commands(0, "g")]
+    (
+        playbook
+        >> run_finished(0)
+        << []
+        >> run_finished(1)
+        << []
+        >> allow(0)
+        << [RecordStep(allowed(0)), *run_commands(0, "g", asked=True)]
+    )
     (
         playbook
         >> run_finished(1)
@@ -239,10 +250,11 @@ def test_turn_can_fail_while_it_waits_for_a_person_or_a_tool(steps: list[Verdict
     for step in steps:
         playbook << ... >> step
     playbook << ...
+    withdrawn = [] if steps else [RecordStep(QuestionClosed(call_id=IDS[0], status="withdrawn"))]
     (
         playbook
         >> [TextDelta("late"), failed]
-        << [RecordStep(TurnFailed(code="timeout", message="Out of time.")), Emit([failed]), End()]
+        << [*withdrawn, RecordStep(TurnFailed(code="timeout", message="Out of time.")), Emit([failed]), End()]
         >> allow(0)
         << []
         >> run_finished(0)
@@ -341,8 +353,8 @@ def test_every_action_is_recorded_before_it_is_executed() -> None:
         match command:
             case RunTool(call):
                 assert before == RecordStep(ToolRunStarted(call_id=call.id, arguments=call.arguments))
-            case AskPerson(call):
-                assert before == RecordStep(QuestionAsked(call_id=call.id))
+            case AskPerson(call, arguments):
+                assert before == RecordStep(QuestionAsked(call_id=call.id, tool=call.name, arguments=arguments))
     assert [type(step).__name__ for step in recorded(commands)] == [
         "TurnAccepted",
         *("AnswerReceived", "CallPlanned", "CallPlanned"),

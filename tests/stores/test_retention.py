@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.stores.conftest import Play
 from tests.stores.rows import ACCEPTED, ANSWERED, ASKED, FINISHED, PLANNED, RAN, conversation, items, steps, turn
+from tests.stores.test_approvals import ALLOWED, QUESTION
 from toolrelay import log
 from toolrelay.core.messages import Message
 from toolrelay.core.steps import AnswerReceived, VerdictGiven
@@ -88,10 +90,12 @@ def test_prune_skips_running_turns(play: Play, status: TurnStatus) -> None:
 def test_prune_keeps_a_parked_turn_whose_question_is_open(play: Play) -> None:
     async def story(store: Store) -> None:
         row = turn("old", created_at=1.0, status="parked", conversation="conv_1")
-        await store.create_turn(row, steps(ACCEPTED, ANSWERED, PLANNED, ASKED, at=1.0))
+        question = replace(QUESTION, turn="old", conversation="conv_1", created_at=1.0, expires_at=2.0)
+        await store.create_turn(row, steps(ACCEPTED, ANSWERED, PLANNED, ASKED, at=1.0), approvals=[question])
         await add_turn(store, "done", 1.0, conversation="conv_1")
         assert await store.prune(1000.0) == PruneResult()
-        await store.append_steps("old", steps(VerdictGiven(call_id="call_1", verdict="allow"), start=4, at=2.0))
+        verdict = steps(VerdictGiven(call_id="call_1", verdict="allow"), start=4, at=2.0)
+        await store.append_steps("old", verdict, approvals=[ALLOWED])
         assert await store.prune(1000.0) == PruneResult(turns=2, conversations=1)
 
     play(story)

@@ -126,7 +126,7 @@ def refusal(path: Path) -> str:
 def test_newer_schema_is_refused(full_path: Path) -> None:
     with closing(sqlite3.connect(full_path)) as connection, connection:
         connection.execute("INSERT INTO schema_version VALUES (99)")
-    assert "newer version of Toolrelay (schema 99; this one knows 1)" in refusal(full_path)
+    assert "newer version of Toolrelay (schema 99; this one knows 2)" in refusal(full_path)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from toolrelay.core.events import (
     AnswerFailed,
     AnswerFinished,
     AnswerStarted,
+    ApprovalRequested,
     ArgumentsDelta,
     CallFinished,
     CallStarted,
@@ -35,7 +36,18 @@ from toolrelay.core.events import (
     Usage,
 )
 from toolrelay.core.json import Json
-from toolrelay.core.messages import Call, GatewayCall, Message, OpaqueItem, OutputItem, Part, Reasoning, Refusal, Text
+from toolrelay.core.messages import (
+    ApprovalRequest,
+    Call,
+    GatewayCall,
+    Message,
+    OpaqueItem,
+    OutputItem,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+)
 from toolrelay.errors import ToolrelayError
 
 
@@ -164,11 +176,24 @@ class GatewayCallEntry:
 
     def item(self) -> GatewayCall:
         start, end = self.started, self.finished
-        call = GatewayCall(id=start.id, name=start.name, toolset=start.toolset, arguments=start.arguments)
+        call = GatewayCall(
+            id=start.id, name=start.name, toolset=start.toolset, arguments=start.arguments, approval=start.approval
+        )
         return call if end is None else replace(call, output=end.output, failed=end.failed)
 
 
-Entry: TypeAlias = MessageEntry | ReasoningEntry | CallEntry | OpaqueEntry | GatewayCallEntry
+class ApprovalRequestEntry:
+    __slots__ = ("requested",)
+
+    def __init__(self, requested: ApprovalRequested) -> None:
+        self.requested = requested
+
+    def item(self) -> ApprovalRequest:
+        asked = self.requested
+        return ApprovalRequest(id=asked.id, name=asked.name, toolset=asked.toolset, arguments=asked.arguments)
+
+
+Entry: TypeAlias = MessageEntry | ReasoningEntry | CallEntry | OpaqueEntry | GatewayCallEntry | ApprovalRequestEntry
 
 
 class Assembly:
@@ -249,6 +274,8 @@ class Assembly:
                 if ended is not None:
                     ended.finished = event
                 return ended
+            case ApprovalRequested():
+                return self._open(ApprovalRequestEntry(event))
             case ChoiceFinished():
                 self._other(event.choice).finish = event.finish
             case AnswerFailed():

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from toolrelay.core.approvals import QuestionKind
 from toolrelay.core.events import StreamEvent
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Request
@@ -35,9 +36,11 @@ class RunTool(Struct, frozen=True):
 
 
 class AskPerson(Struct, frozen=True):
-    """Ask whether the call may run and feed VerdictGiven to the turn."""
+    """Ask whether the call may run with these arguments, or what to share of its result, and feed the answer to the turn."""
 
     call: Call
+    arguments: str
+    kind: QuestionKind = "run"
 
 
 class Emit(Struct, frozen=True):
@@ -47,7 +50,7 @@ class Emit(Struct, frozen=True):
 
 
 class RecordStep(Struct, frozen=True):
-    """Record a step before the next commands are executed. Until there is a ledger, only planned calls are logged."""
+    """Record a step before the next commands are executed."""
 
     step: StepEvent
 

@@ -172,6 +172,7 @@ class GatewayCallStarted(Struct, frozen=True, kw_only=True):
     name: str
     toolset: str
     arguments: str
+    approval: str | None = None
 
 
 class GatewayCallFinished(Struct, frozen=True, kw_only=True):
@@ -180,6 +181,15 @@ class GatewayCallFinished(Struct, frozen=True, kw_only=True):
     id: str
     output: str
     failed: bool = False
+
+
+class ApprovalRequested(Struct, frozen=True, kw_only=True):
+    """The client is asked whether the gateway may run a call. Its next request answers."""
+
+    id: str
+    name: str
+    toolset: str
+    arguments: str
 
 
 class ItemReceived(Struct, frozen=True, kw_only=True):
@@ -232,6 +242,7 @@ StreamEvent: TypeAlias = (
     | CallFinished
     | GatewayCallStarted
     | GatewayCallFinished
+    | ApprovalRequested
     | ItemReceived
     | Noticed
     | ChoiceFinished

@@ -7,6 +7,7 @@ same wire, otherwise dropped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -82,13 +83,14 @@ class Call(_Value, frozen=True):
 
 
 class Result(_Value, frozen=True):
-    """The result of the call with this id."""
+    """The result of the call with this id. `private`: only a local model may see it."""
 
     call_id: str
     output: Content
     kind: CallKind = "function"
     name: str | None = None
     item_id: str | None = None
+    private: bool = False
 
 
 class Reasoning(_Value, frozen=True):
@@ -111,7 +113,10 @@ Item: TypeAlias = Message | Call | Result | Reasoning | OpaqueItem
 
 
 class GatewayCall(Struct, frozen=True, kw_only=True):
-    """A call that the gateway ran, as the client is shown it. `output` is None until it is finished."""
+    """A call that the gateway ran, as the client is shown it. `output` is None until it is finished.
+
+    `approval` is the id of the question that a person was asked about it.
+    """
 
     id: str
     name: str
@@ -119,9 +124,35 @@ class GatewayCall(Struct, frozen=True, kw_only=True):
     arguments: str
     output: str | None = None
     failed: bool = False
+    approval: str | None = None
 
 
-OutputItem: TypeAlias = Item | GatewayCall
+class ApprovalRequest(Struct, frozen=True, kw_only=True):
+    """A question to the client whether the gateway may run a call."""
+
+    id: str
+    name: str
+    toolset: str
+    arguments: str
+
+
+OutputItem: TypeAlias = Item | GatewayCall | ApprovalRequest
+
+
+def insert_results(items: Sequence[Item], results: Sequence[Result]) -> tuple[Item, ...]:
+    """Put results after the group of calls that they belong to, or first if the calls are not among the items."""
+    calls = {item.id for item in items if isinstance(item, Call)}
+    waiting = {result.call_id: result for result in results if result.call_id in calls}
+    out: list[Item] = [result for result in results if result.call_id not in calls]
+    group: list[Item] = []
+    for item in items:
+        if not isinstance(item, Call):
+            out += group
+            group = []
+        out.append(item)
+        if isinstance(item, Call) and item.id in waiting:
+            group.append(waiting.pop(item.id))
+    return (*out, *group)
 
 
 def plain_text(content: Content) -> str:

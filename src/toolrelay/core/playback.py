@@ -14,8 +14,6 @@ from toolrelay.core.events import (
     ArgumentsDelta,
     CallFinished,
     CallStarted,
-    GatewayCallFinished,
-    GatewayCallStarted,
     ItemReceived,
     MessageStarted,
     ReasoningDelta,
@@ -25,12 +23,15 @@ from toolrelay.core.events import (
     StreamEvent,
     TextDelta,
 )
-from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Reasoning, Refusal, Text, plain_text
+from toolrelay.core.gateway_calls import shown_end, shown_request, shown_start
+from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Reasoning, Refusal, Text
 from toolrelay.core.policy import BREAK
 from toolrelay.core.progress import CallState, TurnProgress
 from toolrelay.core.steps import (
     AnswerReceived,
     CallPlanned,
+    QuestionClosed,
+    QuestionLeft,
     StepEvent,
     ToolRunFinished,
     ToolRunStarted,
@@ -69,6 +70,7 @@ class _Player:
         started_before = {key for key, each in self._progress.pending.items() if each.state is CallState.RUNNING}
         needs_break = self._joins_answers and self._progress.has_text
         self._progress.apply(step)
+        pending = self._progress.pending
         match step:
             case TurnAccepted():
                 yield AnswerStarted()
@@ -81,14 +83,20 @@ class _Player:
                     else:
                         yield event
             case ToolRunStarted(call_id=call_id):
-                yield self._start(call_id)
-            case ToolRunFinished(call_id=call_id):
+                yield shown_start(pending[call_id])
+            case ToolRunFinished(call_id=call_id, withheld=False):
                 if call_id not in started_before:
-                    yield self._start(call_id)
-                yield self._end(call_id, failed=step.failed)
-            case VerdictGiven(call_id=call_id, verdict="deny"):
-                yield self._start(call_id)
-                yield self._end(call_id, failed=True)
+                    yield shown_start(pending[call_id])
+                yield shown_end(pending[call_id], failed=step.failed)
+            case VerdictGiven(call_id=call_id, kind="share"):
+                yield shown_end(pending[call_id], failed=step.verdict == "deny")
+            case QuestionClosed(call_id=call_id, kind="share", status="expired"):
+                yield shown_end(pending[call_id], failed=True)
+            case VerdictGiven(call_id=call_id, verdict="deny") | QuestionClosed(call_id=call_id, status="expired"):
+                yield shown_start(pending[call_id])
+                yield shown_end(pending[call_id], failed=True)
+            case QuestionLeft(call_id=call_id):
+                yield shown_request(pending[call_id])
             case TurnFinished():
                 yield AnswerFinished(finish=step.finish, usage=step.usage, service_tier=self._tier)
             case TurnFailed():
@@ -102,13 +110,6 @@ class _Player:
                 yield from _item_events(item)
             elif item.id in self._client_calls:
                 yield from self._client_call(item)
-
-    def _start(self, call_id: str) -> GatewayCallStarted:
-        pending = self._progress.pending[call_id]
-        return GatewayCallStarted(id=call_id, name=pending.call.name, toolset=pending.toolset, arguments=pending.arguments)
-
-    def _end(self, call_id: str, *, failed: bool) -> GatewayCallFinished:
-        return GatewayCallFinished(id=call_id, output=plain_text(self._progress.pending[call_id].output), failed=failed)
 
     def _client_call(self, call: Call) -> Iterator[StreamEvent]:
         index = self._call_index

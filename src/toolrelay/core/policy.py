@@ -16,16 +16,22 @@ MAX_IDENTICAL_CALLS = 2  # the third identical call of a turn is not run
 class GatewayTool(Struct, frozen=True, kw_only=True):
     """A tool that the gateway runs.
 
-    toolset      the name of its toolset in the configuration
-    parallel     it may run beside other calls of the same answer
-    idempotent   it may be run again if a run's outcome is unknown
+    toolset          the name of its toolset in the configuration
+    definition       a digest of the tool and of where it comes from
+    parallel         it may run beside other calls of the same answer
+    idempotent       it may be run again if a run's outcome is unknown
+    files_argument   the argument that lists the files of a call
+    asks_to_share    a person decides which entries of its result the model sees
     """
 
     tool: Tool
     toolset: str = ""
+    definition: str = ""
     needs_approval: bool = True
     parallel: bool = False
     idempotent: bool = False
+    files_argument: str | None = None
+    asks_to_share: bool = False
 
 
 class Policy(Struct, frozen=True, kw_only=True):

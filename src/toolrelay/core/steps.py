@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from toolrelay.core.approvals import QuestionKind
 from toolrelay.core.events import Finish, Usage
 from toolrelay.core.json import Json
 from toolrelay.core.messages import Call, Content, Item
@@ -64,18 +65,43 @@ class CallPlanned(_Step, frozen=True):
 
 
 class QuestionAsked(_Step, frozen=True):
-    """A person is asked whether the call may run."""
+    """A person is asked whether the call may run with these arguments, or which paths of its result the model may see."""
+
+    call_id: str
+    kind: QuestionKind = "run"
+    tool: str = ""
+    toolset: str = ""
+    arguments: str = ""
+
+
+class QuestionLeft(_Step, frozen=True):
+    """The turn ends with the question: the client answers it with its next request."""
 
     call_id: str
 
 
 class VerdictGiven(_Step, frozen=True):
-    """`arguments`, if any, replace the model's."""
+    """A person's answer, or that of a rule. `arguments`, if any, replace those of the question.
+
+    `by` is who answered. `digest` is that of what may run, `output` the part of a result that is shared; the turn sets them.
+    """
 
     call_id: str
     verdict: Literal["allow", "deny"]
+    kind: QuestionKind = "run"
     arguments: str | None = None
     reason: str | None = None
+    by: str = ""
+    digest: str = ""
+    output: Content | None = None
+
+
+class QuestionClosed(_Step, frozen=True):
+    """A question that nobody answered: in time, or before the turn ended."""
+
+    call_id: str
+    status: Literal["expired", "withdrawn"]
+    kind: QuestionKind = "run"
 
 
 class ToolRunStarted(_Step, frozen=True):
@@ -86,11 +112,32 @@ class ToolRunStarted(_Step, frozen=True):
 
 
 class ToolRunFinished(_Step, frozen=True):
-    """The result of a call. Without a ToolRunStarted before it, the call was not run."""
+    """The result of a call. Without a ToolRunStarted before it, the call was not run.
+
+    `private`: only a local model may see it. `withheld`: nobody gets it before a person has decided which part to share.
+    """
 
     call_id: str
     output: Content
     failed: bool = False
+    private: bool = False
+    withheld: bool = False
+
+
+class TakenCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A gateway call of an earlier turn. `output` is its result, if it has one already."""
+
+    call: Call
+    toolset: str
+    arguments: str
+    output: Content | None = None
+    private: bool = False
+
+
+class CallsTakenUp(_Step, frozen=True):
+    """The gateway calls of an earlier turn that ended with questions, which this turn's request answers."""
+
+    calls: tuple[TakenCall, ...]
 
 
 class CallsHandedOver(_Step, frozen=True):
@@ -123,11 +170,17 @@ StepEvent: TypeAlias = (
     | AnswerRejected
     | CallPlanned
     | QuestionAsked
+    | QuestionLeft
     | VerdictGiven
+    | QuestionClosed
     | ToolRunStarted
     | ToolRunFinished
+    | CallsTakenUp
     | CallsHandedOver
     | TurnFinished
     | TurnFailed
     | TurnResumed
 )
+
+ReceivedStep: TypeAlias = QuestionLeft | VerdictGiven | QuestionClosed | ToolRunFinished
+"""Steps that a turn does not make itself: answers of people, and results of tools."""

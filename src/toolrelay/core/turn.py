@@ -1,7 +1,7 @@
 """The state machine of one request: stream events and step events in, commands out.
 
     handle(stream events)     the model's output
-    handle_step(step event)   a verdict, or the result of a tool run
+    handle_step(step event)   an answer to a question, or the result of a tool run
 
     waits for       input                          action
     -------------   ----------------------------   -----------------------------------------------------------------
@@ -13,9 +13,14 @@
                                                    if all of them may run in parallel
     a person        VerdictGiven, allow            run the call as approved
     a person        VerdictGiven, deny             make the denial its result; then as after ToolRunFinished
-    tools           ToolRunFinished                take the next gateway call; after the last one end if the answer has client
-                                                   calls, else ask the model again
-    anything        AnswerFailed                   fail; end
+    a person        QuestionClosed, expired        likewise
+    a person        QuestionLeft                   take the next gateway call; after the last one end with the questions
+    tools           ToolRunFinished                ask a person what to share of the result, if the tool wants that; take the next
+                                                   gateway call; after the last one end if the answer has client calls, else
+                                                   ask the model again
+    anything        AnswerFailed                   withdraw open questions; fail; end
+
+A turn that answers the questions of an earlier one starts with that turn's calls instead of the model.
 
 All other input is ignored: a second verdict, the result of a tool that does not run, events after the end of an answer.
 
@@ -55,7 +60,7 @@ from toolrelay.core.events import (
 )
 from toolrelay.core.gateway_calls import GatewayCalls
 from toolrelay.core.identity import make_call_id
-from toolrelay.core.messages import Call, GatewayCall, Item
+from toolrelay.core.messages import ApprovalRequest, Call, GatewayCall, Item, insert_results
 from toolrelay.core.policy import BREAK, GatewayTool, Policy
 from toolrelay.core.progress import TurnProgress
 from toolrelay.core.request import Request, Tool, ToolChoice
@@ -64,9 +69,12 @@ from toolrelay.core.steps import (
     AnswerRejected,
     CallPlanned,
     CallsHandedOver,
+    CallsTakenUp,
     Owner,
+    QuestionClosed,
+    ReceivedStep,
     StepEvent,
-    ToolRunFinished,
+    TakenCall,
     TurnAccepted,
     TurnFailed,
     TurnFinished,
@@ -77,7 +85,10 @@ from toolrelay.errors import InternalError, ToolrelayError
 
 
 class Turn:
-    """`context` is the conversation that the request continues, if it is not part of the request. See TurnAccepted."""
+    """`context` is the conversation that the request continues, if it is not part of the request. See TurnAccepted.
+
+    `taken` are the calls of an earlier turn, `verdicts` the client's answers to its questions.
+    """
 
     def __init__(
         self,
@@ -87,6 +98,8 @@ class Turn:
         policy: Policy | None = None,
         context: tuple[Item, ...] = (),
         context_end: int | None = None,
+        taken: tuple[TakenCall, ...] = (),
+        verdicts: Sequence[VerdictGiven | QuestionClosed] = (),
     ) -> None:
         self.token = token
         self.request = request
@@ -94,6 +107,7 @@ class Turn:
         self.finish: Finish | None = None
         self.error: AnswerFailed | None = None
         self._context, self._context_end = context, context_end
+        self._taken, self._verdicts = taken, verdicts
         self._progress = TurnProgress()
         self._is_reading = True  # an answer of the model
         declared, own = {tool.name for tool in request.functions()}, self.policy.tools
@@ -150,7 +164,9 @@ class Turn:
     @property
     def items(self) -> tuple[Item, ...]:
         """Return the conversation so far."""
-        return (*self._context, *self.request.items, *self._progress.history)
+        progress = self._progress
+        given = insert_results(self.request.items, progress.inherited) if progress.inherited else self.request.items
+        return (*self._context, *given, *progress.history)
 
     @property
     def history(self) -> tuple[Item, ...]:
@@ -164,7 +180,16 @@ class Turn:
 
     def start(self) -> list[Command]:
         shared = [Notice(event="tool_block", rule="declared_by_both", tool=name) for name in self._shared]
-        return [*shared, RecordStep(TurnAccepted(request=self.request, context_end=self._context_end)), *self._advance()]
+        accepted = RecordStep(TurnAccepted(request=self.request, context_end=self._context_end))
+        return [*shared, accepted, *self._take_up(), *self._advance()]
+
+    def _take_up(self) -> list[Command]:
+        """Take up the calls of an earlier turn. All verdicts are recorded before any is acted on."""
+        if not self._taken:
+            return []
+        taken = self._record(CallsTakenUp(calls=self._taken))
+        commands = [command for verdict in self._verdicts for command in self._calls.handle(verdict)]
+        return [taken, *sorted(commands, key=lambda command: not isinstance(command, RecordStep))]
 
     def resume(self) -> list[Command]:
         """Return the commands after a replay."""
@@ -313,7 +338,7 @@ class Turn:
         )
         received = self._record(
             AnswerReceived(
-                items=tuple([item for item in answer.items if not isinstance(item, GatewayCall)]),
+                items=tuple([item for item in answer.items if not isinstance(item, GatewayCall | ApprovalRequest)]),
                 finish=event.finish,
                 usage=event.usage,
                 cut=cut,
@@ -331,8 +356,9 @@ class Turn:
     def _fail(self, event: AnswerFailed) -> list[Command]:
         self._is_reading = False
         self.error = event
+        withdrawn = self._calls.withdraw()
         failed = TurnFailed(code=event.error.code, message=event.error.message, status=event.error.status)
-        return [self._record(failed), Emit([event]), End()]
+        return [*withdrawn, self._record(failed), Emit([event]), End()]
 
     # What comes next, by the steps so far
 
@@ -350,6 +376,8 @@ class Turn:
             if call.kind == "function" and not is_json_object(call.arguments):
                 commands.append(Notice(event="tool_block", rule="malformed_arguments", tool=call.name))
         commands += self._calls.start()
+        if progress.has_only_left:
+            return commands + self._end(progress.answer)
         if not progress.is_settled:
             return commands
         if progress.answer.cut or progress.client_calls or not progress.pending:
@@ -374,7 +402,7 @@ class Turn:
         finished = AnswerFinished(finish=finish, usage=self.usage, service_tier=answer.service_tier)
         return [*commands, Emit([finished]), End()]
 
-    def handle_step(self, step: VerdictGiven | ToolRunFinished) -> list[Command]:
+    def handle_step(self, step: ReceivedStep) -> list[Command]:
         commands = self._calls.handle(step)
         return commands + self._advance() if commands else []
 

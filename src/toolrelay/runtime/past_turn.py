@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.conversation import head_after
 from toolrelay.core.events import StreamEvent
-from toolrelay.core.messages import Call, GatewayCall, Item, OutputItem, Result
+from toolrelay.core.messages import ApprovalRequest, Call, GatewayCall, Item, OutputItem, Result, insert_results
 from toolrelay.core.playback import shown_events
 from toolrelay.core.progress import TurnProgress
 from toolrelay.core.request import Request
@@ -52,19 +52,21 @@ class PastTurn:
 
     @property
     def items(self) -> list[Item]:
-        return [*self.request.items, *self.history]
+        return [*insert_results(self.request.items, self.progress.inherited), *self.history]
 
     @property
     def history(self) -> list[Item]:
-        """Return what the turn added, without calls that never got a result, unless the client has them."""
+        """Return what the turn added, without calls that never got a result, unless the client is to answer them."""
         handed_over = self.progress.client_calls if self.progress.handed_over else []
-        kept = {*self.gateway_calls, *(call.id for call in handed_over)}
+        left = self.progress.pending if self.progress.left else {}
+        kept = {*self.gateway_calls, *left, *(call.id for call in handed_over)}
         return [item for item in self.progress.history if not isinstance(item, Call) or item.id in kept]
 
     @property
     def gateway_calls(self) -> set[str]:
         """Return the ids of the calls that the gateway ran, or refused to run."""
-        return {item.call_id for item in self.progress.history if isinstance(item, Result)}
+        results = (*self.progress.inherited, *self.progress.history)
+        return {item.call_id for item in results if isinstance(item, Result)}
 
     @property
     def envelope(self) -> Envelope:
@@ -95,12 +97,13 @@ class PastTurn:
         return [item for index, item in enumerate(self.request.items) if is_input_id(identifier, self.row.id, index)]
 
     def _recorded(self, item: OutputItem) -> list[Item]:
-        if not isinstance(item, GatewayCall):
+        if not isinstance(item, GatewayCall | ApprovalRequest):
             return [item]
+        call_id = item.id if isinstance(item, GatewayCall) else "call_" + item.id.partition("_")[2]
         return [
             each
-            for each in self.progress.history
-            if (isinstance(each, Call) and each.id == item.id) or (isinstance(each, Result) and each.call_id == item.id)
+            for each in (*self.progress.inherited, *self.progress.history)
+            if (isinstance(each, Call) and each.id == call_id) or (isinstance(each, Result) and each.call_id == call_id)
         ]
 
     def head(self, items: Sequence[Item] | None = None) -> str | None:

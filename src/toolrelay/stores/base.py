@@ -11,11 +11,13 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct, structs
 
+from toolrelay.core.approvals import QuestionKind, QuestionStatus
 from toolrelay.core.json import JsonObject
 from toolrelay.core.steps import StepEvent
 from toolrelay.errors import ConfigurationError, StoreError
 from toolrelay.settings import StoreSettings
 
+ApprovalMode: TypeAlias = Literal["hold", "return"]
 TurnStatus: TypeAlias = Literal["running", "parked", "finished", "failed", "cancelled"]
 
 
@@ -103,6 +105,72 @@ class MessageRow(Struct, frozen=True, kw_only=True):
     function_call: str | None = None
 
 
+class ApprovalRow(Struct, frozen=True, kw_only=True):
+    """A question to a person, and its answer.
+
+    owner           whose turn it is
+    kind            "run": may the call run? "share": may the model see its result?
+    mode            "hold": the turn waits; "return": the turn has ended, and the client answers with its next request
+    arguments       what is asked about, as JSON text; `new_arguments` is what a person made of it
+    answered_by     the name of the approver, or "rule ID"
+    """
+
+    id: str
+    turn: str
+    owner: str
+    model: str
+    conversation: str | None
+    call_id: str
+    kind: QuestionKind
+    mode: ApprovalMode
+    toolset: str
+    tool: str
+    arguments: str
+    created_at: float
+    expires_at: float
+    status: QuestionStatus = "pending"
+    answered_at: float | None = None
+    answered_by: str | None = None
+    new_arguments: str | None = None
+    reason: str | None = None
+
+
+class ApprovalAnswer(Struct, frozen=True, kw_only=True):
+    """The answer to the question with this id."""
+
+    id: str
+    status: QuestionStatus
+    answered_at: float
+    answered_by: str | None = None
+    new_arguments: str | None = None
+    reason: str | None = None
+
+
+class RuleRow(Struct, frozen=True, kw_only=True):
+    """A remembered answer to questions about a tool.
+
+    owner           for whose turns it answers
+    definition      a digest of the tool; if the tool changes, the rule no longer applies
+    conversation    the only conversation that it is for
+    arguments       the only arguments that it is for, as canonical JSON
+    new_arguments   those that run instead
+    """
+
+    id: str
+    owner: str
+    toolset: str
+    tool: str
+    definition: str
+    kind: QuestionKind
+    verdict: Literal["allow", "deny"]
+    created_at: float
+    created_by: str
+    conversation: str | None = None
+    arguments: str | None = None
+    new_arguments: str | None = None
+    reason: str | None = None
+
+
 class PruneResult(Struct, frozen=True, kw_only=True):
     """How many rows were deleted."""
 
@@ -137,11 +205,12 @@ class Store(Protocol):
         head: str | None = None,
         items: Sequence[ConversationItem] = (),
         creates_conversation: bool = True,
+        approvals: Sequence[ApprovalRow | ApprovalAnswer] = (),
     ) -> None:
         """Add a turn. Its conversation, if any, counts as used.
 
         If the conversation does not exist, it is created, unless `creates_conversation` is false: then it was deleted, and stays
-        so. `head` and `items` are those of `append_steps`, for a turn that has ended.
+        so. `head` and `items` are those of `append_steps`, for a turn that has ended; `approvals` too.
         """
         ...
 
@@ -154,11 +223,13 @@ class Store(Protocol):
         messages: Sequence[MessageRow] = (),
         head: str | None = None,
         items: Sequence[ConversationItem] = (),
+        approvals: Sequence[ApprovalRow | ApprovalAnswer] = (),
     ) -> None:
         """Add steps and messages, and set the status, in one transaction.
 
         `head` is a digest of the conversation's history after this turn, for `find_conversation`. `items` are added to the
         conversation, without those whose ids it has already. Both are ignored if the turn has no conversation, or it was deleted.
+        `approvals` are new questions, and answers to questions; an answer to one that is not pending is a conflict.
         """
         ...
 
@@ -222,6 +293,24 @@ class Store(Protocol):
         """Return the conversation that has one of these heads, and the head. The last of them that is known wins."""
         ...
 
+    # Approvals
+
+    async def load_approval(self, approval: str) -> ApprovalRow | None: ...
+
+    async def list_approvals(self, status: QuestionStatus | None = None, *, limit: int = 100) -> list[ApprovalRow]:
+        """Return questions, the newest first."""
+        ...
+
+    async def add_rule(self, rule: RuleRow) -> None: ...
+
+    async def list_rules(self) -> list[RuleRow]:
+        """Return all rules, the newest first."""
+        ...
+
+    async def find_rules(self, owner: str, tool: str) -> list[RuleRow]: ...
+
+    async def delete_rule(self, rule: str) -> bool: ...
+
     # Usage, retention, export
 
     async def add_usage(self, rows: Sequence[UsageRow]) -> None:
@@ -231,12 +320,15 @@ class Store(Protocol):
     async def prune(self, before: float) -> PruneResult:
         """Delete what was last used before this time (Unix seconds).
 
-        Kept are unfinished turns, turns that a kept turn continues, and the turns of a kept conversation.
+        Kept are unfinished turns, turns with open questions, turns that a kept turn continues, and those of a kept conversation.
         """
         ...
 
     def export(self) -> AsyncIterator[JsonObject]:
-        """Yield everything as JSON objects, whose `type` is "turn" (with its steps), "message", "conversation" or "usage"."""
+        """Yield everything as JSON objects.
+
+        Their `type` is "turn" (with its steps), "message", "approval", "conversation", "rule" or "usage".
+        """
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 from toolrelay.errors import StoreConflictError, StoreError
@@ -94,7 +95,7 @@ class SqliteDatabase:
         target = _free_pages(connection) + self._max_pages // 8
         has_evicted = False
         connection.execute(f"PRAGMA max_page_count = {self._max_pages + _SPARE_PAGES}")
-        while _free_pages(connection) < target and retention.evict(connection, _EVICTED_AT_ONCE):
+        while _free_pages(connection) < target and retention.evict(connection, _EVICTED_AT_ONCE, time.time()):
             has_evicted = True
         connection.execute(f"PRAGMA max_page_count = {self._max_pages}")
         return has_evicted

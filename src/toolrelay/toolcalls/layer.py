@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Notice, RecordStep
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.request import Request
-from toolrelay.core.steps import AnswerReceived, AnswerRejected, ToolRunFinished, VerdictGiven
+from toolrelay.core.steps import AnswerReceived, AnswerRejected, ReceivedStep
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ToolrelayError
 from toolrelay.toolcalls.options import ActiveOptions
@@ -78,7 +78,7 @@ class ToolCallLayer:
             commands.append(DrainModel())
         return commands
 
-    def handle_step(self, step: VerdictGiven | ToolRunFinished) -> list[Command]:
+    def handle_step(self, step: ReceivedStep) -> list[Command]:
         return self._translate(self._turn.handle_step(step))
 
     def handle_model_stop(self) -> list[Command]:

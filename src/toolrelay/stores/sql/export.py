@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from toolrelay.core.json import JsonObject
-from toolrelay.stores.base import TurnRow
+from toolrelay.stores.base import ApprovalRow, RuleRow, TurnRow
+from toolrelay.stores.sql.approvals import APPROVAL_COLUMNS, RULE_COLUMNS
 from toolrelay.stores.sql.database import Connection
 from toolrelay.stores.sql.turns import TURN_COLUMNS, decode_row
 
@@ -18,6 +19,8 @@ _TURNS = f"SELECT {TURN_COLUMNS} FROM turns WHERE deleted = FALSE AND (created_a
 _STEPS = "SELECT seq, at, data FROM steps WHERE turn = ? ORDER BY seq"
 _MESSAGE_COLUMNS = ("turn", "position", "at", "role", "content", "content_json", "tool_calls", "tool_call_id", "function_call")
 _MESSAGES = f"SELECT {', '.join(_MESSAGE_COLUMNS)} FROM messages WHERE turn = ? ORDER BY position"
+_APPROVALS = f"SELECT {APPROVAL_COLUMNS} FROM approvals WHERE turn = ? ORDER BY created_at, id"
+_RULES = f"SELECT {RULE_COLUMNS} FROM rules WHERE id > ? ORDER BY id LIMIT ?"
 _CONVERSATION_COLUMNS = ("id", "owner", "created_at", "last_used_at", "metadata")
 _CONVERSATIONS = f"SELECT {', '.join(_CONVERSATION_COLUMNS)} FROM conversations WHERE id > ? ORDER BY id LIMIT ?"
 _ITEMS = "SELECT data FROM items WHERE conversation = ? ORDER BY position"
@@ -30,7 +33,7 @@ Page = tuple[list[JsonObject], tuple[object, ...] | None]
 
 
 def export_turns(start: Sequence[object], connection: Connection) -> Page:
-    """Return turns with their steps, each followed by its messages."""
+    """Return turns with their steps, each followed by its messages and questions."""
     rows = [decode_row(values) for values in connection.execute(_TURNS, (*start, PAGE)).fetchall()]
     records = [record for row in rows for record in _turn_records(connection, row)]
     return records, (rows[-1].created_at, rows[-1].id) if len(rows) == PAGE else None
@@ -47,6 +50,11 @@ def export_conversations(start: Sequence[object], connection: Connection) -> Pag
     return records, (rows[-1][0],) if len(rows) == PAGE else None
 
 
+def export_rules(start: Sequence[object], connection: Connection) -> Page:
+    rows = connection.execute(_RULES, (*start, PAGE)).fetchall()
+    return [_record("rule", RuleRow.__struct_fields__, values) for values in rows], (rows[-1][0],) if len(rows) == PAGE else None
+
+
 def export_usage(start: Sequence[object], connection: Connection) -> Page:
     rows = connection.execute(_USAGE, (*start, PAGE)).fetchall()
     return [_record("usage", _USAGE_COLUMNS, values) for values in rows], tuple(rows[-1][:3]) if len(rows) == PAGE else None
@@ -55,6 +63,7 @@ def export_usage(start: Sequence[object], connection: Connection) -> Page:
 EXPORTS: tuple[tuple[Callable[[Sequence[object], Connection], Page], tuple[object, ...]], ...] = (
     (export_turns, (float("-inf"), "")),
     (export_conversations, ("",)),
+    (export_rules, ("",)),
     (export_usage, (-1, "", "")),
 )
 
@@ -71,6 +80,8 @@ def _turn_records(connection: Connection, row: TurnRow) -> Iterator[JsonObject]:
         for name in ("content_json", "tool_calls", "function_call"):
             record[name] = _decode(record[name])
         yield record
+    for values in connection.execute(_APPROVALS, (row.id,)).fetchall():
+        yield _record("approval", ApprovalRow.__struct_fields__, values)
 
 
 def _record(kind: str, columns: Sequence[str], values: Sequence[Any]) -> JsonObject:

@@ -17,11 +17,13 @@ _ADD_USAGE = f"""
     INSERT INTO usage ({_USAGE_COLUMNS}) VALUES ({", ".join("?" * len(UsageRow.__struct_fields__))})
     ON CONFLICT (minute, model, key) DO UPDATE SET {_SUMS}"""
 
-# A parked turn waits for a person who was asked, or for a client to repeat its request. Only the former is kept for ever.
+# A parked turn waits for a person who was asked, or for a client to repeat its request. Only the former is kept for ever. A turn
+# that has ended with a question to its client is kept until the question expires.
 _IS_WAITING = """(
-    {0}.status = 'running' OR {0}.status = 'parked' AND (
-        SELECT sum(CASE kind WHEN 'QuestionAsked' THEN 1 WHEN 'VerdictGiven' THEN -1 ELSE 0 END) FROM steps WHERE turn = {0}.id
-    ) > 0
+    {0}.status = 'running' OR EXISTS (
+        SELECT 1 FROM approvals
+        WHERE approvals.turn = {0}.id AND approvals.status = 'pending' AND ({0}.status = 'parked' OR approvals.expires_at >= ?)
+    )
 )"""
 # Newest first, so that a turn is deleted before the one that it continues.
 _PRUNE_TURNS = f"""
@@ -45,10 +47,17 @@ _PRUNE_CONVERSATIONS = """
     )"""
 _PRUNE_USAGE = "DELETE FROM usage WHERE minute < ?"
 
-_EVICTIONS = (
-    """DELETE FROM turns WHERE id IN (
-        SELECT id FROM turns WHERE status NOT IN ('running', 'parked') ORDER BY created_at LIMIT ?
-    )""",
+_EVICT_TURNS = """
+    DELETE FROM turns WHERE id IN (
+        SELECT id FROM turns
+        WHERE status NOT IN ('running', 'parked')
+            AND NOT EXISTS (
+                SELECT 1 FROM approvals
+                WHERE approvals.turn = turns.id AND approvals.status = 'pending' AND approvals.expires_at >= ?
+            )
+        ORDER BY created_at LIMIT ?
+    )"""
+_OTHER_EVICTIONS = (
     """DELETE FROM conversations WHERE id IN (
         SELECT id FROM conversations
         WHERE NOT EXISTS (SELECT 1 FROM turns WHERE turns.conversation = conversations.id)
@@ -64,7 +73,7 @@ def add_usage(connection: Connection, rows: Sequence[UsageRow]) -> None:
 
 def prune_turns(connection: Connection, before: float, limit: int) -> int:
     """Delete turns that nothing refers to. Chains are shortened from their ends: repeat it until it returns 0."""
-    return connection.execute(_PRUNE_TURNS, (before, before, before, limit)).rowcount
+    return connection.execute(_PRUNE_TURNS, (before,) * 5 + (limit,)).rowcount
 
 
 def prune_conversations(connection: Connection, before: float, limit: int) -> int:
@@ -75,6 +84,8 @@ def prune_usage(connection: Connection, before: float) -> int:
     return connection.execute(_PRUNE_USAGE, (int(before // 60),)).rowcount
 
 
-def evict(connection: Connection, count: int) -> bool:
+def evict(connection: Connection, count: int, now: float) -> bool:
     """Delete some of what is least needed: finished turns, then conversations without turns, then usage; oldest first."""
-    return any(connection.execute(statement, (count,)).rowcount for statement in _EVICTIONS)
+    if connection.execute(_EVICT_TURNS, (now, count)).rowcount:
+        return True
+    return any(connection.execute(statement, (count,)).rowcount for statement in _OTHER_EVICTIONS)

@@ -7,13 +7,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from toolrelay.core.approvals import QuestionStatus
 from toolrelay.core.json import JsonObject
 from toolrelay.stores.base import (
+    ApprovalAnswer,
+    ApprovalRow,
     Conversation,
     ConversationItem,
     Frame,
     MessageRow,
     PruneResult,
+    RuleRow,
     StoredStep,
     StoredTurn,
     TurnRow,
@@ -21,6 +25,7 @@ from toolrelay.stores.base import (
     UsageRow,
 )
 from toolrelay.stores.readers import ReaderPool
+from toolrelay.stores.sql import approvals as sql_approvals
 from toolrelay.stores.sql import conversations, retention, turns
 from toolrelay.stores.sql.database import Database, Operation
 from toolrelay.stores.sql.export import EXPORTS
@@ -68,6 +73,7 @@ class SqlStore:
         head: str | None = None,
         items: Sequence[ConversationItem] = (),
         creates_conversation: bool = True,
+        approvals: Sequence[ApprovalRow | ApprovalAnswer] = (),
     ) -> None:
         values = [turns.encode_step(step) for step in steps]
         used_tools = turns.uses_tools(steps)
@@ -81,6 +87,7 @@ class SqlStore:
                 items=items,
                 used_tools=used_tools,
                 creates_conversation=creates_conversation,
+                approvals=approvals,
             )
         )
 
@@ -93,12 +100,21 @@ class SqlStore:
         messages: Sequence[MessageRow] = (),
         head: str | None = None,
         items: Sequence[ConversationItem] = (),
+        approvals: Sequence[ApprovalRow | ApprovalAnswer] = (),
     ) -> None:
         values = [turns.encode_step(step) for step in steps]
         used_tools = turns.uses_tools(steps)
         await self._writer.run(
             lambda connection: turns.append_steps(
-                connection, turn, values, messages, status=status, head=head, items=items, used_tools=used_tools
+                connection,
+                turn,
+                values,
+                messages,
+                status=status,
+                head=head,
+                items=items,
+                used_tools=used_tools,
+                approvals=approvals,
             )
         )
 
@@ -165,6 +181,26 @@ class SqlStore:
 
     async def find_conversation(self, owner: str, heads: Sequence[str]) -> tuple[str, str] | None:
         return await self._read(lambda connection: conversations.find_conversation(connection, owner, heads))
+
+    # Approvals
+
+    async def load_approval(self, approval: str) -> ApprovalRow | None:
+        return await self._read(lambda connection: sql_approvals.load_approval(connection, approval))
+
+    async def list_approvals(self, status: QuestionStatus | None = None, *, limit: int = 100) -> list[ApprovalRow]:
+        return await self._read(lambda connection: sql_approvals.list_approvals(connection, status, limit))
+
+    async def add_rule(self, rule: RuleRow) -> None:
+        await self._writer.run(lambda connection: sql_approvals.add_rule(connection, rule))
+
+    async def list_rules(self) -> list[RuleRow]:
+        return await self._read(sql_approvals.list_rules)
+
+    async def find_rules(self, owner: str, tool: str) -> list[RuleRow]:
+        return await self._read(lambda connection: sql_approvals.find_rules(connection, owner, tool))
+
+    async def delete_rule(self, rule: str) -> bool:
+        return await self._writer.run(lambda connection: sql_approvals.delete_rule(connection, rule))
 
     # Usage, retention, export
 

@@ -10,7 +10,18 @@ import msgspec
 from toolrelay import log
 from toolrelay.core.steps import QuestionAsked, StepEvent, ToolRunStarted
 from toolrelay.errors import StoreConflictError, StoreError
-from toolrelay.stores.base import ConversationItem, Frame, MessageRow, StoredStep, StoredTurn, TurnRow, TurnStatus
+from toolrelay.stores.base import (
+    ApprovalAnswer,
+    ApprovalRow,
+    ConversationItem,
+    Frame,
+    MessageRow,
+    StoredStep,
+    StoredTurn,
+    TurnRow,
+    TurnStatus,
+)
+from toolrelay.stores.sql.approvals import save_approvals
 from toolrelay.stores.sql.conversations import add_new_items, use_conversation, use_existing
 from toolrelay.stores.sql.database import Connection
 
@@ -31,7 +42,7 @@ _DELETE_TURN = """
     UPDATE turns SET deleted = TRUE, idempotency_key = NULL, request_digest = NULL,
         status = CASE WHEN status IN ('running', 'parked') THEN 'cancelled' ELSE status END
     WHERE id = ? AND owner = ? AND deleted = FALSE"""
-_DELETE_CONTENT = tuple(f"DELETE FROM {table} WHERE turn = ?" for table in ("steps", "messages", "frames"))
+_DELETE_CONTENT = tuple(f"DELETE FROM {table} WHERE turn = ?" for table in ("steps", "messages", "frames", "approvals"))
 _SELECT_EXISTS = "SELECT 1 FROM turns WHERE id = ? AND deleted = FALSE"
 _SELECT_TURN = f"SELECT {TURN_COLUMNS} FROM turns WHERE id = ? AND deleted = FALSE"
 _SELECT_UNFINISHED = f"""
@@ -67,12 +78,14 @@ def create_turn(
     items: Sequence[ConversationItem],
     used_tools: bool,
     creates_conversation: bool,
+    approvals: Sequence[ApprovalRow | ApprovalAnswer],
 ) -> None:
     if row.conversation is not None and creates_conversation:
         use_conversation(connection, row.conversation, row.owner, row.created_at)
     connection.execute(_INSERT_TURN, (*msgspec.structs.astuple(row), used_tools))
     _insert_steps(connection, row.id, steps)
     _insert_messages(connection, row.id, row.created_at, 0, messages)
+    save_approvals(connection, approvals)
     has_ended = bool(steps) and (head is not None or bool(items))
     at = max(row.created_at, steps[-1][1]) if has_ended else row.created_at
     _continue_conversation(connection, row, at, head, items)
@@ -88,12 +101,14 @@ def append_steps(
     head: str | None,
     items: Sequence[ConversationItem],
     used_tools: bool,
+    approvals: Sequence[ApprovalRow | ApprovalAnswer],
 ) -> None:
     if status is not None or used_tools:
         update_turn(connection, turn, status, used_tools=used_tools)
     else:
         _check_exists(connection, turn)
     _insert_steps(connection, turn, steps)
+    save_approvals(connection, approvals)
     at = steps[-1][1] if steps else 0.0
     if messages:
         position, last_at = connection.execute(_SELECT_LAST_MESSAGE, (turn,)).fetchone() or (-1, 0.0)

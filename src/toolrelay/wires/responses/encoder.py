@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from toolrelay.core.assembly import (
+    ApprovalRequestEntry,
     Assembly,
     CallEntry,
     Entry,
@@ -27,6 +28,7 @@ from toolrelay.core.events import (
     AnnotationAdded,
     AnswerFailed,
     AnswerFinished,
+    ApprovalRequested,
     ArgumentsDelta,
     CallFinished,
     CallStarted,
@@ -190,6 +192,8 @@ class ResponsesEncoder:
                 self._finish_call(entry)
             case ItemReceived(), OpaqueEntry():
                 self._relay(entry)
+            case ApprovalRequested(), ApprovalRequestEntry():
+                self._relay(entry)
             case GatewayCallStarted(), GatewayCallEntry():
                 self._start_gateway_call(entry)
             case GatewayCallFinished(), GatewayCallEntry():
@@ -278,11 +282,12 @@ class ResponsesEncoder:
         self._calls.clear()
         self._gateway_calls.clear()
 
-    def _relay(self, entry: OpaqueEntry) -> None:
+    def _relay(self, entry: OpaqueEntry | ApprovalRequestEntry) -> None:
+        """Announce an item that has no deltas, and end it."""
         item = entry.item()
         if is_output(item):
-            index, _ = self._announce(item)
-            self._frame("response.output_item.done", {"output_index": index, "item": item.raw})
+            index, own_id = self._announce(item)
+            self._frame("response.output_item.done", {"output_index": index, "item": item_members(item, own_id, "completed")})
 
     # Messages
 

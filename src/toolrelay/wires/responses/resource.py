@@ -8,7 +8,18 @@ from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import Usage
 from toolrelay.core.identity import make_item_id
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.core.messages import Call, GatewayCall, Message, OpaqueItem, OutputItem, Part, Reasoning, Refusal, Text
+from toolrelay.core.messages import (
+    ApprovalRequest,
+    Call,
+    GatewayCall,
+    Message,
+    OpaqueItem,
+    OutputItem,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+)
 from toolrelay.core.request import AnyTool, OpaqueTool, Request
 from toolrelay.errors import ToolrelayError
 from toolrelay.wires.base import Envelope
@@ -204,6 +215,8 @@ def output_id(item: OutputItem, token: str, index: int, *, stored: bool = False)
             return make_item_id("rs", token, index)
         case GatewayCall():
             return make_item_id("mcp", token, index)
+        case ApprovalRequest(id=own):
+            return own
         case _:
             return make_item_id("msg", token, index)
 
@@ -234,6 +247,15 @@ def item_members(item: OutputItem, own_id: str, status: ItemStatus, *, encrypted
             return item.raw
         case GatewayCall():
             return _gateway_call_members(item, own_id, status)
+        case ApprovalRequest():
+            label = item.toolset or "gateway"
+            return {
+                "type": "mcp_approval_request",
+                "id": own_id,
+                "name": item.name,
+                "server_label": label,
+                "arguments": item.arguments,
+            }
         case _:  # a result, which a model never gives
             return {}
 
@@ -266,7 +288,7 @@ def _gateway_call_members(call: GatewayCall, own_id: str, status: ItemStatus) ->
         "arguments": call.arguments,
         "output": None if call.failed else call.output,
         "error": error,
-        "approval_request_id": None,
+        "approval_request_id": call.approval,
     }
 
 
