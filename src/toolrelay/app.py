@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import socket
 import sys
@@ -19,6 +20,7 @@ from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.errors import ConfigurationError
+from toolrelay.runtime.approvals import Approvals
 from toolrelay.runtime.executor import Executor
 from toolrelay.runtime.gateway_tools import GatewayTools
 from toolrelay.runtime.limits import ConcurrencyLimit, RateLimiter
@@ -57,8 +59,14 @@ class App:
         self.tools = GatewayTools(settings)
         self.executor = Executor(self.tools, self.metrics, log_content=settings.server.log_content)
         self.store = open_store(settings.store, settings.environment.data_dir)
+        self.approvals = Approvals(self.store, self.tools, self.metrics, entropy=os.urandom)
         self.service = TurnService(
-            store=self.store, record=settings.store.record, models=self.models, tools=self.tools, executor=self.executor
+            store=self.store,
+            record=settings.store.record,
+            models=self.models,
+            tools=self.tools,
+            executor=self.executor,
+            approvals=self.approvals,
         )
         self.ready = True
         self._usage_timer = UsageTimer(self.metrics.usage, self.store)

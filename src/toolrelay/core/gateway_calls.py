@@ -24,6 +24,7 @@ from toolrelay.core.steps import (
     ToolRunStarted,
     VerdictGiven,
 )
+from toolrelay.core.validation import describe_invalid, validate
 
 OUTCOME_UNKNOWN = (
     "This tool was interrupted: the gateway was restarted, or the client had left. "
@@ -126,7 +127,13 @@ class GatewayCalls:
             return REPEATED
         if limit is not None and self._progress.runs >= limit:
             return f"The limit of {limit} tool calls is reached. This call was not run."
-        return None
+        return self._invalid_arguments(pending)
+
+    def _invalid_arguments(self, pending: PendingGatewayCall) -> str | None:
+        """Nobody is asked about a call that could not run. The arguments of other calls are checked when they run."""
+        tool = self._tools[pending.call.name]
+        problem = validate(tool.tool, pending.arguments.strip() or "{}") if tool.needs_approval else None
+        return None if problem is None else describe_invalid(pending.call.name, problem)
 
     def _digest(self, pending: PendingGatewayCall, arguments: str) -> str:
         tool = self._tools.get(pending.call.name)

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from toolrelay.core.approvals import QuestionKind
+from toolrelay.core.approvals import TRANSITIONS, QuestionAnswer, QuestionKind, QuestionStatus
 from toolrelay.core.events import Finish, Usage
 from toolrelay.core.json import Json
 from toolrelay.core.messages import Call, Content, Item
@@ -184,3 +184,14 @@ StepEvent: TypeAlias = (
 
 ReceivedStep: TypeAlias = QuestionLeft | VerdictGiven | QuestionClosed | ToolRunFinished
 """Steps that a turn does not make itself: answers of people, and results of tools."""
+
+
+def status_of(step: VerdictGiven | QuestionClosed) -> QuestionStatus:
+    """Return the status of a question after this step."""
+    if isinstance(step, QuestionClosed):
+        answer: QuestionAnswer = "expire" if step.status == "expired" else "withdraw"
+    elif step.verdict == "deny":
+        answer = "deny"
+    else:
+        answer = "allow" if step.arguments is None else "edit"
+    return TRANSITIONS["pending", answer]

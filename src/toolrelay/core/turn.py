@@ -162,6 +162,12 @@ class Turn:
         return bool(self._own_tools)
 
     @property
+    def waits_for_person(self) -> bool:
+        """Return whether a question is open and nothing else is under way."""
+        progress = self._progress
+        return bool(progress.asked()) and len(progress.asked()) == len(progress.active())
+
+    @property
     def items(self) -> tuple[Item, ...]:
         """Return the conversation so far."""
         progress = self._progress

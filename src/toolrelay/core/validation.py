@@ -40,6 +40,11 @@ def validate(tool: Tool, arguments: str) -> str | None:
     return None if find_error is None else find_error(value)
 
 
+def describe_invalid(name: str, problem: str) -> str:
+    """Return what the model is told about arguments that a gateway tool does not take."""
+    return f"Error: invalid arguments for {name}: {problem}. Send a JSON object that matches the tool's schema."
+
+
 def can_validate(schema: JsonObject) -> bool:
     """Return whether the schema is valid, not oversized and self-contained. `validate` accepts everything if it is not."""
     return _compile(_encode(schema)) is not None

@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol
 
 from toolrelay.backends.base import Backend, Wanted
-from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Emit, End, Notice, RecordStep, RunTool
+from toolrelay.core.commands import AskAgain, AskPerson, CallModel, Command, DrainModel, Emit, End, Notice, RecordStep, RunTool
 from toolrelay.core.events import StreamEvent
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Request
-from toolrelay.core.steps import StepEvent, ToolRunFinished, VerdictGiven
+from toolrelay.core.steps import ReceivedStep, StepEvent, ToolRunFinished
 from toolrelay.errors import InternalError
 
 USAGE_SECONDS = 0.1  # limit on waiting for the usage of an answer that was cut off
@@ -32,7 +32,7 @@ class Layer(Protocol):
 
     def handle(self, events: Sequence[StreamEvent]) -> list[Command]: ...
 
-    def handle_step(self, step: VerdictGiven | ToolRunFinished) -> list[Command]: ...
+    def handle_step(self, step: ReceivedStep) -> list[Command]: ...
 
     def handle_model_stop(self) -> list[Command]: ...
 
@@ -63,6 +63,14 @@ class Ledger(Protocol):
         ...
 
 
+class Asker(Protocol):
+    """Asks people."""
+
+    async def ask(self, command: AskPerson) -> ReceivedStep:
+        """Return the answer to a question that is on record."""
+        ...
+
+
 class ToolRunner(Protocol):
     """Runs gateway tools."""
 
@@ -79,6 +87,7 @@ async def drive(
     *,
     ledger: Ledger | None = None,
     tools: ToolRunner | None = None,
+    asker: Asker | None = None,
     commands: list[Command] | None = None,
     stops: Callable[[], bool] = lambda: False,
 ) -> None:
@@ -91,7 +100,7 @@ async def drive(
     if ledger is None and tools is None:
         await _call_models(runner, backend)
     else:
-        await _run_tools(runner, layer, backend, tools, stops)
+        await _run_tools(runner, layer, backend, tools=tools, asker=asker, stops=stops)
 
 
 async def _call_models(runner: _CommandRunner, backend: Backend) -> None:
@@ -104,9 +113,15 @@ async def _call_models(runner: _CommandRunner, backend: Backend) -> None:
 
 
 async def _run_tools(
-    runner: _CommandRunner, layer: Layer, backend: Backend, tools: ToolRunner | None, stops: Callable[[], bool]
+    runner: _CommandRunner,
+    layer: Layer,
+    backend: Backend,
+    *,
+    tools: ToolRunner | None,
+    asker: Asker | None,
+    stops: Callable[[], bool],
 ) -> None:
-    running: set[asyncio.Task[ToolRunFinished]] = set()
+    running: set[asyncio.Task[Any]] = set()  # their results are the steps that the turn waits for
     try:
         while runner.deferred or running:
             await runner.flush()
@@ -122,6 +137,8 @@ async def _run_tools(
                 await runner.call_model(backend, command.request)
             elif type(command) is RunTool and tools is not None:
                 running.add(asyncio.create_task(tools.run(command.call)))
+            elif type(command) is AskPerson and asker is not None:
+                running.add(asyncio.create_task(asker.ask(command)))
             elif type(command) is End:
                 break
             else:

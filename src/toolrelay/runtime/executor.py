@@ -21,12 +21,12 @@ from toolrelay.core.messages import Call, Content, Part, Text, plain_text
 from toolrelay.core.request_checks import truncate_content
 from toolrelay.core.steps import ToolRunFinished
 from toolrelay.core.surrogates import join_surrogates
-from toolrelay.core.validation import validate
+from toolrelay.core.validation import describe_invalid, validate
 from toolrelay.errors import ToolError
 from toolrelay.runtime.gateway_tools import GatewayTools, OpenTool
 from toolrelay.runtime.run_slots import AllStuckError, RunSlots
 from toolrelay.runtime.telemetry import Metrics
-from toolrelay.toolsets.base import Progress, Report, ToolContext, ToolOutput
+from toolrelay.toolsets.base import PlainOutput, PrivateOutput, Progress, Report, ToolContext
 
 MAX_TRIES = 3
 RETRY_SECONDS = 0.2  # before the second try; doubled for each further one
@@ -43,6 +43,7 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
 
     status: RunStatus
     output: Content = ""
+    private: bool = False
     exception: BaseException | None = None
     may_retry: bool = False
 
@@ -89,7 +90,8 @@ class Executor:
                 outcome = replace(outcome, output=truncate_content(outcome.output, max_result_bytes))
         finally:
             self._log(record, tool, outcome)
-        return ToolRunFinished(call_id=call.id, output=outcome.output, failed=outcome.status != "ok")
+        failed = outcome.status != "ok"
+        return ToolRunFinished(call_id=call.id, output=outcome.output, failed=failed, private=outcome.private)
 
     async def close(self) -> None:
         """Leave runs behind that do not end. The toolsets are closed first, which ends most of them."""
@@ -103,8 +105,7 @@ class Executor:
         text = call.arguments.strip() or "{}"  # models often send nothing to a tool without parameters
         problem = validate(tool.gateway_tool.tool, text)
         if problem is not None:
-            message = f"Error: invalid arguments for {call.name}: {problem}. Send a JSON object that matches the tool's schema."
-            return _failed("invalid_arguments", message)
+            return _failed("invalid_arguments", describe_invalid(call.name, problem))
         while True:
             outcome = await self._try(tool, msgspec.json.decode(text), context)
             record.tries += 1
@@ -205,6 +206,8 @@ class _Attempt:
         self.started = True
         try:
             output = await self._tool.toolset.run(self._tool.definition.name, self._arguments, self._context)
+            if isinstance(output, PrivateOutput):
+                return RunOutcome(status="ok", output=_encode(output.value), private=True)
             return RunOutcome(status="ok", output=_encode(output))
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -217,7 +220,7 @@ class _Attempt:
             self.slots.release()
 
 
-def _encode(output: ToolOutput) -> Content:
+def _encode(output: PlainOutput) -> Content:
     """Return the content of a result: text and parts as they are, any other value as JSON text."""
     if isinstance(output, str):
         return join_surrogates(output)

@@ -6,8 +6,10 @@ import asyncio
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from hashlib import sha256
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
 from toolrelay import log
@@ -180,10 +182,21 @@ def _open_tool(name: str, definition: ToolDefinition, settings: ToolsetSettings,
         tool=tool,
         needs_approval=settings.needs_approval(definition.name),
         toolset=settings.name,
+        definition=_digest(definition, settings),
         parallel=settings.parallel,
         idempotent=definition.idempotent,
+        files_argument=definition.files_argument,
+        asks_to_share=definition.asks_to_share,
     )
     return OpenTool(gateway_tool=gateway_tool, definition=definition, settings=settings, toolset=toolset)
+
+
+def _digest(definition: ToolDefinition, settings: ToolsetSettings) -> str:
+    """Return a digest of what a remembered answer is bound to: the tool's definition, and the kind's own settings."""
+    common = ToolsetSettings.__struct_fields__
+    own = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in common}
+    value = [settings.kind, own, definition.name, definition.description, definition.parameters]
+    return sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
 
 
 async def _close(name: str, toolset: Toolset) -> None:

@@ -8,19 +8,41 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from toolrelay.core.approvals import approval_id
 from toolrelay.core.identity import make_conversation_id
 from toolrelay.core.messages import Item
-from toolrelay.core.steps import QuestionAsked, StepEvent, ToolRunStarted, TurnAccepted, TurnFailed, TurnFinished, TurnResumed
+from toolrelay.core.steps import (
+    QuestionAsked,
+    QuestionClosed,
+    StepEvent,
+    ToolRunStarted,
+    TurnAccepted,
+    TurnFailed,
+    TurnFinished,
+    TurnResumed,
+    VerdictGiven,
+    status_of,
+)
 from toolrelay.errors import StoreConflictError
 from toolrelay.runtime.past_turn import PastTurn
-from toolrelay.stores.base import ConversationItem, MessageRow, Store, StoredStep, TurnRow, TurnStatus
+from toolrelay.stores.base import (
+    ApprovalAnswer,
+    ApprovalMode,
+    ApprovalRow,
+    ConversationItem,
+    MessageRow,
+    Store,
+    StoredStep,
+    TurnRow,
+    TurnStatus,
+)
 from toolrelay.stores.messages import message_rows
 from toolrelay.wires.responses.request import NAME as RESPONSES
 
 CANCELLED = "cancelled"
 _KEY_IN_USE = "Another request with this Idempotency-Key runs tools already. Repeat this request to get the answer to that one."
 _CANCELLED = (CANCELLED, "client_gone", "client_stalled")  # the codes of turns that their clients ended
-_DURABLE = (QuestionAsked, ToolRunStarted, TurnFinished, TurnFailed)
+_DURABLE = (QuestionAsked, VerdictGiven, ToolRunStarted, TurnFinished, TurnFailed)
 
 
 class TurnLedger:
@@ -31,7 +53,8 @@ class TurnLedger:
     other a crash loses only what nobody can receive any more (docs/decisions/0011).
 
     `created` is set once the turn is on record. `steps` are those of a turn that is resumed. `known_items` is the number of items
-    of the request that the conversation has already. `client_items` are those of the request as the client sent it.
+    of the request that the conversation has already. `client_items` are those of the request as the client sent it. `on_saved` is
+    called with each step that was written.
     """
 
     def __init__(
@@ -42,6 +65,9 @@ class TurnLedger:
         steps: Sequence[StepEvent] = (),
         known_items: int = 0,
         client_items: Sequence[Item] | None = None,
+        approval: ApprovalMode = "hold",
+        expiry_seconds: float = 3600,
+        on_saved: Callable[[StepEvent], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.row = row
@@ -53,20 +79,31 @@ class TurnLedger:
         self._is_durable = bool(steps) or row.background or row.idempotency_key is not None
         self._known_items = known_items
         self._client_items = client_items
+        self._approval: ApprovalMode = approval
+        self._expiry_seconds = expiry_seconds
+        self._on_saved = on_saved
         self._clock = clock
         self._unsaved: list[StoredStep] = []
         self._messages: list[MessageRow] = []
+        self._approvals: list[ApprovalRow | ApprovalAnswer] = []
         self._status: TurnStatus | None = None
         self._lock = asyncio.Lock()
 
     def add(self, step: StepEvent) -> None:
-        self._unsaved.append(StoredStep(seq=len(self.steps), at=self._clock(), step=step))
+        at = self._clock()
+        self._unsaved.append(StoredStep(seq=len(self.steps), at=at, step=step))
         self.steps.append(step)
         self._is_durable = self._is_durable or isinstance(step, _DURABLE)
         accepted = self.steps[0]
         is_legacy = isinstance(accepted, TurnAccepted) and accepted.request.legacy_functions
         self._messages += message_rows(step, skip=self._known_items, legacy=is_legacy)
         match step:
+            case QuestionAsked():
+                self._approvals.append(self._question(step, at))
+                self._status = "parked"
+            case VerdictGiven() | QuestionClosed():
+                self._approvals.append(_answer(step, at))
+                self._status = "running"
             case TurnResumed():
                 self._status = "running"
             case TurnFinished():
@@ -84,32 +121,67 @@ class TurnLedger:
 
     async def _save(self) -> None:
         async with self._lock:
-            steps, messages = [*self._unsaved], [*self._messages]
+            steps, messages, approvals = [*self._unsaved], [*self._messages], [*self._approvals]
             if not steps:
                 return
             try:
-                await self._append(steps, messages)
+                await self._append(steps, messages, approvals)
             except StoreConflictError:
-                self._drop(steps, messages)
+                self._drop(steps, messages, approvals)
                 del self.steps[steps[0].seq : steps[-1].seq + 1]
                 if self.row.idempotency_key is not None and any(isinstance(each.step, ToolRunStarted) for each in steps):
                     raise StoreConflictError(_KEY_IN_USE) from None
                 raise
-            self._drop(steps, messages)
+            self._drop(steps, messages, approvals)
+        for saved in steps:
+            self._on_saved(saved.step)
 
-    def _drop(self, steps: Sequence[StoredStep], messages: Sequence[MessageRow]) -> None:
+    def _drop(
+        self,
+        steps: Sequence[StoredStep],
+        messages: Sequence[MessageRow],
+        approvals: Sequence[ApprovalRow | ApprovalAnswer],
+    ) -> None:
         del self._unsaved[: len(steps)]
         del self._messages[: len(messages)]
+        del self._approvals[: len(approvals)]
 
-    async def _append(self, steps: Sequence[StoredStep], messages: Sequence[MessageRow]) -> None:
+    def _question(self, step: QuestionAsked, at: float) -> ApprovalRow:
+        row = self.row
+        return ApprovalRow(
+            id=approval_id(step.call_id, step.kind),
+            turn=row.id,
+            owner=row.owner,
+            model=row.model,
+            conversation=row.conversation,
+            call_id=step.call_id,
+            kind=step.kind,
+            mode=self._approval,
+            toolset=step.toolset,
+            tool=step.tool,
+            arguments=step.arguments,
+            created_at=at,
+            expires_at=at + self._expiry_seconds,
+        )
+
+    async def _append(
+        self,
+        steps: Sequence[StoredStep],
+        messages: Sequence[MessageRow],
+        approvals: Sequence[ApprovalRow | ApprovalAnswer],
+    ) -> None:
         head, items = self._end_conversation() if self._status == "finished" else (None, [])
         if not self.created.is_set():
             row = self.row if self._status is None else replace(self.row, status=self._status)
             begins = row.conversation == make_conversation_id(row.id)  # any other conversation existed when the turn began
-            await self._store.create_turn(row, steps, messages, head=head, items=items, creates_conversation=begins)
+            await self._store.create_turn(
+                row, steps, messages, head=head, items=items, creates_conversation=begins, approvals=approvals
+            )
             self.created.set()
             return
-        await self._store.append_steps(self.row.id, steps, status=self._status, messages=messages, head=head, items=items)
+        await self._store.append_steps(
+            self.row.id, steps, status=self._status, messages=messages, head=head, items=items, approvals=approvals
+        )
 
     def _end_conversation(self) -> tuple[str | None, list[ConversationItem]]:
         """Return the head of the conversation, and the turn's items if the client named the conversation."""
@@ -119,3 +191,17 @@ class TurnLedger:
         past = PastTurn(self.row, self.steps)
         items = [] if past.request.conversation is None else past.conversation_items()
         return past.head(self._client_items), items
+
+
+def _answer(step: VerdictGiven | QuestionClosed, at: float) -> ApprovalAnswer:
+    identifier, status = approval_id(step.call_id, step.kind), status_of(step)
+    if isinstance(step, QuestionClosed):
+        return ApprovalAnswer(id=identifier, status=status, answered_at=at)
+    return ApprovalAnswer(
+        id=identifier,
+        status=status,
+        answered_at=at,
+        answered_by=step.by or None,
+        new_arguments=step.arguments,
+        reason=step.reason,
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING
@@ -39,8 +40,43 @@ class ConcurrencyLimit:
             )
         self.open += 1
 
+    def reenter(self) -> None:
+        """Count a turn again that had left for a while. It is not refused."""
+        self.open += 1
+
     def leave(self) -> None:
         self.open -= 1
+
+
+class TurnSlot:
+    """A turn's place among the concurrent turns. It is free while the turn waits for a person."""
+
+    def __init__(self, limit: ConcurrencyLimit | None = None) -> None:
+        """`limit` has counted the turn. Without one, nothing is counted."""
+        self._limit = limit
+        self._is_paused = False
+        self._has_left = limit is None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        if self._has_left or self._limit is None or self._is_paused:
+            yield
+            return
+        self._is_paused = True
+        self._limit.leave()
+        try:
+            yield
+        finally:
+            self._is_paused = False
+            if not self._has_left:
+                self._limit.reenter()
+
+    def leave(self) -> None:
+        """Give the place up for good."""
+        if not self._has_left and self._limit is not None:
+            self._has_left = True
+            if not self._is_paused:
+                self._limit.leave()
 
 
 class Allowance(Struct, frozen=True, kw_only=True):

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrelay import log
+from toolrelay.core.approvals import QuestionKind
 from toolrelay.core.commands import RecordStep
 from toolrelay.core.identity import make_conversation_id
-from toolrelay.core.messages import Call
+from toolrelay.core.messages import Call, Item
 from toolrelay.core.playback import shown_events
 from toolrelay.core.policy import Policy
+from toolrelay.core.progress import CallState
 from toolrelay.core.request import Request
-from toolrelay.core.steps import TurnFailed, TurnResumed
+from toolrelay.core.steps import QuestionClosed, StepEvent, TurnFailed, TurnResumed
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, StoreConflictError, ToolrelayError
+from toolrelay.runtime.approvals import Approvals, TurnQuestions
 from toolrelay.runtime.driver import Observer
 from toolrelay.runtime.executor import Executor
 from toolrelay.runtime.frames import FrameLog
 from toolrelay.runtime.gateway_tools import Caller, GatewayTools
 from toolrelay.runtime.history import Past, PastResolver
 from toolrelay.runtime.ledger import TurnLedger
+from toolrelay.runtime.limits import TurnSlot
 from toolrelay.runtime.models import Model
 from toolrelay.runtime.past_turn import PastTurn, joins_answers
 from toolrelay.runtime.turns import Follower, RunningTurn, TurnParts, Turns, TurnTools
 from toolrelay.settings import LOCAL
-from toolrelay.stores.base import Frame, Store, StoredStep, StoredTurn, TurnRow
+from toolrelay.stores.base import ApprovalMode, Frame, Store, StoredStep, StoredTurn, TurnRow
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.responses.encoder import ResponsesEncoder
@@ -39,6 +43,7 @@ from toolrelay.wires.responses.request import NAME as RESPONSES
 from toolrelay.wires.responses.request import reference_of
 
 INTERRUPTED = "interrupted"
+_RESTARTED = "The gateway was restarted while this turn was running."
 
 PLAIN = Policy(records_answers=False)
 MAX_FRAMES = 1_000_000
@@ -53,15 +58,17 @@ class TurnOrder(Struct, frozen=True, kw_only=True):
     model: Model
     policy: Policy
     observer: Observer
+    slot: TurnSlot = TurnSlot()
     idempotency_key: str | None = None
     digest: str | None = None
 
 
 class Observation(Struct, frozen=True):
-    """The observer of a turn, and what is called at its end."""
+    """The observer of a turn, what is called at its end, and its place among the concurrent turns."""
 
     observer: Observer
     on_end: Callable[[RunningTurn], None]
+    slot: TurnSlot = TurnSlot()
 
 
 class KeyName(Struct, frozen=True):
@@ -79,10 +86,12 @@ class TurnService:
         models: Mapping[str, Model],
         tools: GatewayTools,
         executor: Executor,
+        approvals: Approvals,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.store = store
-        self.turns = Turns()
+        self.approvals = approvals
+        self.turns = Turns(approvals.end_turn)
         self.frame_logs: dict[str, FrameLog] = {}  # of background turns that run
         self._records_all = record == "all"
         self._models = models
@@ -171,20 +180,42 @@ class TurnService:
         )
         policy = replace(order.policy, records_answers=True)
         turn = Turn(token=order.token, request=request, policy=policy, context=context.items, context_end=context.end)
-        ledger = TurnLedger(self.store, row, known_items=known_items, client_items=order.request.items, clock=self._clock)
-        return self._parts(turn, order.model, order.observer, ledger)
+        ledger = self._ledger(row, order.model, request, known_items=known_items, client_items=order.request.items)
+        return self._parts(turn, order.model, order.observer, ledger, order.slot)
 
-    def _parts(self, turn: Turn, model: Model, observer: Observer, ledger: TurnLedger) -> TurnParts:
-        settings = model.settings
-        tools = TurnTools(
-            self._executor,
-            turn,
-            model=settings.name,
-            seconds=settings.timeout_seconds,
-            max_result_bytes=settings.max_tool_result_bytes,
+    def _parts(self, turn: Turn, model: Model, observer: Observer, ledger: TurnLedger, slot: TurnSlot) -> TurnParts:
+        questions = TurnQuestions(self.approvals, mode=_approval_mode(model, turn.request), slot=slot)
+        return TurnParts(
+            turn=turn,
+            layer=ToolCallLayer(turn, model.mode),
+            backend=model.backend,
+            observer=observer,
+            ledger=ledger,
+            tools=TurnTools(self._executor, turn, model.settings),
+            questions=questions,
         )
-        layer = ToolCallLayer(turn, model.mode)
-        return TurnParts(turn=turn, layer=layer, backend=model.backend, observer=observer, ledger=ledger, tools=tools)
+
+    def _ledger(
+        self,
+        row: TurnRow,
+        model: Model,
+        request: Request,
+        *,
+        steps: Sequence[StepEvent] = (),
+        known_items: int = 0,
+        client_items: Sequence[Item] | None = None,
+    ) -> TurnLedger:
+        return TurnLedger(
+            self.store,
+            row,
+            steps=steps,
+            known_items=known_items,
+            client_items=client_items,
+            approval=_approval_mode(model, request),
+            expiry_seconds=model.settings.approval_expiry_seconds,
+            on_saved=self.approvals.note_step,
+            clock=self._clock,
+        )
 
     # After a restart
 
@@ -202,17 +233,33 @@ class TurnService:
 
     async def _resume_or_end(self, stored: StoredTurn, observe: Callable[[TurnRow, Request], Observation]) -> None:
         past = PastTurn.load(stored)
-        if past.row.background and past.row.model in self._models:
+        row, asked = past.row, past.progress.asked()
+        if row.background and row.model in self._models:
             await self._resume_background(past, observe)
-        elif past.row.idempotency_key is not None and past.progress.runs:
-            await self.store.set_status(past.row.id, "parked")  # goes on when the client repeats its request
+        elif row.stored and asked and row.model in self._models:
+            observation = observe(row, past.request)
+            parts = await self._replay(past, observation)
+            self.turns.start(replace(parts, commands=parts.layer.resume()), None, observation.on_end)
+        elif row.idempotency_key is not None and (past.progress.runs or asked):
+            await self._withdraw(past)
+            await self.store.set_status(row.id, "parked")  # goes on when the client repeats its request
         else:
-            await self._end_interrupted(stored)
+            await self._withdraw(past, TurnFailed(code=INTERRUPTED, message=_RESTARTED))
+
+    async def _withdraw(self, past: PastTurn, *further: StepEvent) -> None:
+        """Close the open questions of a turn whose client can no longer receive an answer, and record further steps."""
+        ledger = TurnLedger(self.store, past.row, steps=past.steps, clock=self._clock)
+        for pending in past.progress.asked():
+            kind: QuestionKind = "run" if pending.state is CallState.ASKED else "share"
+            ledger.add(QuestionClosed(call_id=pending.call.id, status="withdrawn", kind=kind))
+        for step in further:
+            ledger.add(step)
+        await ledger.flush()
 
     async def _end_interrupted(self, stored: StoredTurn) -> None:
-        message = "The gateway was restarted while this turn was running."
+        """End a turn that cannot be taken up."""
         seq = stored.steps[-1].seq + 1 if stored.steps else 0
-        failed = StoredStep(seq=seq, at=self._clock(), step=TurnFailed(code=INTERRUPTED, message=message))
+        failed = StoredStep(seq=seq, at=self._clock(), step=TurnFailed(code=INTERRUPTED, message=_RESTARTED))
         await self.store.append_steps(stored.row.id, [failed], status="failed")
 
     async def _resume_background(self, past: PastTurn, observe: Callable[[TurnRow, Request], Observation]) -> None:
@@ -220,7 +267,7 @@ class TurnService:
         frames = [frame.data for frame in await self.store.load_frames(past.row.id, limit=MAX_FRAMES)]
         recovery = recover(frames, past.shown_events(), past.envelope)
         observation = observe(past.row, past.request)
-        parts = await self._replay(past, observation.observer)
+        parts = await self._replay(past, observation)
         commands = parts.layer.fail(_interrupted()) if recovery.is_cut else parts.layer.resume()
         frame_log = FrameLog(self.store, past.row.id, recovery.encoder, frames)
         frame_log.add(recovery.frames)
@@ -257,7 +304,7 @@ class TurnService:
         If two repeat it at once, one of them continues it and the other follows; the observer tells which.
         """
         resumed = TurnResumed()
-        parts = await self._replay(PastTurn(past.row, [*past.steps, resumed]), observation.observer, recorded=len(past.steps))
+        parts = await self._replay(PastTurn(past.row, [*past.steps, resumed]), observation, recorded=len(past.steps))
         running = self.turns.find(past.row.id, past.row.owner)
         if running is not None:
             running.attach(follower)
@@ -266,18 +313,23 @@ class TurnService:
         events = shown_events([*past.steps, resumed], joins_answers=joins_answers(past.request))
         return self.turns.start(replace(parts, commands=commands), follower, observation.on_end, events=events)
 
-    async def _replay(self, past: PastTurn, observer: Observer, *, recorded: int | None = None) -> TurnParts:
+    async def _replay(self, past: PastTurn, observation: Observation, *, recorded: int | None = None) -> TurnParts:
         row, request = past.row, past.request
         model = self._models[row.model]
         policy = replace(self.policy(request, model, KeyName(request.key)), records_answers=True)
         context = await self._past.context(request, row.owner, end=past.context_end)
         turn = Turn.replay(past.steps, token=row.id, policy=policy, context=context.items)
-        ledger = TurnLedger(self.store, row, steps=past.steps[:recorded], clock=self._clock)
-        return self._parts(turn, model, observer, ledger)
+        ledger = self._ledger(row, model, request, steps=past.steps[:recorded])
+        return self._parts(turn, model, observation.observer, ledger, observation.slot)
 
 
 def owner_of(caller: Caller) -> str:
     return caller.name or LOCAL
+
+
+def _approval_mode(model: Model, request: Request) -> ApprovalMode:
+    """Return how a turn asks. Only Responses has items for questions and answers: Chat always waits (decision 10)."""
+    return model.settings.approval if request.wire == RESPONSES else "hold"
 
 
 def _interrupted() -> InternalError:

@@ -69,6 +69,7 @@ class Metrics:
         self._models: dict[str, ModelMetrics] = {}
         self._tool_runs: Counter[tuple[str, str]] = Counter()  # by tool and result
         self._tool_seconds: defaultdict[str, Histogram] = defaultdict(Histogram)
+        self.approvals: Counter[str] = Counter()  # answered questions, by status
 
     def model(self, name: str) -> ModelMetrics:
         found = self._models.get(name)
@@ -133,7 +134,10 @@ class Metrics:
         )
         for tool, histogram in self._tool_seconds.items():
             run_seconds.add_metric((tool,), histogram.buckets(), histogram.total)
-        yield from (runs, run_seconds)
+        approvals = CounterMetricFamily("toolrelay_approvals", "Questions to people, by how they ended.", labels=("status",))
+        for ended, count in self.approvals.items():
+            approvals.add_metric((ended,), count)
+        yield from (runs, run_seconds, approvals)
 
 
 class TurnLog:

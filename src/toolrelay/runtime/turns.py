@@ -22,9 +22,11 @@ from toolrelay.core.playback import shown_events
 from toolrelay.core.steps import ToolRunFinished
 from toolrelay.core.turn import Turn
 from toolrelay.errors import InternalError, ToolrelayError
+from toolrelay.runtime.approvals import TurnQuestions
 from toolrelay.runtime.driver import Observer, Sink, drive
 from toolrelay.runtime.executor import Executor
 from toolrelay.runtime.ledger import CANCELLED, TurnLedger
+from toolrelay.settings import ModelSettings
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.toolsets.base import ToolContext
 
@@ -33,14 +35,13 @@ STOPPED = "The time for tools in this turn is used up. The tool was stopped, its
 
 
 class TurnTools:
-    """Runs the gateway tools of one turn. Together they may take `seconds`; runs beside each other count once."""
+    """Runs the gateway tools of one turn. Together they may take the model's time-out; runs beside each other count once."""
 
-    def __init__(self, executor: Executor, turn: Turn, *, model: str, seconds: float, max_result_bytes: int) -> None:
+    def __init__(self, executor: Executor, turn: Turn, model: ModelSettings) -> None:
         self._executor = executor
         self._turn = turn
         self._model = model
-        self._seconds = seconds
-        self._max_result_bytes = max_result_bytes
+        self._seconds = model.timeout_seconds
         self._running = 0
         self._running_since = 0.0
 
@@ -48,13 +49,14 @@ class TurnTools:
         left = self._seconds_left()
         if left <= 0:
             return ToolRunFinished(call_id=call.id, output=OUT_OF_TIME, failed=True)
-        context = ToolContext(call_id=call.id, key=self._turn.request.key, model=self._model, items=self._turn.items)
+        turn, model = self._turn, self._model
+        context = ToolContext(call_id=call.id, key=turn.request.key, model=model.name, local=model.local, items=turn.items)
         if not self._running:
             self._running_since = time.monotonic()
         self._running += 1
         try:
             async with asyncio.timeout(left):
-                return await self._executor.run(call, context, max_result_bytes=self._max_result_bytes)
+                return await self._executor.run(call, context, max_result_bytes=model.max_tool_result_bytes)
         except TimeoutError:
             return ToolRunFinished(call_id=call.id, output=STOPPED, failed=True)
         finally:
@@ -76,6 +78,7 @@ class TurnParts(Struct, frozen=True, kw_only=True):
     observer: Observer
     ledger: TurnLedger
     tools: TurnTools | None
+    questions: TurnQuestions | None = None
     commands: list[Command] | None = None
 
 
@@ -104,6 +107,11 @@ class RunningTurn:
     @property
     def has_followers(self) -> bool:
         return bool(self._followers)
+
+    @property
+    def can_park(self) -> bool:
+        """Return whether the turn waits for a person, and its client can get the answer later (decision 15)."""
+        return (self.row.stored or self.row.background) and self.parts.turn.waits_for_person
 
     @property
     def is_stopping(self) -> bool:
@@ -206,6 +214,7 @@ class RunningTurn:
                 parts.observer,
                 ledger=parts.ledger,
                 tools=parts.tools,
+                asker=parts.questions,
                 commands=parts.commands,
                 stops=lambda: self._keeps_record_open,
             )
@@ -264,8 +273,10 @@ async def _wait_for_first(ending: asyncio.Future[list[None]], force: asyncio.Eve
 class Turns:
     """The turns that run, by token."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_stop: Callable[[str], None] = lambda _: None) -> None:
+        """`on_stop` is called with the token of a turn that no longer runs."""
         self._running: dict[str, RunningTurn] = {}
+        self._on_stop = on_stop
 
     def start(
         self,
@@ -277,6 +288,7 @@ class Turns:
     ) -> RunningTurn:
         def end(ended: RunningTurn) -> None:
             self._running.pop(ended.row.id, None)
+            self._on_stop(ended.row.id)
             on_end(ended)
 
         running = RunningTurn(parts, end, events)
@@ -289,16 +301,17 @@ class Turns:
         return running if running is not None and running.row.owner == owner else None
 
     async def close(self, seconds: float = 0, force: asyncio.Event | None = None) -> None:
-        """Stop all turns. Background turns go on after the next start; the others fail.
+        """Stop all turns. Background turns, and stored ones that wait for a person, go on after the next start; the others fail.
 
         The answers and tools of background turns have this time to finish, unless `force` is set.
         """
-        suspended = [each for each in self._running.values() if each.row.background]
+        suspended = [each for each in self._running.values() if each.row.background or each.can_park]
         for each in suspended:
             each.suspend()
-        await asyncio.gather(*[each.cancel(_shutting_down()) for each in self._running.values() if not each.row.background])
-        if suspended and seconds > 0:
-            await _wait_for_first(asyncio.gather(*[each.wait_for_task() for each in suspended]), force, seconds)
+        await asyncio.gather(*[each.cancel(_shutting_down()) for each in self._running.values() if each not in suspended])
+        working = [each.wait_for_task() for each in suspended if not each.can_park]
+        if working and seconds > 0:
+            await _wait_for_first(asyncio.gather(*working), force, seconds)
         await asyncio.gather(*[each.stop() for each in suspended])
 
 

@@ -27,7 +27,7 @@ from toolrelay.core.request_checks import check_tool_choice, remove_tools, trunc
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, ToolrelayError, invalid
 from toolrelay.runtime.driver import Sink, drive
-from toolrelay.runtime.limits import ConcurrencyLimit
+from toolrelay.runtime.limits import ConcurrencyLimit, TurnSlot
 from toolrelay.runtime.models import Model
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.runtime.service import PLAIN, Observation, TurnOrder, TurnService, owner_of
@@ -95,11 +95,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         try:
             await self._run_plain(exchange, accepted, turn_log)
         finally:
-            self._leave()
+            self.metrics.open -= 1
+            self.limit.leave()
 
-    def _leave(self) -> None:
+    def _leave(self, slot: TurnSlot) -> None:
         self.metrics.open -= 1
-        self.limit.leave()
+        slot.leave()
 
     def _accept(self, body: bytes, identity: Identity, exchange: Exchange) -> _Accepted:
         request = self.wire.decode_request(body)
@@ -194,14 +195,15 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     async def _run_recorded(self, exchange: Exchange, accepted: _Accepted, turn_log: TurnLog) -> None:
         token, owner = turn_token_of(exchange), owner_of(accepted.identity)
-        leave = _Once(self._leave)
+        slot = TurnSlot(self.limit)
+        leave = _Once(lambda: self._leave(slot))
         end = _on_end(turn_log, leave)
 
         response: AnswerSink | None = None
         try:
             known = await self.service.find_repeated(owner, accepted.idempotency_key, accepted.digest)
             if known is not None:
-                await self._repeat(exchange, known, turn_log, leave)
+                await self._repeat(exchange, known, turn_log, leave, slot)
                 return
             order = TurnOrder(
                 token=token,
@@ -210,6 +212,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
                 model=accepted.model,
                 policy=accepted.policy,
                 observer=turn_log,
+                slot=slot,
                 idempotency_key=accepted.idempotency_key,
                 digest=accepted.digest or None,
             )
@@ -235,22 +238,27 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         await self._follow(exchange, response, follower, running)
 
     async def _follow(self, exchange: Exchange, response: AnswerSink, follower: Sink, running: RunningTurn) -> None:
-        """Wait for the end of a turn whose events the response gets. The client's leaving cancels it, unless others follow."""
+        """Wait for the end of a turn whose events the response gets.
+
+        The client's leaving cancels it, unless others follow, or a person is asked and the client can get the answer later.
+        """
         try:
             with exchange.cancel_on_disconnect():
                 await running.wait(follower)
             response.close()
         except ClientDisconnectedError:
             response.stop()
-            if not running.has_followers:
+            if not running.has_followers and not running.can_park:
                 gone = InternalError("The client has gone.", status=_CLIENT_GONE, code=_gone_code(exchange))
                 await running.cancel(gone)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- the client gets a response in any case
-            if isinstance(error, asyncio.CancelledError):
+            if isinstance(error, asyncio.CancelledError) and not running.can_park:
                 await running.cancel(_shutting_down())
             self._fail(exchange, response, _as_failure(error, running.row.id))
 
-    async def _repeat(self, exchange: Exchange, past: PastTurn, turn_log: TurnLog, leave: Callable[[], None]) -> None:
+    async def _repeat(
+        self, exchange: Exchange, past: PastTurn, turn_log: TurnLog, leave: Callable[[], None], slot: TurnSlot
+    ) -> None:
         """Respond to a repeated request with the turn that it had started: follow it, continue it, or show it again."""
         if past.row.background:
             leave()
@@ -272,7 +280,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
                 self._fail(exchange, response, error)
             return
         else:
-            running = await self.service.resume(past, follower, Observation(turn_log, _on_end(turn_log, leave)))
+            running = await self.service.resume(past, follower, Observation(turn_log, _on_end(turn_log, leave), slot))
             if running.parts.observer is not turn_log:
                 leave()
         await self._follow(exchange, response, follower, running)
