@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from toolrelay.errors import ClientError, PolicyError
 from toolrelay.settings import KeySettings, is_loopback
+from toolrelay.web.guards import MAX_CACHED_HOSTS, parse_host
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -24,8 +25,6 @@ class Identity(Struct, frozen=True, kw_only=True):
         return "*" in self.models or any(fnmatchcase(model, pattern) for pattern in self.models)
 
 
-MAX_CACHED_HOSTS = 64
-
 ANONYMOUS = Identity()
 
 
@@ -33,7 +32,7 @@ class Authenticator:
     def __init__(self, keys: Sequence[KeySettings], origins: Sequence[str]) -> None:
         self._keys = [(bytes.fromhex(key.sha256), _identity_of(key)) for key in keys]
         self._origins = frozenset(origins)
-        self._local_hosts: set[str] = set()
+        self._local_hosts: set[bytes] = set()
 
     def allows_origin(self, origin: str) -> bool:
         return origin in self._origins or "*" in self._origins
@@ -60,17 +59,21 @@ class Authenticator:
 
         The host is checked too: a page can point a name of its own at this machine (DNS rebinding).
         """
-        host = _header(headers, b"host")
+        host = headers.get(b"host")
         if host is not None and host not in self._local_hosts:  # every browser sends one
-            if not is_loopback(_without_port(host)):
+            name = parse_host(host)
+            if name is None or not is_loopback(name):
                 raise PolicyError(
-                    f"The host name {host!r} is not this machine's. Without keys the gateway answers only to localhost.",
+                    f"The host name {host.decode('latin-1')!r} is not this machine's. "
+                    "Without keys the gateway answers only to localhost.",
                     code="foreign_host",
                 )
-            if len(self._local_hosts) < MAX_CACHED_HOSTS:  # the client chooses the port, so the cache needs a limit
+            if len(self._local_hosts) < MAX_CACHED_HOSTS:
                 self._local_hosts.add(host)
         origin = _header(headers, b"origin")
-        if origin is None or self.allows_origin(origin) or origin.partition("://")[2] == host:
+        if origin is None or self.allows_origin(origin):
+            return
+        if host is not None and origin.partition("://")[2] == host.decode("latin-1"):
             return
         raise PolicyError(
             f"The origin {origin!r} is not allowed. Add it to server.cors_origins, or configure keys.", code="foreign_origin"
@@ -93,8 +96,3 @@ def _api_key(headers: Mapping[bytes, bytes]) -> str | None:
 def _header(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
     value = headers.get(name)
     return None if value is None else value.decode("latin-1")
-
-
-def _without_port(host: str) -> str:
-    """Return the host without port and IPv6 brackets."""
-    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]

@@ -1,4 +1,4 @@
-"""Routing by method and path, CORS and error responses."""
+"""Routing by method and path, after the checks of every request; CORS and error responses."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from toolrelay import log
 from toolrelay.core.identity import make_token
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
 from toolrelay.web.auth import Authenticator
+from toolrelay.web.guards import RequestGuard
 from toolrelay.web.http.exchange import Exchange, header_line
 from toolrelay.wires.errors import encode_error
 
@@ -18,6 +19,7 @@ Handler: TypeAlias = Callable[[Exchange], Awaitable[None]]
 
 _ID_PREFIX = "req_"
 _ROOT = "/v1"
+_LINKABLE_PATHS = frozenset({"/", _ROOT})  # pages for people, which links of other sites may open
 
 
 class Pages(Protocol):
@@ -40,13 +42,19 @@ class Router:
         self._endpoints = {f"{root}{path}": handler for path, handler in endpoints.items() for root in ("", _ROOT)}
         self._pages = pages
         self._authenticator = authenticator
+        self._guard = RequestGuard(authenticator.allows_origin, linkable_paths=_LINKABLE_PATHS)
 
     def new_request_id(self) -> str:
         return _ID_PREFIX + make_token(os.urandom(10))
 
     async def handle(self, exchange: Exchange) -> None:
-        is_allowed_origin = self._add_cors_headers(exchange)
         path = exchange.path if exchange.path in self._endpoints else _normalize(exchange.path)
+        try:
+            self._guard.check(exchange, path)
+        except ToolrelayError as error:
+            self.refuse(exchange, error)
+            return
+        is_allowed_origin = self._add_cors_headers(exchange)
         try:
             if exchange.method == "POST" and path in self._endpoints:
                 await self._endpoints[path](exchange)
@@ -75,7 +83,7 @@ class Router:
             message = f"{exchange.path} takes {' or '.join(allowed)}, not {exchange.method}."
             raise ClientError(message, status=405, code="method_not_allowed")
 
-    def refuse(self, exchange: Exchange, error: ClientError) -> None:
+    def refuse(self, exchange: Exchange, error: ToolrelayError) -> None:
         log.info("refused", turn=turn_token_of(exchange), status=error.status, code=error.code)
         respond_error(exchange, error)
 
