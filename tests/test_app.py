@@ -59,7 +59,8 @@ def serve(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_store_that_cannot_be_opened_is_one_line_and_exit_code_1(tmp_path: Path, damage: str) -> None:
     file = tmp_path / "data" / "toolrelay.db"
     if damage == "a directory":
-        file.mkdir(parents=True)
+        file.parent.mkdir(mode=0o700)
+        file.mkdir()
     else:
         asyncio.run(_create_store(file))
     if damage == "damaged":

@@ -77,6 +77,7 @@ def start_in_vain(folder: Path) -> str:
 def test_damaged_file_is_refused_and_kept(tmp_path: Path) -> None:
     file = tmp_path / "toolrelay.db"
     file.write_bytes(b"not a database" * 1000)
+    file.chmod(0o600)
     assert f"{file} is damaged" in start_in_vain(tmp_path)
     assert file.read_bytes() == b"not a database" * 1000
 

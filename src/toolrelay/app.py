@@ -21,6 +21,7 @@ from toolrelay.backends.providers import PROVIDERS
 from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.errors import ConfigurationError
 from toolrelay.runtime.approvals import Approvals
+from toolrelay.runtime.data_directory import protect_data_directory
 from toolrelay.runtime.executor import Executor
 from toolrelay.runtime.gateway_tools import GatewayTools
 from toolrelay.runtime.limits import ConcurrencyLimit, RateLimiter
@@ -164,6 +165,7 @@ def serve(settings: Settings) -> int:
     """Run the gateway until a signal stops it. Return the exit code."""
     check_binding(settings)
     log.configure(settings.log, settings.log_level)
+    protect_data_directory(settings.environment.data_dir)
     stdout = sys.stdout
     with contextlib.redirect_stdout(PrintedLines(log_content=settings.server.log_content)):
         return serve_app(App(settings), settings.server, stdout=stdout)
