@@ -29,12 +29,12 @@ def protect_data_directory(path: Path) -> None:
         return
     if os.name != "posix":  # there the mode says nothing about other users
         return
-    if _is_open_to_others(path):
+    if is_open_to_others(path):
         _check_purpose(path)
         tighten(path)
     for name in _FILES:
         file = path / name
-        if not file.is_symlink() and file.is_file() and _is_open_to_others(file):
+        if not file.is_symlink() and file.is_file() and is_open_to_others(file):
             tighten(file)
 
 
@@ -43,7 +43,7 @@ def tighten(path: Path) -> None:
     before = stat.S_IMODE(path.stat().st_mode)
     try:
         path.chmod(before & ~_OTHERS)
-        reason = "its file system keeps no permissions" if _is_open_to_others(path) else ""
+        reason = "its file system keeps no permissions" if is_open_to_others(path) else ""
     except OSError as error:
         reason = error.strerror or str(error)
     if reason:
@@ -54,7 +54,7 @@ def tighten(path: Path) -> None:
     log.warning("permissions_tightened", path=str(path), mode=f"{before:04o}")
 
 
-def _is_open_to_others(path: Path) -> bool:
+def is_open_to_others(path: Path) -> bool:
     return bool(path.stat().st_mode & _OTHERS)
 
 

@@ -84,13 +84,16 @@ def _identity_of(key: KeySettings) -> Identity:
     return Identity(name=key.name, models=key.models, requests_per_minute=key.requests_per_minute)
 
 
+def bearer_token(authorization: str) -> str | None:
+    """Return the token of an Authorization header, or None if it has none."""
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
 def _api_key(headers: Mapping[bytes, bytes]) -> str | None:
     authorization = _header(headers, b"authorization")
-    if authorization is not None:
-        scheme, _, key = authorization.partition(" ")
-        if scheme.lower() == "bearer" and key.strip():
-            return key.strip()
-    return (_header(headers, b"x-api-key") or "").strip() or None
+    token = None if authorization is None else bearer_token(authorization)
+    return token or (_header(headers, b"x-api-key") or "").strip() or None
 
 
 def _header(headers: Mapping[bytes, bytes], name: bytes) -> str | None:

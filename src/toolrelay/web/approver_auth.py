@@ -1,0 +1,81 @@
+"""Who may answer approvals: a key with `approve = true` or, where no keys are configured, the reader of the approver's token."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from toolrelay.errors import ClientError, PolicyError
+from toolrelay.settings import LOCAL, KeySettings
+from toolrelay.web.auth import bearer_token
+
+_SOMEWHERE = "approver.token in the data directory"
+
+
+class _Credential(NamedTuple):
+    digest: bytes
+    name: str
+    may_approve: bool
+
+
+class Approvers:
+    """Finds the approver behind an Authorization header. Tokens are kept and compared as hashes, in constant time.
+
+    `token_file` is named in errors.
+    """
+
+    def __init__(self, keys: Sequence[KeySettings], token: str, *, token_file: str = _SOMEWHERE) -> None:
+        self._has_keys = bool(keys)
+        self._token_file = token_file
+        self._credentials = [_Credential(bytes.fromhex(key.sha256), key.name, key.approve) for key in keys]
+        if not keys and token:
+            self._credentials.append(_Credential(sha256(token.encode()).digest(), LOCAL, may_approve=True))
+
+    def find(self, authorization: bytes | str | None) -> str | None:
+        """Return the approver's name: that of a key, or `local` for the token. None: whoever sent this may not approve."""
+        found = self._match(_presented(authorization))
+        return found.name if found is not None and found.may_approve else None
+
+    def require(self, authorization: bytes | str | None) -> str:
+        """Return the approver's name, or raise a 401 or 403 that says what to send."""
+        presented = _presented(authorization)
+        found = self._match(presented)
+        if found is None:
+            raise self._unauthenticated(is_missing=presented is None)
+        if not found.may_approve:
+            raise PolicyError(
+                f"The key {found.name!r} may not answer approvals. Use a key with approve = true.", code="not_an_approver"
+            )
+        return found.name
+
+    def _match(self, presented: bytes | None) -> _Credential | None:
+        if presented is None:
+            return None
+        digest = sha256(presented).digest()
+        match: _Credential | None = None
+        for credential in self._credentials:  # every one is compared, against timing attacks
+            if hmac.compare_digest(credential.digest, digest):
+                match = credential
+        return match
+
+    def _unauthenticated(self, *, is_missing: bool) -> ClientError:
+        if self._has_keys:
+            problem = "Approvals need a key." if is_missing else "The API key is not known to this gateway."
+            advice = "Send a key with approve = true as 'Authorization: Bearer KEY'."
+            code = "missing_api_key" if is_missing else "invalid_api_key"
+        else:
+            problem = "Approvals need the approver's token." if is_missing else "This is not the approver's token."
+            advice = f"Send the token of {self._token_file} as 'Authorization: Bearer TOKEN'."
+            code = "missing_approver_token" if is_missing else "invalid_approver_token"
+        return ClientError(f"{problem} {advice}", status=401, code=code)
+
+
+def _presented(authorization: bytes | str | None) -> bytes | None:
+    """Return the bearer token as it was received. Headers that are text were decoded as Latin-1."""
+    if authorization is None:
+        return None
+    text = authorization if isinstance(authorization, str) else authorization.decode("latin-1")
+    token = bearer_token(text)
+    return None if token is None else token.encode("latin-1", "replace")
