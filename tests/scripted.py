@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,10 +22,12 @@ from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.settings import ModelSettings
 from toolrelay.web.http.server import Server
 
+_DATA = tempfile.TemporaryDirectory(prefix="toolrelay-scripted-")
+
 
 def scripted(backend: Backend, *, keepalive: float = 15) -> App:
     """Return a gateway whose model `fast` is the backend."""
-    settings = load(None, {"HOME": "/nowhere"})
+    settings = load(None, {"HOME": "/nowhere"}, data_dir=_DATA.name)
     server, store = replace(settings.server, keepalive_seconds=keepalive), replace(settings.store, record="none")
     app = App(replace(settings, server=server, store=store))
     model = ModelSettings(name=MODEL, provider="demo")

@@ -21,6 +21,8 @@ from toolrelay.backends.providers import PROVIDERS
 from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.errors import ConfigurationError
 from toolrelay.runtime.approvals import Approvals
+from toolrelay.runtime.approver import FILE_NAME as TOKEN_FILE
+from toolrelay.runtime.approver import load_or_create_approver_token
 from toolrelay.runtime.data_directory import protect_data_directory
 from toolrelay.runtime.executor import Executor
 from toolrelay.runtime.gateway_tools import GatewayTools
@@ -35,6 +37,8 @@ from toolrelay.settings import Environment, ModelSettings, ServerSettings, Setti
 from toolrelay.stores.base import open_store
 from toolrelay.stores.retention import prune_regularly
 from toolrelay.web.access import Access
+from toolrelay.web.approvals import ApprovalPages
+from toolrelay.web.approver_auth import Approvers
 from toolrelay.web.auth import Authenticator
 from toolrelay.web.conversations import ConversationPages
 from toolrelay.web.endpoints import Endpoint
@@ -76,11 +80,16 @@ class App:
         self._limit = limit = ConcurrencyLimit(settings.limits.concurrent_turns)
         authenticator = Authenticator(settings.keys, settings.server.cors_origins)
         access = _open_access(settings, authenticator)
+        data_dir = settings.environment.data_dir
+        self._approver_token = cache(partial(load_or_create_approver_token, data_dir))
+        self._has_keys = bool(settings.keys)
+        approvers = Approvers(settings.keys, self._approver_token, token_file=str(data_dir / TOKEN_FILE))
         self.site = Site(
             routes=[
                 *make_routes(self.models, started=int(time.time())),
                 *make_response_routes(self.service, keepalive=settings.server.keepalive_seconds),
                 *ConversationPages(self.store).routes(),
+                *ApprovalPages(self.approvals, self.models, approvers, keepalive=settings.server.keepalive_seconds).routes(),
             ],
             open_routes=make_open_routes(self.metrics, authenticator, is_ready=lambda: self.ready),
             access=access,
@@ -107,6 +116,8 @@ class App:
         await self.tools.open()
         try:
             await self.store.open()
+            if not self._has_keys:
+                self._approver_token()
             self._usage_timer.start()
             self._pruning = asyncio.create_task(prune_regularly(self.store, self._retention_days))
             await self.site.start()
@@ -115,9 +126,15 @@ class App:
             await self.close()
             raise
 
+    def drain(self) -> None:
+        """Tell load balancers that the gateway stops, and end streams that have no end of their own."""
+        self.ready = False
+        self.approvals.close()
+
     async def close(self, seconds: float = 0, force: asyncio.Event | None = None) -> None:
         """Stop everything. Background turns have this time to finish what they are doing, unless `force` is set."""
         self.watchdog.close()
+        self.approvals.close()
         await self.service.turns.close(seconds, force)
         await self.tools.close()
         await self.executor.close()
@@ -197,7 +214,7 @@ async def _serve_until_stopped(
     stop_requested, force_requested = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
-        app.ready = False
+        app.drain()
         (force_requested if stop_requested.is_set() else stop_requested).set()
 
     loop = asyncio.get_running_loop()

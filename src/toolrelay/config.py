@@ -54,9 +54,6 @@ DEFAULT_FILE: Final = "toolrelay.toml"
 NOT_YET: Final[dict[str, tuple[object, ...]]] = {
     "store.url": ("sqlite",),
     "redis.url": ("",),
-    "keys.approve": (False,),
-    "models.approval": ("hold",),
-    "models.approval_expiry_seconds": (3600,),
 }
 
 LATER_TOOLSETS: Final = ("mcp", "vault")  # kinds that a later version will have
@@ -139,6 +136,7 @@ class FileReader:
             "toolsets": {name: self.read_toolset(name, table) for name, table in self.named_tables(raw, "toolsets")},
         }
         self.check_toolset_names(values["models"], values["keys"], values["toolsets"])
+        self.check_sharing(values["models"], values["toolsets"])
         for name in raw:
             if name not in values:
                 self.add_problem(quote_key(name), _describe_unknown_section(name, values.keys()))
@@ -262,13 +260,6 @@ class FileReader:
         toolset = self.read_table(raw, settings_type, path, "toolsets")
         if toolset is None:
             return None
-        if toolset.approval != "never":
-            default = "" if "approval" in raw else ', which is the default ("always"),'
-            self.add_problem(
-                f"{path}.approval",
-                f"asking a person before a tool runs{default} is not available in this version yet; "
-                'write approval = "never" if these tools may run without asking',
-            )
         return structs.replace(toolset, name=name)
 
     def check_toolset_names(
@@ -281,6 +272,15 @@ class FileReader:
             if name not in toolsets:
                 hint = did_you_mean(name, toolsets) or f"; write [toolsets.{quote_key(name)}], or remove it here"
                 self.add_problem(f"{path}.toolsets", f"there is no toolset {format_value(name)}{hint}")
+
+    def check_sharing(self, models: Mapping[str, ModelSettings | None], toolsets: Mapping[str, ToolsetSettings | None]) -> None:
+        """A client that gets the question as an item cannot be asked about results: they would have left already."""
+        asking = {name for name, toolset in toolsets.items() if getattr(toolset, "share", "") == "ask"}
+        for name, model in models.items():
+            found = sorted(asking.intersection(model.toolsets)) if model is not None and model.approval == "return" else []
+            if found:
+                problem = f'"return" is not possible with the toolset {quote_key(found[0])}, which has share = "ask"'
+                self.add_problem(f"models.{quote_key(name)}.approval", problem)
 
     def read_keys(self, raw: object) -> tuple[KeySettings, ...]:
         if not isinstance(raw, list):

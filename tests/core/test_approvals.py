@@ -42,7 +42,7 @@ from toolrelay.core.approvals import (
     next_status,
     shared_paths,
 )
-from toolrelay.core.commands import AskPerson, CallModel, Emit, RecordStep, RunTool
+from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, RecordStep, RunTool
 from toolrelay.core.events import (
     AnswerFinished,
     ApprovalRequested,
@@ -204,7 +204,7 @@ def share_turn(*, parallel: bool = False, **members: object) -> Turn:
     return Turn(token=TOKEN, request=make_request(**members), policy=Policy(tools={"g": tool}))
 
 
-def share_question(number: int = 0, paths: str = PATHS) -> list[object]:
+def share_question(number: int = 0, paths: str = PATHS) -> list[Command]:
     asked = QuestionAsked(call_id=IDS[number], kind="share", tool="g", arguments=paths)
     return [RecordStep(asked), AskPerson(call_item(number, "g"), paths, "share")]
 

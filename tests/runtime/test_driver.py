@@ -32,11 +32,10 @@ from toolrelay.core.steps import (
     AnswerReceived,
     CallPlanned,
     CallsHandedOver,
-    ToolRunFinished,
+    ReceivedStep,
     TurnAccepted,
     TurnFailed,
     TurnFinished,
-    VerdictGiven,
 )
 from toolrelay.core.turn import Turn
 from toolrelay.errors import BackendError, InternalError
@@ -213,7 +212,7 @@ class _RetryingLayer:
             case _:
                 return [End()]
 
-    def handle_step(self, step: VerdictGiven | ToolRunFinished) -> list[Command]:
+    def handle_step(self, step: ReceivedStep) -> list[Command]:
         raise AssertionError(step)
 
     def handle_model_stop(self) -> list[Command]:

@@ -23,6 +23,7 @@ from toolrelay.core.messages import Message, plain_text
 from toolrelay.core.request import Request
 from toolrelay.core.steps import StepEvent, ToolRunFinished
 from toolrelay.errors import InternalError, StoreError
+from toolrelay.runtime.approvals import Approvals
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.runtime.service import INTERRUPTED, PLAIN, Observation, TurnOrder, TurnService
 from toolrelay.runtime.turns import RunningTurn
@@ -67,7 +68,14 @@ class Stage:
         self.store = store
         self.backend = ScriptedBackend([[AnswerStarted(), FIRST, self.go, SECOND, STOP]])
         app = scripted(self.backend)
-        self.service = TurnService(store=store, record="tools", models=app.models, tools=app.tools, executor=app.executor)
+        self.service = TurnService(
+            store=store,
+            record="tools",
+            models=app.models,
+            tools=app.tools,
+            executor=app.executor,
+            approvals=Approvals(store, app.tools, entropy=bytes),
+        )
         self.model = app.models[MODEL]
         self.ended: list[RunningTurn] = []
 

@@ -15,13 +15,16 @@ from toolrelay.core.turn import Turn
 from toolrelay.runtime import turns
 from toolrelay.runtime.executor import Executor
 from toolrelay.runtime.turns import OUT_OF_TIME, STOPPED, TurnTools
+from toolrelay.settings import ModelSettings
 
 play = toolsets.play
 
 
 def tools_of(executor: Executor, seconds: float) -> TurnTools:
     turn = Turn(token="t" * 20, request=Request(wire="openai_chat", model="fast", items=(Message(role="user", content="Hi"),)))
-    return TurnTools(executor, turn, model="fast", seconds=seconds, max_result_bytes=1000)
+    return TurnTools(
+        executor, turn, ModelSettings(name="fast", provider="demo", timeout_seconds=seconds, max_tool_result_bytes=1000)
+    )
 
 
 def call(name: str, number: int = 1) -> Call:

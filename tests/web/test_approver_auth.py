@@ -21,8 +21,8 @@ def key(name: str, secret: str, *, approve: bool) -> KeySettings:
 
 
 KEYS = (key("phone", OTHER, approve=False), key("ada", APPROVER, approve=True), key("bob", "tr-clé", approve=True))
-KEYED = Approvers(KEYS, TOKEN, token_file=FILE)
-KEYLESS = Approvers((), TOKEN, token_file=FILE)
+KEYED = Approvers(KEYS, lambda: TOKEN, token_file=FILE)
+KEYLESS = Approvers((), lambda: TOKEN, token_file=FILE)
 
 
 def refusal(approvers: Approvers, authorization: bytes | str | None) -> ToolrelayError:
@@ -77,7 +77,7 @@ def test_unknown_key_and_the_token_file_do_not_count_with_keys(presented: str) -
 
 
 def test_keys_none_of_which_may_approve_leave_no_approver() -> None:
-    approvers = Approvers(KEYS[:1], TOKEN)
+    approvers = Approvers(KEYS[:1], lambda: TOKEN)
     assert [approvers.find(f"Bearer {each}") for each in (TOKEN, OTHER, APPROVER)] == [None] * 3
 
 
@@ -113,7 +113,7 @@ def test_without_keys_another_credential_is_a_401_that_names_the_file(authorizat
 
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer ", b"Bearer \xe2\x80\x8b"])
 def test_empty_token_admits_nobody(authorization: bytes | str | None) -> None:
-    assert Approvers((), "").find(authorization) is None
+    assert Approvers((), str).find(authorization) is None
 
 
 # Secrecy

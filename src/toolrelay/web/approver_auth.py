@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -26,12 +26,12 @@ class Approvers:
     `token_file` is named in errors.
     """
 
-    def __init__(self, keys: Sequence[KeySettings], token: str, *, token_file: str = _SOMEWHERE) -> None:
+    def __init__(self, keys: Sequence[KeySettings], token: Callable[[], str], *, token_file: str = _SOMEWHERE) -> None:
+        """`token` returns the approver's token. It is not called if there are keys."""
         self._has_keys = bool(keys)
+        self._token = token
         self._token_file = token_file
         self._credentials = [_Credential(bytes.fromhex(key.sha256), key.name, key.approve) for key in keys]
-        if not keys and token:
-            self._credentials.append(_Credential(sha256(token.encode()).digest(), LOCAL, may_approve=True))
 
     def find(self, authorization: bytes | str | None) -> str | None:
         """Return the approver's name: that of a key, or `local` for the token. None: whoever sent this may not approve."""
@@ -45,17 +45,24 @@ class Approvers:
         if found is None:
             raise self._unauthenticated(is_missing=presented is None)
         if not found.may_approve:
-            raise PolicyError(
-                f"The key {found.name!r} may not answer approvals. Use a key with approve = true.", code="not_an_approver"
-            )
+            raise _not_an_approver(found.name)
         return found.name
+
+    def require_key(self, name: str) -> str:
+        """Return the name of a key that was authenticated, or raise a 403 if it may not approve."""
+        if not any(each.name == name and each.may_approve for each in self._credentials):
+            raise _not_an_approver(name)
+        return name
 
     def _match(self, presented: bytes | None) -> _Credential | None:
         if presented is None:
             return None
         digest = sha256(presented).digest()
         match: _Credential | None = None
-        for credential in self._credentials:  # every one is compared, against timing attacks
+        credentials = self._credentials
+        if not self._has_keys and (token := self._token()):
+            credentials = [_Credential(sha256(token.encode()).digest(), LOCAL, may_approve=True)]
+        for credential in credentials:  # every one is compared, against timing attacks
             if hmac.compare_digest(credential.digest, digest):
                 match = credential
         return match
@@ -70,6 +77,10 @@ class Approvers:
             advice = f"Send the token of {self._token_file} as 'Authorization: Bearer TOKEN'."
             code = "missing_approver_token" if is_missing else "invalid_approver_token"
         return ClientError(f"{problem} {advice}", status=401, code=code)
+
+
+def _not_an_approver(name: str) -> PolicyError:
+    return PolicyError(f"The key {name!r} may not answer approvals. Use a key with approve = true.", code="not_an_approver")
 
 
 def _presented(authorization: bytes | str | None) -> bytes | None:

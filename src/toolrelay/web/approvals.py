@@ -1,0 +1,220 @@
+"""Approvals over HTTP: the questions that wait for a person, their answers, live events, and remembered answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from pathlib import PurePosixPath
+from typing import Any, get_args
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from toolrelay import log
+from toolrelay.core.approvals import PATHS, QuestionStatus
+from toolrelay.core.json import Json, JsonObject
+from toolrelay.errors import ClientError, ToolrelayError, invalid
+from toolrelay.runtime.approvals import ApprovalEvent, Approvals, Decision
+from toolrelay.runtime.gateway_tools import OpenTool
+from toolrelay.runtime.models import Model
+from toolrelay.settings import LOCAL
+from toolrelay.stores.base import ApprovalRow, RuleRow
+from toolrelay.toolsets.base import FilePreview, ToolContext
+from toolrelay.web.approver_auth import Approvers
+from toolrelay.web.paging import whole_number
+from toolrelay.web.site import identify
+from toolrelay.wires.base import KEEP_ALIVE
+from toolrelay.wires.json import encode_repaired
+
+MAX_LISTED = 1000
+MAX_FILES = 200  # that a question lists
+PREVIEW_SECONDS = 5.0
+_EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+
+_decode_decision = msgspec.json.Decoder(Decision).decode
+
+
+class ApprovalPages:
+    """All pages need an approver, who sees the questions of everybody."""
+
+    def __init__(self, approvals: Approvals, models: Mapping[str, Model], approvers: Approvers, *, keepalive: float = 15) -> None:
+        self._approvals = approvals
+        self._models = models
+        self._approvers = approvers
+        self._keepalive = keepalive
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/approvals", self.list),
+            Route("/approvals/events", self.stream),
+            Route("/approvals/rules", self.list_rules),
+            Route("/approvals/rules/{id}", self.delete_rule, methods=["DELETE"]),
+            Route("/approvals/{id}", self.retrieve),
+            Route("/approvals/{id}", self.answer, methods=["POST"]),
+        ]
+
+    def _approver(self, request: Request) -> str:
+        """Return the name of who sent the request, or raise the error for those who may not approve."""
+        name = identify(request).name
+        if name is not None:
+            return self._approvers.require_key(name)
+        return self._approvers.require(request.headers.get("authorization"))
+
+    async def list(self, request: Request) -> Response:
+        self._approver(request)
+        status = request.query_params.get("status")
+        if status is not None and status not in get_args(QuestionStatus):
+            raise invalid(f"'status' must be one of {', '.join(get_args(QuestionStatus))}.", "status")
+        limit = whole_number(request.query_params, "limit", default=100, least=1, most=MAX_LISTED)
+        rows = await self._approvals.list(status, limit=limit)  # type: ignore[arg-type] # it is one of them
+        return _respond({"approvals": [await self._describe(row) for row in rows]})
+
+    async def retrieve(self, request: Request) -> Response:
+        self._approver(request)
+        row = await self._approvals.store.load_approval(request.path_params["id"])
+        if row is None:
+            raise ClientError("There is no such question.", status=404, code="approval_not_found")
+        return _respond(await self._describe(row))
+
+    async def answer(self, request: Request) -> Response:
+        by = self._approver(request)
+        body = await request.body()
+        try:
+            decision = _decode_decision(body)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            message = f'The body is not a verdict: {error}. Example: {{"verdict": "allow"}}.'
+            raise invalid(message, code="invalid_verdict") from None
+        row = await self._approvals.answer(request.path_params["id"], decision, by)
+        return _respond(await self._describe(row))
+
+    async def stream(self, request: Request) -> Response:
+        self._approver(request)
+        source = self._approvals.events()
+        await anext(source)  # from here on nothing is missed
+        return StreamingResponse(self._frames(source), headers=_EVENT_STREAM)
+
+    async def _frames(self, source: AsyncGenerator[ApprovalEvent | None, None]) -> AsyncGenerator[bytes, None]:
+        yield KEEP_ALIVE  # so that the listener knows that it is connected
+        following: asyncio.Future[ApprovalEvent | None] | None = None
+        async with aclosing(source):
+            try:
+                while True:
+                    following = following or asyncio.ensure_future(anext(source))
+                    done, _ = await asyncio.wait([following], timeout=self._keepalive if self._keepalive > 0 else None)
+                    if not done:
+                        yield KEEP_ALIVE
+                        continue
+                    event = following.result()
+                    following = None
+                    if event is not None:
+                        data = encode_repaired(await self._describe(event.row))
+                        yield b"event: %b\ndata: %b\n\n" % (event.name.encode(), data)
+            except StopAsyncIteration:
+                return
+            finally:
+                if following is not None and not following.done():
+                    following.cancel()
+                    await asyncio.wait([following])
+
+    async def list_rules(self, request: Request) -> Response:
+        self._approver(request)
+        rules = await self._approvals.store.list_rules()
+        return _respond({"rules": [_rule_members(rule) for rule in rules]})
+
+    async def delete_rule(self, request: Request) -> Response:
+        by = self._approver(request)
+        rule = request.path_params["id"]
+        if not await self._approvals.store.delete_rule(rule):
+            raise ClientError("There is no such rule.", status=404, code="rule_not_found")
+        log.info("approval_rule_deleted", id=rule, by=by)
+        return _respond({"id": rule, "deleted": True})
+
+    # A question as JSON
+
+    async def _describe(self, row: ApprovalRow) -> JsonObject:
+        tool = self._approvals.find_tool(row)
+        model = self._models.get(row.model)
+        definition = None if tool is None else tool.definition
+        members: JsonObject = {
+            "id": row.id,
+            "call_id": row.call_id,
+            "turn": row.turn,
+            "conversation": row.conversation,
+            "kind": row.kind,
+            "tool": row.tool,
+            "toolset": row.toolset,
+            "title": (definition.title if definition is not None else "") or row.tool,
+            "purpose": definition.description if definition is not None else "",
+            "hints": definition.hints if definition is not None else None,
+            "arguments": _decode(row.arguments),
+            "schema": definition.parameters if definition is not None and row.kind == "run" else None,
+            "model": row.model,
+            "provider": None if model is None else model.settings.provider,
+            "local": model is not None and model.settings.local,
+            "key": row.owner,
+            "status": row.status,
+            "created_at": row.created_at,
+            "expires_at": row.expires_at,
+            "answered_at": row.answered_at,
+            "answered_by": row.answered_by,
+            "ran_with": None if row.new_arguments is None else _decode(row.new_arguments),
+            "reason": row.reason,
+        }
+        if row.status == "pending" and (files := await self._files(row, tool, model)) is not None:
+            members["files"] = msgspec.to_builtins(files)
+        return members
+
+    async def _files(self, row: ApprovalRow, tool: OpenTool | None, model: Model | None) -> tuple[FilePreview, ...] | None:
+        """Return the files that a question is about, as they are now. None: it is not about files."""
+        arguments = _decode(row.arguments)
+        if not isinstance(arguments, dict):
+            return None
+        if row.kind == "share":
+            paths = arguments.get(PATHS)
+            names = [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []
+            return tuple([FilePreview(path=path, name=PurePosixPath(path).name) for path in names[:MAX_FILES]])
+        if tool is None or tool.definition.files_argument is None:
+            return None
+        key = None if row.owner == LOCAL else row.owner
+        local = model is not None and model.settings.local
+        context = ToolContext(call_id=row.call_id, key=key, model=row.model, local=local)
+        try:
+            async with asyncio.timeout(PREVIEW_SECONDS):
+                preview = await tool.toolset.preview(tool.definition.name, arguments, context)
+        except (ToolrelayError, TimeoutError, OSError) as error:
+            log.warning("preview_failed", tool=row.tool, reason=str(error) or type(error).__name__)
+            return None
+        return preview.files[:MAX_FILES]
+
+
+def _rule_members(rule: RuleRow) -> JsonObject:
+    return {
+        "id": rule.id,
+        "key": rule.owner,
+        "toolset": rule.toolset,
+        "tool": rule.tool,
+        "kind": rule.kind,
+        "verdict": rule.verdict,
+        "conversation": rule.conversation,
+        "arguments": None if rule.arguments is None else _decode(rule.arguments),
+        "runs_with": None if rule.new_arguments is None else _decode(rule.new_arguments),
+        "reason": rule.reason,
+        "created_at": rule.created_at,
+        "created_by": rule.created_by,
+    }
+
+
+def _respond(value: Any) -> Response:  # noqa: ANN401 -- JSON
+    return Response(encode_repaired(value), headers={"content-type": "application/json", "cache-control": "no-store"})
+
+
+def _decode(text: str) -> Json:
+    """Return the value of a JSON text; any other text as it is."""
+    try:
+        value: Json = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return text
+    return value
