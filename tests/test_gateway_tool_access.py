@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
+from tests.durable import Workshop
 from tests.model_server import ModelServer, frames
 from tests.raw_client import RawClient
 from tests.scripted_models import MODELS
 from tests.tool_gateway import ToolGateway, running_tools
+from tests.tool_rounds import Round, play
+from tests.upstream import Gate, Upstream
 
 MODEL = MODELS["chat"]
 HI = {"model": "chat", "messages": [{"role": "user", "content": "Hi"}]}
@@ -106,3 +111,20 @@ def test_call_of_a_tool_that_was_not_granted_is_not_run(server: ModelServer) -> 
         assert answer["choices"][0]["message"]["content"] == "Done."
         assert tooled.runs() == []
     assert "Unknown tool: get_weather" in server.request(first + 1).result(30).body.decode()
+
+
+@pytest.mark.parametrize(("model", "headers"), [("", {"x-toolrelay-tools": "off"}), ('tool_calling = "off"', {})])
+def test_turn_without_gateway_tools_has_none_after_kill_9(tmp_path: Path, model: str, headers: dict[str, str]) -> None:
+    gate = Gate()
+    with Upstream(play(Round(calls=(("once", {"number": 1}),), gate=gate))) as upstream:
+        workshop = Workshop(tmp_path, upstream, model=model)
+        with workshop.start() as gateway, RawClient(gateway.port) as client:
+            body = {"model": "fast", "input": "Hi", "background": True, "stream": True}
+            client.post("/v1/responses", body, *(f"{name}: {value}" for name, value in headers.items()))
+            gate.reached.result(30)
+            workshop.kill(gateway)
+        gate.open()
+        with workshop.start():
+            workshop.await_that(lambda: workshop.statuses() == ["finished"], workshop.statuses)
+    assert workshop.lines() == []
+    assert ["tools" in json.loads(request.body) for request in upstream.requests] == [False, False]

@@ -85,7 +85,8 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`wire` is the client's; `extra` holds request fields that this gateway does not know.
 
     `key` is the configured name of the client's API key. It comes from the gateway, not from the request. `store`: the response
-    can be retrieved later. `background`: the turn goes on without its client.
+    can be retrieved later. `background`: the turn goes on without its client. `takes_gateway_tools` is False if the client wants
+    none (x-toolrelay-tools: off).
     """
 
     wire: str
@@ -114,6 +115,7 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     truncation: str | None = None
     legacy_functions: bool = False
     key: str | None = None
+    takes_gateway_tools: bool = True
     extra: dict[str, Json] | None = None
 
     def functions(self) -> tuple[Tool, ...]:

@@ -103,9 +103,14 @@ class TurnService:
     # What a turn may use, and whether it is recorded
 
     def policy(self, request: Request, model: Model, caller: Caller) -> Policy:
-        """Return the gateway tools of a turn and their rules. They exclude n > 1 (decision 21)."""
+        """Return the gateway tools of a turn and their rules. They exclude n > 1 (decision 21).
+
+        It depends on the request and the configuration alone: a turn that goes on after a restart has the same.
+        """
         settings = model.settings
-        if not settings.toolsets or not settings.max_tool_rounds or (request.sampling.n or 1) > 1:
+        if not settings.toolsets or not settings.max_tool_rounds or settings.tool_calling == "off":
+            return PLAIN
+        if not request.takes_gateway_tools or (request.sampling.n or 1) > 1:
             return PLAIN
         tools = self._tools.granted(settings, caller)
         if not tools:

@@ -129,9 +129,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             xml = XmlExchange(request, xml_options, self.watchdog)
             request = truncate_results(xml.request, settings.max_tool_result_bytes)
             return _Accepted(request=request, model=model, identity=identity, policy=PLAIN, xml=xml)
-        policy = PLAIN
-        if settings.toolsets and settings.tool_calling != "off" and headers.get(b"x-toolrelay-tools", b"").lower() != b"off":
-            policy = self.service.policy(request, model, identity)
+        if settings.toolsets and headers.get(b"x-toolrelay-tools", b"").lower() == b"off":
+            request = replace(request, takes_gateway_tools=False)
+        policy = self.service.policy(request, model, identity)
         check_tool_choice(request, policy.tools)
         request = truncate_results(request, settings.max_tool_result_bytes)
         if not policy.tools:
