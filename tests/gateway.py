@@ -99,8 +99,9 @@ def running(
 
     Configuration, data directory (`data`) and log are in `folder`, by default a temporary one.
     `program` is Python code that runs instead of `toolrelay serve`, with the same `settings`. `stderr` is a file descriptor
-    that replaces the file behind `log()`.
+    that replaces the file behind `log()`. The code is that of this directory, also if another one is installed.
     """
+    given = environ or {}
     with contextlib.ExitStack() as stack:
         work = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolrelay-test-")))
         (work / "toolrelay.toml").write_text(config)
@@ -117,7 +118,7 @@ def running(
                 stderr=log if stderr is None else stderr,
                 text=True,
                 cwd=work,
-                env={**_clean_environ(), "PYTHONPATH": str(_ROOT), **(environ or {})},
+                env={**_clean_environ(), **given, "PYTHONPATH": f"{_ROOT / 'src'}{os.pathsep}{given.get('PYTHONPATH', _ROOT)}"},
             )
         try:
             yield Gateway(process, _await_ready(process, log_path), log_path)
