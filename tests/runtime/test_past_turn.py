@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from toolrelay.core.gateway_calls import OUTCOME_UNKNOWN
 from toolrelay.core.messages import Call, Message, Result
 from toolrelay.core.request import Request
 from toolrelay.core.steps import (
@@ -31,19 +32,38 @@ PLANNED: list[StepEvent] = [
     ToolRunStarted(call_id=OWN.id, arguments="{}"),
 ]
 RESULT = ToolRunFinished(call_id=OWN.id, output="done")
+FAILED = TurnFailed(code="cancelled", message="The turn was cancelled.")
 
 
 def test_history_has_the_calls_of_both_owners_when_they_were_handed_over() -> None:
     end: list[StepEvent] = [RESULT, CallsHandedOver(call_ids=(CLIENTS.id,)), TurnFinished(finish="calls")]
     past = PastTurn(ROW, [*PLANNED, *end])
     assert past.history == [OWN, CLIENTS, Result(call_id=OWN.id, output="done")]
-    assert past.gateway_calls == {OWN.id}
 
 
-def test_history_of_a_failed_turn_has_no_call_that_nobody_can_answer() -> None:
-    failed = TurnFailed(code="cancelled", message="The turn was cancelled.")
-    assert PastTurn(ROW, [*PLANNED, failed]).history == []
-    assert PastTurn(ROW, [*PLANNED, RESULT, failed]).history == [OWN, Result(call_id=OWN.id, output="done")]
+def test_history_of_a_failed_turn_has_no_call_that_was_not_run() -> None:
+    planned = PLANNED[:-1]
+    assert PastTurn(ROW, [*planned, FAILED]).history == []
+    assert PastTurn(ROW, [*PLANNED, RESULT, FAILED]).history == [OWN, Result(call_id=OWN.id, output="done")]
+
+
+def test_history_of_a_failed_turn_has_what_was_run() -> None:
+    """One tool was done and one was running when the turn ended."""
+    later = Call(id="call_3", name="own", arguments='{"n":2}')
+    steps: list[StepEvent] = [
+        ACCEPTED,
+        AnswerReceived(items=(OWN, later), finish="calls"),
+        CallPlanned(call=OWN, owner="gateway", toolset="mine"),
+        CallPlanned(call=later, owner="gateway", toolset="mine"),
+        ToolRunStarted(call_id=OWN.id, arguments="{}"),
+        RESULT,
+        ToolRunStarted(call_id=later.id, arguments='{"n":2}'),
+        FAILED,
+    ]
+    past = PastTurn(ROW, steps)
+    done, unknown = Result(call_id=OWN.id, output="done"), Result(call_id=later.id, output=OUTCOME_UNKNOWN)
+    assert past.history == [OWN, later, done, unknown]
+    assert [past.find_item(item.id) for item in past.conversation_items()[1:]] == [[OWN, done], [later, unknown]]
 
 
 def test_items_are_found_by_the_ids_under_which_they_are_listed() -> None:

@@ -85,7 +85,7 @@ class TurnProgress:
     def __init__(self) -> None:
         self.history: list[Item] = []
         self.inherited: list[Result] = []
-        self._has_taken_up = False  # the pending calls are those of an earlier turn
+        self.has_taken_up = False  # the pending calls are those of an earlier turn
         self.usage: Usage | None = None
         self._counted_usage: Usage | None = None
         self.answer: AnswerReceived | None = None
@@ -173,7 +173,7 @@ class TurnProgress:
 
     def _receive(self, step: AnswerReceived) -> None:
         self.answer = step
-        self._has_taken_up = False
+        self.has_taken_up = False
         self.history += step.items
         self.call_count = step.call_count
         self.unplanned = [item for item in step.items if type(item) is Call]
@@ -220,7 +220,7 @@ class TurnProgress:
             self._complete(pending, step.output)
 
     def _take_up(self, step: CallsTakenUp) -> None:
-        self._has_taken_up = True
+        self.has_taken_up = True
         self.answer = AnswerReceived(items=(), finish="calls")
         for taken in step.calls:
             state = CallState.ASKED if taken.output is None else CallState.DONE
@@ -234,7 +234,7 @@ class TurnProgress:
         if not self.is_settled:
             return
         results = [each.result() for each in self.pending.values()]
-        if self._has_taken_up:
+        if self.has_taken_up:
             self.inherited += results
         else:
             self.history += results

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.conversation import head_after
 from toolrelay.core.events import StreamEvent
+from toolrelay.core.gateway_calls import OUTCOME_UNKNOWN
 from toolrelay.core.messages import ApprovalRequest, Call, GatewayCall, Item, OutputItem, Result, insert_results
 from toolrelay.core.playback import shown_events
-from toolrelay.core.progress import TurnProgress
+from toolrelay.core.progress import CallState, PendingGatewayCall, TurnProgress
 from toolrelay.core.request import Request
 from toolrelay.core.steps import StepEvent, TurnAccepted, TurnFailed
 from toolrelay.errors import InternalError
@@ -25,6 +26,18 @@ _INTERRUPTED = ("client_gone", "client_stalled", "shutting_down")
 def joins_answers(request: Request) -> bool:
     """Return whether the client gets the texts of all answers as one: a Chat message has one text."""
     return request.wire != RESPONSES
+
+
+def _early_result(pending: PendingGatewayCall) -> Result | None:
+    """Return the result of a gateway call of a turn that ended before its answer was complete, if it was run."""
+    call = pending.call
+    match pending.state:
+        case CallState.DONE:
+            return Result(call_id=call.id, output=pending.output, kind=call.kind)
+        case CallState.RUNNING:
+            return Result(call_id=call.id, output=OUTCOME_UNKNOWN, kind=call.kind)
+        case _:
+            return None
 
 
 class PastTurn:
@@ -52,21 +65,35 @@ class PastTurn:
 
     @property
     def items(self) -> list[Item]:
-        return [*insert_results(self.request.items, self.progress.inherited), *self.history]
+        return [*insert_results(self.request.items, self.inherited), *self.history]
 
     @property
     def history(self) -> list[Item]:
-        """Return what the turn added, without calls that never got a result, unless the client is to answer them."""
-        handed_over = self.progress.client_calls if self.progress.handed_over else []
-        left = self.progress.pending if self.progress.left else {}
-        kept = {*self.gateway_calls, *left, *(call.id for call in handed_over)}
-        return [item for item in self.progress.history if not isinstance(item, Call) or item.id in kept]
+        """Return what the turn added, without calls that were not run, unless the client is to answer them.
+
+        The results of an answer are added to the history together. If the turn ended before all were there, those that were are
+        added here; a tool that was still running may have done its work, and the model is told so. If the turn ended with
+        questions to the client, the turn that gets the answers has the results.
+        """
+        progress = self.progress
+        early = [] if progress.has_taken_up else self._early_results
+        history: list[Item] = [*progress.history, *early]
+        kept = {item.call_id for item in history if isinstance(item, Result)}
+        kept |= {call.id for call in progress.client_calls} if progress.handed_over else set()
+        kept |= progress.pending.keys() if progress.left else set()
+        return [item for item in history if not isinstance(item, Call) or item.id in kept]
 
     @property
-    def gateway_calls(self) -> set[str]:
-        """Return the ids of the calls that the gateway ran, or refused to run."""
-        results = (*self.progress.inherited, *self.progress.history)
-        return {item.call_id for item in results if isinstance(item, Result)}
+    def inherited(self) -> list[Result]:
+        """Return the results of calls of an earlier turn, which ended with questions that this turn's request answers."""
+        return [*self.progress.inherited, *(self._early_results if self.progress.has_taken_up else [])]
+
+    @property
+    def _early_results(self) -> list[Result]:
+        progress = self.progress
+        if not progress.has_ended or progress.is_settled or progress.left:
+            return []
+        return [result for each in progress.pending.values() if (result := _early_result(each)) is not None]
 
     @property
     def envelope(self) -> Envelope:
@@ -102,7 +129,7 @@ class PastTurn:
         call_id = item.id if isinstance(item, GatewayCall) else "call_" + item.id.partition("_")[2]
         return [
             each
-            for each in (*self.progress.inherited, *self.progress.history)
+            for each in (*self.inherited, *self.history)
             if (isinstance(each, Call) and each.id == call_id) or (isinstance(each, Result) and each.call_id == call_id)
         ]
 
