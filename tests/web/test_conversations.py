@@ -110,3 +110,10 @@ def test_other_methods_are_refused(gateway: Gateway) -> None:
     assert httpx.get(f"{gateway.v1}/conversations").status_code == 405
     assert httpx.put(f"{gateway.v1}/conversations/conv_1").status_code == 405
     assert httpx.post(f"{gateway.v1}/conversations/conv_1/items/msg_1").status_code == 405
+
+
+def test_output_without_its_call_is_reported_as_the_conversations(gateway: Gateway) -> None:
+    conversation = create(gateway, items=[{"type": "function_call_output", "call_id": "call_1", "output": "18 °C"}])
+    refused = gateway.post("/v1/responses", {"model": MODEL, "input": "Hi", "conversation": conversation})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "conversation")
+    assert "call_1" in refused.json()["error"]["message"]

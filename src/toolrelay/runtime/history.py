@@ -278,8 +278,12 @@ def _check_answers(context: Sequence[Item], items: Sequence[Item]) -> None:
     if not context:
         return
     position = find_orphan_result((*context, *items))
-    if position is not None:
-        orphan = (*context, *items)[position]
-        name = orphan.call_id if isinstance(orphan, Result) else ""
-        message = f"The output answers the call {name!r}, which is neither in 'input' nor in the conversation before it."
-        raise invalid(message, f"input[{position - len(context)}].call_id", code="unknown_call")
+    if position is None:
+        return
+    orphan = (*context, *items)[position]
+    name = orphan.call_id if isinstance(orphan, Result) else ""
+    if position < len(context):  # clients add what they like to a conversation, and delete what they like
+        message = f"The conversation has an output of the call {name!r}, but not the call. Delete the output, or add the call."
+        raise invalid(message, "conversation", code="unknown_call")
+    message = f"The output answers the call {name!r}, which is neither in 'input' nor in the conversation before it."
+    raise invalid(message, f"input[{position - len(context)}].call_id", code="unknown_call")
