@@ -27,10 +27,13 @@ from toolrelay.core.events import (
 from toolrelay.core.messages import Call, Message
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request, Tool, ToolChoice
+from toolrelay.core.steps import AnswerReceived, AnswerRejected
 from toolrelay.core.turn import Turn
 from toolrelay.dialects.base import discover
 from toolrelay.errors import BackendError, InternalError
 from toolrelay.runtime.driver import USAGE_SECONDS, drive
+from toolrelay.runtime.models import tool_calling_mode
+from toolrelay.settings import ModelSettings
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.toolcalls.options import ActiveOptions, ToolCallOptions
 
@@ -360,3 +363,39 @@ def test_model_stream_without_an_end_is_an_error() -> None:
     assert first == TextDelta("Hm.")
     assert isinstance(last, AnswerFailed)
     assert isinstance(last.error, InternalError)
+
+
+class Recorder:
+    """Keeps what is recorded of an answer: which step, by which rule, and what the model printed."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[str, str | None]] = []
+
+    def put(self, events: list[StreamEvent]) -> None: ...
+
+    def notice(self, command: Notice) -> None: ...
+
+    def record(self, command: RecordStep) -> None:
+        match command.step:
+            case AnswerRejected(rule=rule, raw=raw):
+                self.answers.append((rule, raw))
+            case AnswerReceived(raw=raw):
+                self.answers.append(("received", raw))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "answers", "recorded"),
+    [
+        ("hermes", [BAD, f"Hm. {HERMES}"], [("unknown_tool", BAD), ("received", f"Hm. {HERMES}")]),
+        ("hermes", ["Plain text."], [("received", "Plain text.")]),
+        ("native", ["Plain text."], [("received", None)]),
+    ],
+)
+def test_record_has_what_the_model_printed_and_why_it_was_asked_again(
+    dialect: str, answers: list[str], recorded: list[tuple[str, str | None]]
+) -> None:
+    settings = ModelSettings(name="m", provider="compatible", tool_calling=dialect)
+    layer = ToolCallLayer(Turn(token="t", request=REQUEST), tool_calling_mode(settings, PROFILE, bytes))
+    recorder = Recorder()
+    asyncio.run(drive(layer, script(*([TextDelta(text), STOP] for text in answers)), recorder, recorder))
+    assert recorder.answers == recorded
