@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import signal
 import sqlite3
@@ -15,15 +16,19 @@ import pytest
 
 from tests.gateway import Gateway, running
 from tests.model_server import BEGUN, CLIENT_APIS, REST, ModelServer, configuration
-from tests.raw_client import RawClient
+from tests.raw_client import RawClient, encode_request
+from tests.scripted import ask, scripted, serving
+from tests.scripted_backend import ScriptedBackend
 from tests.stores.rows import ACCEPTED, ANSWERED, ASKED, FINISHED, PLANNED, REQUEST, STARTED, turn
 from tests.upstream import Gate
 from toolrelay.core.conversation import conversation_heads
+from toolrelay.core.events import AnswerFinished, AnswerStarted, TextDelta
+from toolrelay.core.identity import TOKEN_LENGTH
 from toolrelay.core.messages import Message
 from toolrelay.core.steps import AnswerReceived, StepEvent, TurnFailed
 from toolrelay.runtime.ledger import TurnLedger
 from toolrelay.settings import StoreSettings
-from toolrelay.stores.base import open_store
+from toolrelay.stores.base import StoredTurn, open_store
 
 RESPONSES = CLIENT_APIS["openai_responses"]
 FAILED = TurnFailed(code="cancelled", message="")
@@ -158,3 +163,34 @@ def test_killed_gateway_leaves_no_record_of_an_answer_that_nobody_received() -> 
             gateway.process.wait(30)
         gate.open()
         assert turns(gateway) == []
+
+
+def test_response_that_ends_while_it_is_looked_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        go = asyncio.Event()
+        answer = [AnswerStarted(), TextDelta("Hello"), go, AnswerFinished(finish="stop")]
+        app = scripted(ScriptedBackend([answer]))
+        load = app.store.load_turn
+
+        async def load_slowly(turn: str, owner: str | None = None) -> StoredTurn | None:
+            found = await load(turn, owner)
+            go.set()
+            running = app.service.turns.find(turn, owner or "")
+            if running is not None:
+                await running.wait_for_end()
+            return found
+
+        monkeypatch.setattr(app.store, "load_turn", load_slowly)
+        async with serving(app) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            body = json.dumps(RESPONSES.request_body(stream=True)).encode()
+            writer.write(encode_request("POST", RESPONSES.path, body, "connection: close"))
+            await reader.readuntil(b'"id":"resp_')
+            response_id = f"resp_{(await reader.readexactly(TOKEN_LENGTH)).decode()}"
+            await reader.readuntil(b"Hello")
+            assert (await ask(port, f"/v1/responses/{response_id}", method="GET"))[0] == 200
+            go.set()
+            await reader.read()
+            writer.close()
+
+    asyncio.run(story())

@@ -25,14 +25,16 @@ def make_response_routes(service: TurnService, *, keepalive: float) -> list[Rout
         """Return the turn of a stored response, unless it is another owner's."""
         response_id = request.path_params["id"]
         token, owner = response_id.removeprefix(_ID_PREFIX), owner_of(identify(request))
-        stored = await service.store.load_turn(token, owner) if token != response_id else None
-        if stored is None:
-            unwritten = service.turns.find(token, owner)
-            if unwritten is not None and unwritten.row.stored and unwritten.parts.ledger.steps:
-                return PastTurn(unwritten.row, unwritten.parts.ledger.steps)
+        if token == response_id:
+            raise _missing(response_id)
+        running = service.turns.find(token, owner)  # before the store is read: a turn that has ended by then is on record
+        if running is not None and not running.parts.ledger.created.is_set():
+            if not running.row.stored or not running.parts.ledger.steps:
+                raise _missing(response_id)
+            return PastTurn(running.row, running.parts.ledger.steps)
+        stored = await service.store.load_turn(token, owner)
         if stored is None or not stored.row.stored:
-            message = f"Response with id {response_id!r} not found. It was not stored, was deleted or has expired."
-            raise ClientError(message, status=404, code="response_not_found")
+            raise _missing(response_id)
         return PastTurn.load(stored)
 
     async def retrieve(request: Request) -> Response:
@@ -77,6 +79,11 @@ def make_response_routes(service: TurnService, *, keepalive: float) -> list[Rout
         Route("/responses/{id}/cancel", cancel, methods=["POST"]),
         Route("/responses/{id}/input_items", list_input),
     ]
+
+
+def _missing(response_id: str) -> ClientError:
+    message = f"Response with id {response_id!r} not found. It was not stored, was deleted or has expired."
+    return ClientError(message, status=404, code="response_not_found")
 
 
 def encode_resource(past: PastTurn) -> bytes:
