@@ -100,7 +100,8 @@ class _Player:
             case TurnFinished():
                 yield AnswerFinished(finish=step.finish, usage=step.usage, service_tier=self._tier)
             case TurnFailed():
-                yield AnswerFailed(InternalError(step.message, status=step.status, code=step.code))
+                error = InternalError(step.message, status=step.status, type=step.error_type, code=step.code, param=step.param)
+                yield AnswerFailed(error)
             case _:
                 pass
 

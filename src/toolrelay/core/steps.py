@@ -152,11 +152,13 @@ class TurnFinished(_Step, frozen=True):
 
 
 class TurnFailed(_Step, frozen=True):
-    """`status` is that of the error, from which the wires derive what they show."""
+    """The members are those of the error, from which the wires derive what they show."""
 
     code: str | None
     message: str
     status: int = 500
+    error_type: str = "server_error"
+    param: str | None = None
     detail: Json = None
 
 

@@ -362,9 +362,9 @@ class Turn:
     def _fail(self, event: AnswerFailed) -> list[Command]:
         self._is_reading = False
         self.error = event
-        withdrawn = self._calls.withdraw()
-        failed = TurnFailed(code=event.error.code, message=event.error.message, status=event.error.status)
-        return [*withdrawn, self._record(failed), Emit([event]), End()]
+        error = event.error
+        failed = TurnFailed(code=error.code, message=error.message, status=error.status, error_type=error.type, param=error.param)
+        return [*self._calls.withdraw(), self._record(failed), Emit([event]), End()]
 
     # What comes next, by the steps so far
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from toolrelay.core.approvals import NOT_ANSWERED_SHARE
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.conversation import head_after
 from toolrelay.core.events import StreamEvent
@@ -33,9 +34,11 @@ def _early_result(pending: PendingGatewayCall) -> Result | None:
     call = pending.call
     match pending.state:
         case CallState.DONE:
-            return Result(call_id=call.id, output=pending.output, kind=call.kind)
+            return pending.result()
         case CallState.RUNNING:
             return Result(call_id=call.id, output=OUTCOME_UNKNOWN, kind=call.kind)
+        case CallState.RAN | CallState.SHARE_ASKED:
+            return Result(call_id=call.id, output=NOT_ANSWERED_SHARE, kind=call.kind)
         case _:
             return None
 
