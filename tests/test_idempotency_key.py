@@ -15,18 +15,34 @@ import pytest
 
 from tests.durable import TIMEOUT_SECONDS, Workshop
 from tests.gateway import Gateway
-from tests.model_server import frames
+from tests.model_server import error, frames
 from tests.raw_client import RawClient
 from tests.tool_rounds import Round, play, play_by_text, results
-from tests.upstream import Upstream
+from tests.upstream import Player, ReceivedRequest, Script, Upstream
 from toolrelay.core.gateway_calls import OUTCOME_UNKNOWN
 
 DONE = Round(text=("All ", "done."))
+
+
+def fail_after_a_tool(status: int) -> Player:
+    """Return a model that calls a tool, then fails once, then answers."""
+    answers = play(Round(calls=(("once", {"number": 1}),)), DONE)
+    failures = [error(status)]
+
+    def respond(received: ReceivedRequest) -> Script:
+        has_results = bool(results(received.body))
+        return [failures.pop()] if has_results and failures else answers(received)
+
+    return respond
+
+
 MODEL = play_by_text(
     {
         "once": play(Round(calls=(("once", {"number": 1}),)), DONE),
         "wait": play(Round(text=("Wait.",), calls=(("once", {"number": 1}),)), Round(calls=(("wait", {}),)), DONE),
         "talk": play(DONE),
+        "fail 500": fail_after_a_tool(500),
+        "fail 400": fail_after_a_tool(400),
     }
 )
 KEYS = "".join(
@@ -165,6 +181,22 @@ def test_turn_whose_client_has_left_goes_on_when_the_request_is_repeated(
     assert workshop.lines() == ["once 1", "wait", "cancelled"]
     assert results(upstream.requests[-1].body) == ["once 1 is done", OUTCOME_UNKNOWN]
     assert text_of(send(gateway, key, "wait", stream=stream)) == "Wait.\n\nAll done."
+
+
+def test_turn_that_failed_goes_on_when_the_request_is_repeated_if_that_may_help(
+    workshop: Workshop, gateway: Gateway, upstream: Upstream, key: str
+) -> None:
+    assert send(gateway, key, "fail 500").status_code == 500
+    assert text_of(send(gateway, key, "fail 500")) == "All done."
+    assert results(upstream.requests[-1].body) == ["once 1 is done"]
+    assert workshop.lines() == ["once 1"]
+
+
+def test_turn_that_failed_for_good_is_shown_again(workshop: Workshop, gateway: Gateway, upstream: Upstream, key: str) -> None:
+    first, asked = send(gateway, key, "fail 400"), len(upstream.requests)
+    assert (first.status_code, send(gateway, key, "fail 400").json()) == (400, first.json())
+    assert len(upstream.requests) == asked
+    assert workshop.lines() == ["once 1"]
 
 
 @STREAM

@@ -22,6 +22,7 @@ from toolrelay.wires.responses.request import NAME as RESPONSES
 from toolrelay.wires.responses.resource import is_output, item_members, output_id
 
 _INTERRUPTED = ("client_gone", "client_stalled", "shutting_down")
+_PASSING = (408, 429)  # of the provider: too slow, too many requests
 
 
 def joins_answers(request: Request) -> bool:
@@ -62,9 +63,14 @@ class PastTurn:
 
     @property
     def can_resume(self) -> bool:
-        """Return whether a repeated request continues the turn: it has not ended, or only because nobody followed it."""
+        """Return whether a repeated request continues the turn.
+
+        It has not ended, or only because nobody followed it, or with an error that may pass.
+        """
         last = self.steps[-1]
-        return not self.progress.has_ended or (isinstance(last, TurnFailed) and last.code in _INTERRUPTED)
+        if not isinstance(last, TurnFailed):
+            return not self.progress.has_ended
+        return last.code in _INTERRUPTED or last.status >= 500 or last.status in _PASSING
 
     @property
     def items(self) -> list[Item]:
