@@ -167,7 +167,7 @@ def test_all_mistakes_of_a_file_are_reported_together(write: Write) -> None:
         [models.fast]
         provider = "openai"
         api_key = "env:MISSING"
-        approval = "return"
+        approval = "ask"
         timeout_second = 1
         [toolsets.vault]
         kind = "vault"
@@ -269,13 +269,9 @@ def test_any_file_gives_settings_or_a_configuration_error(raw: dict[str, Any]) -
 UNAVAILABLE: dict[str, list[Any]] = {
     "store.url": ["postgresql://h/d"],
     "redis.url": ["redis://h"],
-    "keys.approve": [True],
     "models.provider": ["anthropic", "gemini", "local"],
     "models.wire": ["anthropic", "gemini"],
-    "models.approval": ["return"],
-    "models.approval_expiry_seconds": [60],
     "toolsets.kind": ["vault", "mcp"],
-    "toolsets.approval": ["always", {"f": "never"}],
 }
 
 
@@ -295,7 +291,7 @@ def file_with(key: str, value: object) -> tuple[dict[str, Any], str]:
 
 
 def test_every_unavailable_setting_has_a_case_here() -> None:
-    assert set(UNAVAILABLE) == {*config.NOT_YET, "models.provider", "models.wire", "toolsets.kind", "toolsets.approval"}
+    assert set(UNAVAILABLE) == {*config.NOT_YET, "models.provider", "models.wire", "toolsets.kind"}
     assert sorted(UNAVAILABLE["toolsets.kind"]) == sorted(config.LATER_TOOLSETS)
     assert UNAVAILABLE["models.provider"] == [name for name, preset in PROVIDERS.items() if not preset.available]
 
@@ -306,7 +302,7 @@ def test_unavailable_value_is_refused(key: str, value: object) -> None:
     with pytest.raises(ConfigurationError) as caught:
         config.FileReader("f.toml", {}).read(raw)
     assert re.fullmatch(
-        rf"f\.toml: {re.escape(place)}: .+ is not available in this version yet(; (available today:|write approval = ) ?.+)?",
+        rf"f\.toml: {re.escape(place)}: .+ is not available in this version yet(; available today: .+)?",
         str(caught.value),
     )
 

@@ -77,7 +77,6 @@ def test_page_marks_exactly_the_unavailable_keys() -> None:
         "models.provider",
         "models.wire",
         "toolsets.kind",
-        "toolsets.approval",
     }
 
 

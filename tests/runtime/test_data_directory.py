@@ -136,7 +136,7 @@ def test_gateway_creates_private_files_and_tightens_loose_ones(tmp_path: Path) -
     with running(folder=tmp_path) as gateway:
         assert mode(data) == 0o700
         assert {path.name: mode(path) for path in data.iterdir()} == dict.fromkeys(
-            ("toolrelay.db", "toolrelay.db-wal", "toolrelay.db-shm"), 0o600
+            ("toolrelay.db", "toolrelay.db-wal", "toolrelay.db-shm", "approver.token"), 0o600
         )
         assert gateway.stop() == 0
         assert gateway.log() == ""

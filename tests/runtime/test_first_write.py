@@ -168,8 +168,7 @@ def test_killed_gateway_leaves_no_record_of_an_answer_that_nobody_received() -> 
 def test_response_that_ends_while_it_is_looked_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         go = asyncio.Event()
-        answer = [AnswerStarted(), TextDelta("Hello"), go, AnswerFinished(finish="stop")]
-        app = scripted(ScriptedBackend([answer]))
+        app = scripted(ScriptedBackend([[AnswerStarted(), TextDelta("Hello"), go, AnswerFinished(finish="stop")]]))
         load = app.store.load_turn
 
         async def load_slowly(turn: str, owner: str | None = None) -> StoredTurn | None:

@@ -397,5 +397,6 @@ def test_record_has_what_the_model_printed_and_why_it_was_asked_again(
     settings = ModelSettings(name="m", provider="compatible", tool_calling=dialect)
     layer = ToolCallLayer(Turn(token="t", request=REQUEST), tool_calling_mode(settings, PROFILE, bytes))
     recorder = Recorder()
-    asyncio.run(drive(layer, script(*([TextDelta(text), STOP] for text in answers)), recorder, recorder))
+    scripts: list[list[Any]] = [[TextDelta(text), STOP] for text in answers]
+    asyncio.run(drive(layer, script(*scripts), recorder, recorder))
     assert recorder.answers == recorded

@@ -120,6 +120,9 @@ class GatewayTools:
         if not offered:
             names = ", ".join(tool.name for tool in toolset.tools) or "none"
             problems.append(f"`allow` and `deny` leave no tool; tools of this toolset: {names}")
+        named = settings.approval if isinstance(settings.approval, dict) else {}
+        unknown = sorted(named.keys() - {tool.name for tool in toolset.tools})
+        problems += [f"`approval` names the tool {name}, which this toolset does not have" for name in unknown]
         for definition in offered:
             name = settings.prefix + definition.name
             other = self.tools.get(name)

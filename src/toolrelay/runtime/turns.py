@@ -309,9 +309,9 @@ class Turns:
         for each in suspended:
             each.suspend()
         await asyncio.gather(*[each.cancel(_shutting_down()) for each in self._running.values() if each not in suspended])
-        working = [each.wait_for_task() for each in suspended if not each.can_park]
+        working = [each for each in suspended if not each.can_park]
         if working and seconds > 0:
-            await _wait_for_first(asyncio.gather(*working), force, seconds)
+            await _wait_for_first(asyncio.gather(*[each.wait_for_task() for each in working]), force, seconds)
         await asyncio.gather(*[each.stop() for each in suspended])
 
 
