@@ -73,17 +73,19 @@ TOOLSET = """
 [toolsets.mine]
 kind = "python"
 module = "durable_tools"
-approval = "never"
+approval = "{approval}"
 """
 
 
 class Workshop:
     """A folder with configuration, tools and data, in which gateways run one after the other, on one port."""
 
-    def __init__(self, folder: Path, upstream: Upstream, *, config: str = "", model: str = "", program: str = "") -> None:
+    def __init__(
+        self, folder: Path, upstream: Upstream, *, config: str = "", model: str = "", program: str = "", approval: str = "never"
+    ) -> None:
         self.folder = folder
         model = f'toolsets = ["mine"]\nmax_tool_rounds = 20\n{model}'
-        self._config = configuration(upstream, before=config + TOOLSET, model=model)
+        self._config = configuration(upstream, before=config + TOOLSET.format(approval=approval), model=model)
         self._port = 0
         self._program = program
         self.database = folder / "data" / "toolrelay.db"
