@@ -73,7 +73,7 @@ TOOLSET = """
 [toolsets.mine]
 kind = "python"
 module = "durable_tools"
-approval = "{approval}"
+approval = {approval}
 """
 
 
@@ -85,7 +85,11 @@ class Workshop:
     ) -> None:
         self.folder = folder
         model = f'toolsets = ["mine"]\nmax_tool_rounds = 20\n{model}'
-        self._config = configuration(upstream, before=config + TOOLSET.format(approval=approval), model=model)
+        self._config = configuration(
+            upstream,
+            before=config + TOOLSET.replace("{approval}", approval if approval.startswith("{") else f'"{approval}"'),
+            model=model,
+        )
         self._port = 0
         self._program = program
         self.database = folder / "data" / "toolrelay.db"

@@ -25,6 +25,7 @@ from toolrelay.core.steps import (
 )
 from toolrelay.errors import ClientError
 from toolrelay.runtime.history import Past, PastResolver
+from toolrelay.runtime.returned_questions import ReturnedQuestions
 from toolrelay.settings import StoreSettings
 from toolrelay.stores.base import StoredStep, TurnRow, open_store
 from toolrelay.wires.responses.request import NAME as RESPONSES
@@ -68,7 +69,13 @@ def resolve(tmp_path: Path) -> Resolve:
     """Return a function that resolves the items of a request after a recorded turn with these steps."""
 
     def resolve(
-        steps: Sequence[StepEvent], items: Sequence[Item], *, owner: str = "me", model: str = "fast", **members: Any
+        steps: Sequence[StepEvent],
+        items: Sequence[Item],
+        *,
+        owner: str = "me",
+        model: str = "fast",
+        local: bool = True,
+        **members: Any,
     ) -> Past:
         async def main() -> Past:
             store = open_store(StoreSettings(record="none"), tmp_path)
@@ -79,7 +86,8 @@ def resolve(tmp_path: Path) -> Resolve:
                 stored = [StoredStep(seq=seq, at=1.0, step=step) for seq, step in enumerate([accepted, *steps])]
                 await store.create_turn(row, stored)
                 asked = Request(wire=RESPONSES, model=model, items=tuple(items), **members)
-                return await PastResolver(store).resolve(asked, owner)
+                resolver = PastResolver(store, ReturnedQuestions(store, lambda _: None))
+                return await resolver.resolve(asked, owner, is_local=local)
             finally:
                 await store.close()
 

@@ -31,7 +31,6 @@ _GO_ON = "Go on without it, or ask the user what to do instead."
 NOT_ANSWERED = f"Nobody answered the request for approval in time. The call was not run. {_GO_ON}"
 NOT_ANSWERED_SHARE = f"The tool ran, but nobody approved in time that you see its result. {_GO_ON}"
 CHANGED = "The tool or its arguments changed after a person had approved them. It was not run: call it again if it is needed."
-WITHHELD = "[withheld]"  # in the place of a private result, for a model that is not local
 NO_FILES = "No file was selected."
 PATHS = "paths"  # the argument of a question about sharing
 

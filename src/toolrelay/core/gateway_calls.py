@@ -116,13 +116,13 @@ class GatewayCalls:
 
     def _refusal(self, pending: PendingGatewayCall) -> str | None:
         """Return why a call is not run, in words for the model."""
-        if pending.state is CallState.ALLOWED:
-            return None if self._digest(pending, pending.arguments) == pending.digest else CHANGED
-        if pending.state is not CallState.PLANNED:
+        if pending.state not in (CallState.PLANNED, CallState.ALLOWED):
             return None
-        limit = self._max_tool_calls
         if pending.call.name not in self._tools:
             return _unknown_tool(pending)
+        if pending.state is CallState.ALLOWED:
+            return None if self._digest(pending, pending.arguments) == pending.digest else CHANGED
+        limit = self._max_tool_calls
         if pending.attempt > MAX_IDENTICAL_CALLS:
             return REPEATED
         if limit is not None and self._progress.runs >= limit:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolrelay.core.json import Json, JsonObject
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
+WITHHELD = "[withheld]"  # in the place of a private result
 CallKind: TypeAlias = Literal["function", "custom"]
 
 
@@ -153,6 +155,13 @@ def insert_results(items: Sequence[Item], results: Sequence[Result]) -> tuple[It
         if isinstance(item, Call) and item.id in waiting:
             group.append(waiting.pop(item.id))
     return (*out, *group)
+
+
+def withhold_private(items: Sequence[Item]) -> tuple[Item, ...]:
+    """Replace private results, for a model that is not local."""
+    if not any(isinstance(item, Result) and item.private for item in items):
+        return tuple(items)
+    return tuple([replace(item, output=WITHHELD) if isinstance(item, Result) and item.private else item for item in items])
 
 
 def plain_text(content: Content) -> str:

@@ -62,6 +62,10 @@ class PendingGatewayCall(Struct, eq=False):
     digest: str = ""
     private: bool = False
 
+    @property
+    def is_done(self) -> bool:
+        return self.state is CallState.DONE
+
     def result(self) -> Result:
         """Return what the model gets. If a person changed the arguments, it is told."""
         output = self.output

@@ -17,13 +17,15 @@ from msgspec.structs import replace
 
 from toolrelay.core.conversation import conversation_heads
 from toolrelay.core.identity import TOKEN_LENGTH
-from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Reasoning, Result
+from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Reasoning, Result, withhold_private
 from toolrelay.core.request import Request
 from toolrelay.core.request_checks import find_orphan_result
 from toolrelay.errors import ClientError, invalid
 from toolrelay.runtime.past_turn import PastTurn
+from toolrelay.runtime.returned_questions import NOTHING, ReturnedQuestions, TakenUp
 from toolrelay.stores.base import Store
-from toolrelay.wires.responses.request import decode_item, gateway_call_items, reference_of
+from toolrelay.wires.responses.references import gateway_call_items
+from toolrelay.wires.responses.request import APPROVAL_REQUEST, decode_item, reference_of
 
 MAX_CHAIN = 1000
 ITEM_PAGE = 1000
@@ -43,27 +45,40 @@ class Context(Struct, frozen=True, kw_only=True):
 
 
 class Past(Struct, frozen=True, kw_only=True):
-    """`request` has no references any more."""
+    """`request` has no references any more, nor answers to questions: `taken` has those."""
 
     request: Request
     context: Context = Context()
+    taken: TakenUp = NOTHING
 
 
 class PastResolver:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    """`questions` are those that clients answer in requests."""
 
-    async def resolve(self, request: Request, owner: str) -> Past:
-        """Look up what the request refers to, or raise ClientError."""
-        context = await self.context(request, owner)
+    def __init__(self, store: Store, questions: ReturnedQuestions) -> None:
+        self._store = store
+        self._questions = questions
+
+    async def resolve(self, request: Request, owner: str, *, is_local: bool) -> Past:
+        """Look up what the request refers to, or raise ClientError. Only a local model sees private results."""
+        context = await self.context(request, owner, is_local=is_local)
         items = await self._resolve_input(request.items, owner, request.model)
-        _check_answers(context.items, items)
+        taken, answers = await self._questions.take_up(items, (*context.items, *items), owner, is_local=is_local)
+        if answers:
+            kept = [item for position, item in enumerate(items) if position not in answers]
+            items = (*taken.history, *kept)
+        _check_answers(context.items, items, taken)
+        items = items if is_local else withhold_private(items)
         if items != request.items:
             request = replace(request, items=items)
-        return Past(request=request, context=context)
+        return Past(request=request, context=context, taken=taken)
 
-    async def context(self, request: Request, owner: str, *, end: int | None = None) -> Context:
+    async def context(self, request: Request, owner: str, *, is_local: bool, end: int | None = None) -> Context:
         """Return what the request continues. `end` is that of the context when the request was accepted, if it was before."""
+        context = await self._context(request, owner, end)
+        return context if is_local else replace(context, items=withhold_private(context.items))
+
+    async def _context(self, request: Request, owner: str, end: int | None) -> Context:
         if request.previous_response_id is not None:
             turns = await self._chain(request.previous_response_id, owner)
             earlier = await self._items_before(turns[0])
@@ -215,12 +230,16 @@ def _dereferenced(item: Item, identifier: str, turn: PastTurn | None, param: str
     if found:
         return found
     history = _history_items(item)
-    if history == [item]:
+    if history == [item] and not _is_question(item):  # that of another server
         message = (
             f"Item with id {identifier!r} not found. It was not stored, has expired, or is another key's: send the item itself."
         )
         raise invalid(message, param, code="item_not_found")
     return history
+
+
+def _is_question(item: Item) -> bool:
+    return isinstance(item, OpaqueItem) and item.raw.get("type") == APPROVAL_REQUEST
 
 
 def _history_items(item: Item) -> list[Item]:
@@ -266,9 +285,10 @@ def _drop_answer_text(out: list[Item], start: int) -> None:
         out.pop()
 
 
-def _check_answers(context: Sequence[Item], items: Sequence[Item]) -> None:
+def _check_answers(context: Sequence[Item], items: Sequence[Item], taken: TakenUp) -> None:
     """Raise ClientError for a call without a result, or a result without a call."""
     results = {item.call_id for item in (*context, *items) if isinstance(item, Result)}
+    results |= {each.call.id for each in taken.calls}
     for call in context:
         if isinstance(call, Call) and call.id not in results:
             message = (

@@ -14,7 +14,7 @@ from toolrelay import log
 from toolrelay.core.approvals import QuestionKind
 from toolrelay.core.commands import RecordStep
 from toolrelay.core.identity import make_conversation_id
-from toolrelay.core.messages import Call, Item
+from toolrelay.core.messages import Call, Item, OpaqueItem
 from toolrelay.core.playback import shown_events
 from toolrelay.core.policy import Policy
 from toolrelay.core.progress import CallState
@@ -32,6 +32,7 @@ from toolrelay.runtime.ledger import TurnLedger
 from toolrelay.runtime.limits import TurnSlot
 from toolrelay.runtime.models import Model
 from toolrelay.runtime.past_turn import PastTurn, joins_answers
+from toolrelay.runtime.returned_questions import ReturnedQuestions
 from toolrelay.runtime.turns import Follower, RunningTurn, TurnParts, Turns, TurnTools
 from toolrelay.settings import LOCAL
 from toolrelay.stores.base import ApprovalMode, Frame, Store, StoredStep, StoredTurn, TurnRow
@@ -39,8 +40,8 @@ from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.responses.encoder import ResponsesEncoder
 from toolrelay.wires.responses.recovery import recover
+from toolrelay.wires.responses.request import APPROVAL_RESPONSE, reference_of
 from toolrelay.wires.responses.request import NAME as RESPONSES
-from toolrelay.wires.responses.request import reference_of
 
 INTERRUPTED = "interrupted"
 _RESTARTED = "The gateway was restarted while this turn was running."
@@ -97,7 +98,7 @@ class TurnService:
         self._models = models
         self._tools = tools
         self._executor = executor
-        self._past = PastResolver(store)
+        self._past = PastResolver(store, ReturnedQuestions(store, approvals.find_tool, clock))
         self._clock = clock
 
     # What a turn may use, and whether it is recorded
@@ -127,14 +128,14 @@ class TurnService:
         is_stored = request.wire == RESPONSES and request.store is True
         return is_stored or bool(policy.tools) or request.conversation is not None or self._records_all
 
-    async def resolve(self, request: Request, owner: str) -> Past:
+    async def resolve(self, request: Request, owner: str, model: Model) -> Past:
         """Look up what the request refers to. Most requests refer to nothing. Without gateway tools nothing is recalled."""
         if request.previous_response_id is None and request.conversation is None:
-            has_references = request.wire == RESPONSES and any(reference_of(item) is not None for item in request.items)
+            has_references = request.wire == RESPONSES and any(_refers(item) for item in request.items)
             may_recall = bool(self._tools.tools) and any(isinstance(item, Call) for item in request.items)
             if not has_references and not may_recall:
                 return Past(request=request)
-        return await self._past.resolve(request, owner)
+        return await self._past.resolve(request, owner, is_local=model.settings.local)
 
     # Starting
 
@@ -159,7 +160,7 @@ class TurnService:
         return self.turns.start(parts, frame_log, end)
 
     async def _prepare(self, order: TurnOrder) -> TurnParts:
-        past = await self.resolve(order.request, order.owner)
+        past = await self.resolve(order.request, order.owner, order.model)
         request, context, known_items = past.request, past.context, 0
         conversation = context.conversation
         if conversation is None:
@@ -184,7 +185,15 @@ class TurnService:
             request_digest=order.digest,
         )
         policy = replace(order.policy, records_answers=True)
-        turn = Turn(token=order.token, request=request, policy=policy, context=context.items, context_end=context.end)
+        turn = Turn(
+            token=order.token,
+            request=request,
+            policy=policy,
+            context=context.items,
+            context_end=context.end,
+            taken=past.taken.calls,
+            verdicts=past.taken.verdicts,
+        )
         ledger = self._ledger(row, order.model, request, known_items=known_items, client_items=order.request.items)
         return self._parts(turn, order.model, order.observer, ledger, order.slot)
 
@@ -322,10 +331,15 @@ class TurnService:
         row, request = past.row, past.request
         model = self._models[row.model]
         policy = replace(self.policy(request, model, KeyName(request.key)), records_answers=True)
-        context = await self._past.context(request, row.owner, end=past.context_end)
+        context = await self._past.context(request, row.owner, is_local=model.settings.local, end=past.context_end)
         turn = Turn.replay(past.steps, token=row.id, policy=policy, context=context.items)
         ledger = self._ledger(row, model, request, steps=past.steps[:recorded])
         return self._parts(turn, model, observation.observer, ledger, observation.slot)
+
+
+def _refers(item: Item) -> bool:
+    """Return whether an item of the input may stand for what is on record."""
+    return isinstance(item, OpaqueItem) and (reference_of(item) is not None or item.raw.get("type") == APPROVAL_RESPONSE)
 
 
 def owner_of(caller: Caller) -> str:

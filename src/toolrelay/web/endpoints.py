@@ -166,7 +166,10 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     async def _run_plain(self, exchange: Exchange, accepted: _Accepted, turn_log: TurnLog) -> None:
         token, request, xml = turn_token_of(exchange), accepted.request, accepted.xml
         try:
-            past = await self.service.resolve(request, owner_of(accepted.identity))
+            past = await self.service.resolve(request, owner_of(accepted.identity), accepted.model)
+            if past.taken.calls:
+                message = "This request answers questions about gateway tools, but the model may not use any, or they are off."
+                raise invalid(message, "input", code="no_gateway_tools")
         except ToolrelayError as error:
             self._refuse(exchange, error)
             return

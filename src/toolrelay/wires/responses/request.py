@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from toolrelay.core.identity import derive_call_id
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import (
     Audio,
@@ -34,6 +33,9 @@ from toolrelay.wires.request import ImageUrl, InputAudio, JsonSchema, RequestBod
 from toolrelay.wires.tools import decode_tool_choice, decode_tools
 
 NAME = "openai_responses"
+APPROVAL_REQUEST = "mcp_approval_request"
+APPROVAL_RESPONSE = "mcp_approval_response"
+_REFERENCES = ("item_reference", "mcp_call", APPROVAL_REQUEST)
 ENCRYPTED = "reasoning.encrypted_content"
 LOGPROBS = "message.output_text.logprobs"
 
@@ -238,31 +240,11 @@ def _decode_input(given: str | list[dict[str, Any]], *, has_context: bool) -> tu
 
 
 def reference_of(item: Item) -> str | None:
-    """Return the id of a stored item that the item stands for: an item_reference, or an mcp_call that the client sends back."""
-    if isinstance(item, OpaqueItem) and item.wire == NAME and item.raw.get("type") in ("item_reference", "mcp_call"):
+    """Return the id of a stored item that the item stands for: a reference, or a gateway call or question that is sent back."""
+    if isinstance(item, OpaqueItem) and item.wire == NAME and item.raw.get("type") in _REFERENCES:
         identifier = item.raw.get("id")
         return identifier if isinstance(identifier, str) else ""
     return None
-
-
-def gateway_call_items(raw: JsonObject) -> list[Item]:
-    """Return the call and the result of an mcp_call that is not on record, or nothing if it does not say enough."""
-    match raw:
-        case {"name": str(name), "arguments": str(arguments)}:
-            identifier = raw.get("id")
-            call_id = identifier if isinstance(identifier, str) and identifier else derive_call_id(0, name, arguments)
-        case _:
-            return []
-    match raw:
-        case {"output": str(output)}:
-            pass
-        case {"error": str(output)} | {"error": {"message": str(output)}}:
-            pass
-        case {"error": {"content": list(parts)}}:
-            output = "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
-        case _:
-            output = "The outcome of this call is unknown."
-    return [Call(id=call_id, name=name, arguments=arguments), Result(call_id=call_id, output=output)]
 
 
 def decode_item(raw: dict[str, Any], param: str) -> Item:
