@@ -120,8 +120,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         xml_options = xml_client_options(settings, headers)
         if xml_options is not None:
             check_tool_choice(request)
-            if request.background:
-                raise invalid("'background' is not possible for clients that read <use_tool> blocks.", "background")
+            for member in ("background", "conversation"):
+                if getattr(request, member):
+                    raise invalid(f"{member!r} is not possible for clients that read <use_tool> blocks.", member)
             if request.wire == RESPONSES:
                 request = replace(request, store=False)  # what these clients see is not what would be recorded
             if settings.toolsets and model.mode.warn_once("toolsets"):
@@ -164,7 +165,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     # Plain relays
 
     async def _run_plain(self, exchange: Exchange, accepted: _Accepted, turn_log: TurnLog) -> None:
-        token, request, xml = turn_token_of(exchange), accepted.request, accepted.xml
+        token, request = turn_token_of(exchange), accepted.request
         try:
             past = await self.service.resolve(request, owner_of(accepted.identity), accepted.model)
             if past.taken.calls:
@@ -175,7 +176,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             return
         turn = Turn(token=token, request=past.request, policy=accepted.policy, context=past.context.items)
         response = self._open_sink(exchange, _envelope(token, request))
-        sink: Sink = response if xml is None else xml.sink(response, turn_log, turn=token)
+        sink = _client_sink(accepted, response, turn_log, token)
         status, code = 200, None
         try:
             with exchange.cancel_on_disconnect():
@@ -203,6 +204,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         end = _on_end(turn_log, leave)
 
         response: AnswerSink | None = None
+        follower: _FirstEventTimer | None = None
         try:
             known = await self.service.find_repeated(owner, accepted.idempotency_key, accepted.digest)
             if known is not None:
@@ -221,7 +223,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             )
             if not accepted.request.background:
                 response = self._open_sink(exchange, _envelope(token, accepted.request))
-            follower = None if response is None else _FirstEventTimer(response, turn_log)
+                follower = _FirstEventTimer(_client_sink(accepted, response, turn_log, token), turn_log)
             running = await self.service.start(order, follower, end)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- the client gets a response in any case
             leave()
@@ -312,6 +314,10 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     def _respond_error(self, exchange: Exchange, error: ToolrelayError) -> None:
         respond_error(exchange, error, self.wire.encode_error)
+
+
+def _client_sink(accepted: _Accepted, response: AnswerSink, turn_log: TurnLog, token: str) -> Sink:
+    return response if accepted.xml is None else accepted.xml.sink(response, turn_log, turn=token)
 
 
 def _on_end(turn_log: TurnLog, leave: Callable[[], None]) -> Callable[[RunningTurn], None]:

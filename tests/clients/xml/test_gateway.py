@@ -126,3 +126,18 @@ def test_reemit_header_sends_block_again(gateway: Gateway, wire: str) -> None:
     asked = ask(gateway, wire, f"repeat: {PRINTED}", {"x-toolrelay-reemit": "1"}, model="kept", stream=True)
     assert streamed(wire, asked) == [PRINTED, PRINTED]
     assert "no_result" in gateway.log()
+
+
+def test_recorded_turn_has_blocks_too(wire: str) -> None:
+    api = CLIENT_APIS[wire]
+    tools, block = [api.tool("get_weather")], "<use_tool>\n<name>get_weather</name>\n</use_tool>"
+    with running(f'[store]\nrecord = "all"\n{CONFIG}') as recording:
+        assert api.text(ask(recording, wire, "get_weather", XML, model="demo", tools=tools).json()) == block
+        assert streamed(wire, ask(recording, wire, "get_weather", XML, model="demo", tools=tools, stream=True)) == [block]
+
+
+@pytest.mark.parametrize("member", [{"background": True}, {"conversation": "conv_1"}])
+def test_state_that_needs_real_calls_is_refused(gateway: Gateway, member: dict[str, Any]) -> None:
+    api = CLIENT_APIS["openai_responses"]
+    refused = gateway.post(api.path, api.request_body(model="xml", **member))
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, next(iter(member)))
