@@ -100,6 +100,12 @@ def test_json_has_everything(run: Run) -> None:
     }
 
 
+@pytest.mark.parametrize("setting", ['tool_calling = "off"', "max_tool_rounds = 0"])
+def test_model_that_is_never_offered_a_tool_is_not_listed(run: Run, setting: str) -> None:
+    configure(f'{TABLES}\n[models.other]\nprovider = "demo"\ntoolsets = ["mine"]\n{setting}\n')
+    assert "  models: demo\n" in run("tools").out
+
+
 def test_without_keys_everyone_on_this_machine_may_use_them(run: Run) -> None:
     configure(TABLES)
     assert "  keys: no keys are configured: everyone on this machine\n" in run("tools").out

@@ -104,7 +104,11 @@ class GatewayTools:
         return granted
 
     def models_with(self, toolset: str) -> list[str]:
-        return [name for name, model in self._settings.models.items() if toolset in model.toolsets]
+        """Return the models that may use the toolset, without those that are never offered a tool."""
+        models = self._settings.models.items()
+        return [
+            name for name, model in models if toolset in model.toolsets and model.tool_calling != "off" and model.max_tool_rounds
+        ]
 
     def keys_with(self, toolset: str) -> list[str]:
         return [key.name for key in self._settings.keys if any(fnmatchcase(toolset, pattern) for pattern in key.toolsets)]
