@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.stores.rows import ASKED, FINISHED, PLANNED, STARTED
+from toolrelay.core.approvals import NOT_ANSWERED, denial_text
 from toolrelay.core.messages import (
     Audio,
     Call,
@@ -23,7 +24,15 @@ from toolrelay.core.messages import (
     Text,
 )
 from toolrelay.core.request import Request
-from toolrelay.core.steps import AnswerReceived, AnswerRejected, StepEvent, ToolRunFinished, TurnAccepted
+from toolrelay.core.steps import (
+    AnswerReceived,
+    AnswerRejected,
+    QuestionClosed,
+    StepEvent,
+    ToolRunFinished,
+    TurnAccepted,
+    VerdictGiven,
+)
 from toolrelay.stores.base import MessageRow
 from toolrelay.stores.messages import message_rows
 from toolrelay.wires.chat.request import decode_request
@@ -37,6 +46,10 @@ SHELL_JSON = '{"id":"call_2","type":"custom","custom":{"name":"shell","input":"l
 def accepted(*items: Item, legacy: bool = False) -> TurnAccepted:
     request = Request(wire="openai_chat", model="m", items=items, legacy_functions=legacy)
     return TurnAccepted(request=request)
+
+
+def tool_row(content: str) -> MessageRow:
+    return MessageRow(role="tool", content=content, tool_call_id="call_1")
 
 
 def answered(*items: Item) -> AnswerReceived:
@@ -99,6 +112,13 @@ def test_skipping_into_an_assistant_message_leaves_its_calls() -> None:
         ),
         (answered(), []),
         (answered(OpaqueItem(wire="openai_responses", raw={"type": "web_search_call"})), []),
+        (ToolRunFinished(call_id="call_1", output="[]", withheld=True), []),
+        (VerdictGiven(call_id="call_1", verdict="allow"), []),
+        (VerdictGiven(call_id="call_1", verdict="deny", reason="no"), [tool_row(denial_text("run", "no"))]),
+        (VerdictGiven(call_id="call_1", verdict="deny", kind="share"), [tool_row(denial_text("share", None))]),
+        (VerdictGiven(call_id="call_1", verdict="allow", kind="share", output="[1]"), [tool_row("[1]")]),
+        (QuestionClosed(call_id="call_1", status="expired"), [tool_row(NOT_ANSWERED)]),
+        (QuestionClosed(call_id="call_1", status="withdrawn"), []),
         (ToolRunFinished(call_id="call_1", output="18 °C"), [MessageRow(role="tool", content="18 °C", tool_call_id="call_1")]),
         (
             ToolRunFinished(call_id="call_1", output="No such city.", failed=True),

@@ -7,6 +7,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from toolrelay.core.approvals import NOT_ANSWERED, NOT_ANSWERED_SHARE, denial_text
 from toolrelay.core.messages import (
     Audio,
     Call,
@@ -23,7 +24,7 @@ from toolrelay.core.messages import (
     Result,
     Text,
 )
-from toolrelay.core.steps import AnswerReceived, StepEvent, ToolRunFinished, TurnAccepted
+from toolrelay.core.steps import AnswerReceived, QuestionClosed, StepEvent, ToolRunFinished, TurnAccepted, VerdictGiven
 from toolrelay.stores.base import MessageRow
 
 _encode = msgspec.json.Encoder().encode
@@ -40,8 +41,14 @@ def message_rows(step: StepEvent, *, skip: int = 0, legacy: bool = False) -> lis
             return list(_rows(request.items[skip:], is_legacy=request.legacy_functions))
         case AnswerReceived(items=items):
             return list(_rows(items, is_legacy=legacy))
-        case ToolRunFinished():
+        case ToolRunFinished(withheld=False):
             return [_row("tool", step.output, tool_call_id=step.call_id)]
+        case VerdictGiven(verdict="deny", kind=kind, reason=reason):
+            return [_row("tool", denial_text(kind, reason), tool_call_id=step.call_id)]
+        case VerdictGiven(kind="share", output=output) if output is not None:
+            return [_row("tool", output, tool_call_id=step.call_id)]
+        case QuestionClosed(status="expired", kind=kind):
+            return [_row("tool", NOT_ANSWERED if kind == "run" else NOT_ANSWERED_SHARE, tool_call_id=step.call_id)]
         case _:
             return []
 
