@@ -14,6 +14,7 @@ MAX_SHOWN_LENGTH = 120  # characters of a path in an error
 
 _TAG_PREFIX = "tag:"
 _DRIVE = re.compile(r"[A-Za-z]:(?! )")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -149,4 +150,4 @@ def show_path(path: str) -> str:
 
 def encodable(path: str) -> str:
     """Replace bytes of a file's name that are not UTF-8."""
-    return path.encode("utf-8", "replace").decode() if path.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", path)
+    return _SURROGATE.sub("\ufffd", path)

@@ -1,0 +1,251 @@
+"""The search index: an SQLite file with FTS5. It can be rebuilt from the vault at any time.
+
+Private notes have a full-text table of their own, so that they have no influence on what models that are not local find: not on
+the ranking, and not on the words that a part of a word stands for.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import Empty, LifoQueue
+
+from toolrelay import log
+from toolrelay.toolsets.vault.files import Note
+from toolrelay.toolsets.vault.folding import UNICODE_VERSION, fold, fold_input, index_text
+from toolrelay.toolsets.vault.rules import encodable
+from toolrelay.toolsets.vault.words import Words
+
+VERSION = 1
+PUBLIC, PRIVATE = "public", "private"
+
+_APPLICATION_ID = 0x546F5276  # "ToRv"
+_BUSY_SECONDS = 10.0
+_CACHE_KB = 16_384
+_BULK = 200  # so many changes at once, and the words are read again instead of being added
+_TOKENIZER = "unicode61 remove_diacritics 0 categories 'L* N* M* So Co'"
+_SCHEMA = f"""
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE note(
+  id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, fingerprint TEXT NOT NULL, is_private INTEGER NOT NULL,
+  name TEXT NOT NULL, folder TEXT NOT NULL);
+CREATE INDEX note_name ON note(is_private, name);
+CREATE TABLE content(id INTEGER PRIMARY KEY, text TEXT NOT NULL);
+CREATE TABLE tag(tag TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY(tag, note)) WITHOUT ROWID;
+CREATE INDEX tag_note ON tag(note);
+CREATE VIRTUAL TABLE public USING fts5(name, body, content='', tokenize="{_TOKENIZER}", prefix='1 2');
+CREATE VIRTUAL TABLE private USING fts5(name, body, content='', tokenize="{_TOKENIZER}", prefix='1 2');
+CREATE VIRTUAL TABLE public_words USING fts5vocab(public, row);
+CREATE VIRTUAL TABLE private_words USING fts5vocab(private, row);
+INSERT INTO public(public, rank) VALUES('hashsize', 8388608);
+INSERT INTO private(private, rank) VALUES('hashsize', 8388608);
+"""
+# A tokenizer on its own: what is inserted can be read as tokens.
+_PROBE = f"""
+CREATE VIRTUAL TABLE temp.probe USING fts5(body, content='', tokenize="{_TOKENIZER}");
+CREATE VIRTUAL TABLE temp.probe_tokens USING fts5vocab(temp, probe, instance);
+"""
+
+
+class Index:
+    """One writer, guarded by a lock, and any number of readers.
+
+    `rules_key` names the rules that decide which notes are private: with other rules the index is built anew.
+    """
+
+    def __init__(self, path: Path, rules_key: str) -> None:
+        self._path = path
+        self._key = f"{VERSION} {UNICODE_VERSION} {rules_key}"
+        self._lock = threading.RLock()
+        self._writer: sqlite3.Connection | None = None
+        self._readers: LifoQueue[sqlite3.Connection] = LifoQueue()
+        self._is_closed = False
+        self.words = {PUBLIC: Words(), PRIVATE: Words()}
+
+    def open(self) -> None:
+        """Open the file, or create it. One that is damaged or of another version is replaced."""
+        with self._lock:
+            self._is_closed = False
+            try:
+                self._connect()
+            except sqlite3.DatabaseError as error:
+                if _is_passing(error):
+                    raise
+                self.rebuild(str(error))
+
+    def rebuild(self, reason: str) -> None:
+        """Start again with an empty index."""
+        log.warning("vault_index_rebuilt", path=str(self._path), reason=reason)
+        with self._lock:
+            self._disconnect()
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+            self._connect()
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        with suppress(Empty):
+            while True:
+                self._readers.get_nowait().close()
+        for words in self.words.values():
+            words.clear()
+
+    def _connect(self) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if tables and connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
+                raise sqlite3.DatabaseError("not a vault index")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
+            if not tables:
+                connection.execute("PRAGMA page_size = 8192")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.executescript(_PROBE)
+            if not tables:
+                connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID}; COMMIT;")
+                connection.execute("INSERT INTO meta VALUES('key', ?)", (self._key,))
+            elif connection.execute("SELECT value FROM meta WHERE key = 'key'").fetchone() != (self._key,):
+                raise sqlite3.DatabaseError("made by another version, or with other rules")
+        except BaseException:
+            connection.close()
+            raise
+        self._writer = connection
+
+    # Reading
+
+    @contextmanager
+    def reader(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection that sees one state of the index."""
+        try:
+            connection = self._readers.get_nowait()
+        except Empty:
+            connection = sqlite3.connect(
+                f"file:{_quote(self._path)}?mode=ro", uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KB // 4}")
+            connection.executescript(_PROBE)
+        writer = self._writer
+        try:
+            connection.execute("BEGIN")
+            yield connection
+        finally:
+            connection.set_progress_handler(None, 0)
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            if self._is_closed or self._writer is not writer:
+                connection.close()
+            else:
+                self._readers.put(connection)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all notes have been indexed once."""
+        with self._writing() as connection:
+            return connection.execute("SELECT 1 FROM meta WHERE key = 'complete'").fetchone() is not None
+
+    def fingerprints(self) -> dict[str, str]:
+        """Return the fingerprint of every note."""
+        with self._writing() as connection:
+            return {os.fsdecode(path): print_ for path, print_ in connection.execute("SELECT path, fingerprint FROM note")}
+
+    # Writing
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            if self._writer is None:
+                raise sqlite3.ProgrammingError("the index is closed")
+            yield self._writer
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._writing() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    def set_complete(self) -> None:
+        with self._writing() as connection:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES('complete', '1')")
+
+    def change(self, notes: Iterable[Note] = (), removed: Iterable[str] = (), *, is_bulk: bool = False) -> None:
+        """Add, replace and remove notes, all or none of them."""
+        with self._transaction() as connection:
+            for path in removed:
+                _remove(connection, os.fsencode(path))
+            for note in notes:
+                words = self.words[PRIVATE if note.is_private else PUBLIC]
+                _remove(connection, os.fsencode(note.path))
+                text = _add(connection, note)
+                if is_bulk:
+                    words.clear()
+                elif words.is_loaded:
+                    words.add(set(read_tokens(connection, text)))
+
+
+def _add(connection: sqlite3.Connection, note: Note) -> str:
+    """Add a note, newest last, and return its text for the tokenizer."""
+    shown = encodable(note.path)
+    name, text = fold_input(note.name), note.text or ""
+    row = (os.fsencode(note.path), note.fingerprint, note.is_private, name, fold_input(shown))
+    values = "(SELECT coalesce(max(id), 0) + 1 FROM note), ?, ?, ?, ?, ?"
+    number = connection.execute(f"INSERT INTO note(id, path, fingerprint, is_private, name, folder) VALUES({values})", row).lastrowid
+    connection.execute("INSERT INTO content VALUES(?, ?)", (number, text))
+    connection.executemany("INSERT INTO tag VALUES(?, ?)", [(tag, number) for tag in note.tags])
+    columns = (index_text(name), index_text(fold(text)))
+    table = PRIVATE if note.is_private else PUBLIC
+    connection.execute(f"INSERT INTO {table}(rowid, name, body) VALUES(?, ?, ?)", (number, *columns))
+    return " ".join(columns)
+
+
+def _remove(connection: sqlite3.Connection, path: bytes) -> None:
+    row = connection.execute(
+        "SELECT id, is_private, name, text FROM note JOIN content USING(id) WHERE path = ?", (path,)
+    ).fetchone()
+    if row is None:
+        return
+    number, is_private, name, text = row
+    table = PRIVATE if is_private else PUBLIC
+    # The full-text tables do not keep the text: it must be given back to remove it.
+    columns = (index_text(name), index_text(fold(text)))
+    connection.execute(f"INSERT INTO {table}({table}, rowid, name, body) VALUES('delete', ?, ?, ?)", (number, *columns))
+    connection.execute("DELETE FROM tag WHERE note = ?", (number,))
+    connection.execute("DELETE FROM content WHERE id = ?", (number,))
+    connection.execute("DELETE FROM note WHERE id = ?", (number,))
+
+
+def read_tokens(connection: sqlite3.Connection, text: str) -> list[str]:
+    """Return the tokens of a text, in order, as the tokenizer of the index makes them."""
+    connection.execute("INSERT INTO temp.probe(rowid, body) VALUES(1, ?)", (text,))
+    try:
+        return [token for (token,) in connection.execute("SELECT term FROM temp.probe_tokens ORDER BY offset")]
+    finally:
+        connection.execute("INSERT INTO temp.probe(probe, rowid, body) VALUES('delete', 1, ?)", (text,))
+
+
+def _is_passing(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file may be good: it is locked, or its disk is full or read-only."""
+    return isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error)
+
+
+def _quote(path: Path) -> str:
+    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
