@@ -18,7 +18,9 @@ def cut_excerpt(text: str, folded: str, query: Query) -> str:
     place = _best_place(folded, query)
     if place is None:
         return _cut(text, 0)
-    return _cut(text, find_place(text, place) - LENGTH // 2)
+    if len(text) != len(folded):
+        place = find_place(text, place)
+    return _cut(text, place - LENGTH // 2)
 
 
 def _best_place(folded: str, query: Query) -> int | None:

@@ -26,15 +26,15 @@ PUBLIC, PRIVATE = "public", "private"
 _APPLICATION_ID = 0x546F5276  # "ToRv"
 _BUSY_SECONDS = 10.0
 _CACHE_KB = 16_384
-_BULK = 200  # so many changes at once, and the words are read again instead of being added
 _TOKENIZER = "unicode61 remove_diacritics 0 categories 'L* N* M* So Co'"
 _SCHEMA = f"""
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE note(
   id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, fingerprint TEXT NOT NULL, is_private INTEGER NOT NULL,
-  name TEXT NOT NULL, folder TEXT NOT NULL);
+  name TEXT NOT NULL, path_folded TEXT NOT NULL);
 CREATE INDEX note_name ON note(is_private, name);
 CREATE TABLE content(id INTEGER PRIMARY KEY, text TEXT NOT NULL);
+CREATE TABLE folded(id INTEGER PRIMARY KEY, text TEXT NOT NULL);  -- of texts that are not ASCII, which take longer to fold
 CREATE TABLE tag(tag TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY(tag, note)) WITHOUT ROWID;
 CREATE INDEX tag_note ON tag(note);
 CREATE VIRTUAL TABLE public USING fts5(name, body, content='', tokenize="{_TOKENIZER}", prefix='1 2');
@@ -64,7 +64,7 @@ class Index:
         self._writer: sqlite3.Connection | None = None
         self._readers: LifoQueue[sqlite3.Connection] = LifoQueue()
         self._is_closed = False
-        self.words = {PUBLIC: Words(), PRIVATE: Words()}
+        self.words = {PUBLIC: Words(PUBLIC), PRIVATE: Words(PRIVATE)}
 
     def open(self) -> None:
         """Open the file, or create it. One that is damaged or of another version is replaced."""
@@ -98,8 +98,7 @@ class Index:
         with suppress(Empty):
             while True:
                 self._readers.get_nowait().close()
-        for words in self.words.values():
-            words.clear()
+        self.clear_words()
 
     def _connect(self) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -188,17 +187,26 @@ class Index:
             connection.execute("INSERT OR REPLACE INTO meta VALUES('complete', '1')")
 
     def change(self, notes: Iterable[Note] = (), removed: Iterable[str] = (), *, is_bulk: bool = False) -> None:
-        """Add, replace and remove notes, all or none of them."""
+        """Add, replace and remove notes, all or none of them. After a change of many (`is_bulk`), call `clear_words`."""
+        added: list[tuple[Words, str]] = []
         with self._transaction() as connection:
             for path in removed:
                 _remove(connection, os.fsencode(path))
             for note in notes:
-                words = self.words[PRIVATE if note.is_private else PUBLIC]
                 _remove(connection, os.fsencode(note.path))
                 text = _add(connection, note)
-                if is_bulk:
-                    words.clear()
-                elif words.is_loaded:
+                if not is_bulk:
+                    added.append((self.words[PRIVATE if note.is_private else PUBLIC], text))
+        self._add_words(added)
+
+    def clear_words(self) -> None:
+        for words in self.words.values():
+            words.clear()
+
+    def _add_words(self, added: list[tuple[Words, str]]) -> None:
+        for words, text in added:
+            if words.is_used:
+                with self._writing() as connection:
                     words.add(set(read_tokens(connection, text)))
 
 
@@ -208,29 +216,39 @@ def _add(connection: sqlite3.Connection, note: Note) -> str:
     name, text = fold_input(note.name), note.text or ""
     row = (os.fsencode(note.path), note.fingerprint, note.is_private, name, fold_input(shown))
     values = "(SELECT coalesce(max(id), 0) + 1 FROM note), ?, ?, ?, ?, ?"
-    number = connection.execute(f"INSERT INTO note(id, path, fingerprint, is_private, name, folder) VALUES({values})", row).lastrowid
+    number = connection.execute(f"INSERT INTO note(id, path, fingerprint, is_private, name, path_folded) VALUES({values})", row).lastrowid
     connection.execute("INSERT INTO content VALUES(?, ?)", (number, text))
+    folded = fold(text)
+    if not text.isascii():
+        connection.execute("INSERT INTO folded VALUES(?, ?)", (number, folded))
     connection.executemany("INSERT INTO tag VALUES(?, ?)", [(tag, number) for tag in note.tags])
-    columns = (index_text(name), index_text(fold(text)))
+    columns = (index_text(name), index_text(folded))
     table = PRIVATE if note.is_private else PUBLIC
     connection.execute(f"INSERT INTO {table}(rowid, name, body) VALUES(?, ?, ?)", (number, *columns))
     return " ".join(columns)
 
 
 def _remove(connection: sqlite3.Connection, path: bytes) -> None:
-    row = connection.execute(
-        "SELECT id, is_private, name, text FROM note JOIN content USING(id) WHERE path = ?", (path,)
-    ).fetchone()
+    row = connection.execute("SELECT id, is_private, name FROM note WHERE path = ?", (path,)).fetchone()
     if row is None:
         return
-    number, is_private, name, text = row
+    number, is_private, name = row
     table = PRIVATE if is_private else PUBLIC
     # The full-text tables do not keep the text: it must be given back to remove it.
-    columns = (index_text(name), index_text(fold(text)))
+    columns = (index_text(name), index_text(read_folded(connection, number)))
     connection.execute(f"INSERT INTO {table}({table}, rowid, name, body) VALUES('delete', ?, ?, ?)", (number, *columns))
     connection.execute("DELETE FROM tag WHERE note = ?", (number,))
-    connection.execute("DELETE FROM content WHERE id = ?", (number,))
-    connection.execute("DELETE FROM note WHERE id = ?", (number,))
+    for table in ("content", "folded", "note"):
+        connection.execute(f"DELETE FROM {table} WHERE id = ?", (number,))
+
+
+def read_folded(connection: sqlite3.Connection, number: int) -> str:
+    row = connection.execute("SELECT text FROM folded WHERE id = ?", (number,)).fetchone()
+    return fold(read_text(connection, number)) if row is None else str(row[0])
+
+
+def read_text(connection: sqlite3.Connection, number: int) -> str:
+    return str(connection.execute("SELECT text FROM content WHERE id = ?", (number,)).fetchone()[0])
 
 
 def read_tokens(connection: sqlite3.Connection, text: str) -> list[str]:

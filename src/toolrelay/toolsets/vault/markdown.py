@@ -10,7 +10,10 @@ import yaml
 
 from toolrelay.toolsets.vault.folding import fold_input
 
-MAX_FRONTMATTER = re.compile(r"---[ \t]*\r?\n(?P<yaml>.*?)(?<=\n)(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+MAX_FRONTMATTER = 65_536  # characters that are read as YAML; of a longer one the lines of tags are
+
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_FRONTMATTER = re.compile(r"---[ \t]*\r?\n(?P<yaml>.*?)(?<=\n)(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _FENCED = re.compile(
     r"^[ >\t]*(?:(?P<fence>`{3,})[^`\n]*|(?P<tildes>~{3,})[^\n]*)\n.*?(?:^[ >\t]*(?:(?P=fence)`*|(?P=tildes)~*)[ \t\r]*$|\Z)",
     re.MULTILINE | re.DOTALL,
@@ -18,7 +21,7 @@ _FENCED = re.compile(
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _BACKTICKS = re.compile("`+")
 _TAG = re.compile(
-    r"(?<![\w/&#])(?<!\]\()(?<!\[\[)#(?P<tag>[^\s\u2000-\u206f\u2e00-\u2e7f'!\"#$%&()*+,.:;<=>?@^`{|}~\[\]\\]+)"
+    r"#(?<![\w/&#]#)(?<!\]\(#)(?<!\[\[#)(?P<tag>[^\s\u2000-\u206f\u2e00-\u2e7f'!\"#$%&()*+,.:;<=>?@^`{|}~\[\]\\]+)"
 )
 _TAG_LINE = re.compile(r"^[\"']?tags?[\"']?[ \t]*:(?P<value>.*(?:\n[ \t]*(?:-|#).*|\n[ \t]+.*)*)", re.MULTILINE | re.IGNORECASE)
 _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
