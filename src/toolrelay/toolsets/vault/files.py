@@ -119,6 +119,19 @@ class VaultFiles:
         """Read a note that a walk found."""
         return self._read(path, split_path(path))
 
+    def unread_note(self, found: FoundFile) -> Note:
+        """Return a note of which only the name is known."""
+        return Note(
+            path=found.path,
+            size=0,
+            mtime_ns=found.mtime_ns,
+            fingerprint=found.fingerprint,
+            text=None,
+            is_cut=False,
+            is_private=self.rules.is_private(found.path, None),
+            tags=frozenset(),
+        )
+
     def read_linked(self, path: str) -> Note:
         """Read a note whose path may contain links, which must not leave the vault or lead to hidden or excluded files."""
         if self._is_refused(split_path(path)):

@@ -18,7 +18,7 @@ from toolrelay import log
 from toolrelay.toolsets.vault.files import Note
 from toolrelay.toolsets.vault.folding import UNICODE_VERSION, fold, fold_input, index_text
 from toolrelay.toolsets.vault.rules import encodable
-from toolrelay.toolsets.vault.words import Words
+from toolrelay.toolsets.vault.words import WordList, Words
 
 VERSION = 1
 PUBLIC, PRIVATE = "public", "private"
@@ -58,7 +58,7 @@ class Index:
     """
 
     def __init__(self, path: Path, rules_key: str) -> None:
-        self._path = path
+        self.path = path
         self._key = f"{VERSION} {UNICODE_VERSION} {rules_key}"
         self._lock = threading.RLock()
         self._writer: sqlite3.Connection | None = None
@@ -73,17 +73,17 @@ class Index:
             try:
                 self._connect()
             except sqlite3.DatabaseError as error:
-                if _is_passing(error):
+                if not is_damaged(error):
                     raise
                 self.rebuild(str(error))
 
     def rebuild(self, reason: str) -> None:
         """Start again with an empty index."""
-        log.warning("vault_index_rebuilt", path=str(self._path), reason=reason)
+        log.warning("vault_index_rebuilt", path=str(self.path), reason=reason)
         with self._lock:
             self._disconnect()
             for suffix in ("", "-wal", "-shm", "-journal"):
-                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+                Path(f"{self.path}{suffix}").unlink(missing_ok=True)
             self._connect()
 
     def close(self) -> None:
@@ -101,9 +101,9 @@ class Index:
         self.clear_words()
 
     def _connect(self) -> None:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if tables and connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
@@ -133,7 +133,7 @@ class Index:
             connection = self._readers.get_nowait()
         except Empty:
             connection = sqlite3.connect(
-                f"file:{_quote(self._path)}?mode=ro", uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                f"file:{_quote(self.path)}?mode=ro", uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KB // 4}")
             connection.executescript(_PROBE)
@@ -160,6 +160,21 @@ class Index:
         """Return the fingerprint of every note."""
         with self._writing() as connection:
             return {os.fsdecode(path): print_ for path, print_ in connection.execute("SELECT path, fingerprint FROM note")}
+
+    def fingerprints_of(self, paths: Iterable[str]) -> dict[str, str | None]:
+        """Return the fingerprints of these notes, None for one that is not in the index."""
+        with self._writing() as connection:
+            sql = "SELECT fingerprint FROM note WHERE path = ?"
+            rows = {path: connection.execute(sql, (os.fsencode(path),)).fetchone() for path in paths}
+            return {path: None if row is None else row[0] for path, row in rows.items()}
+
+    def load_table_words(self, table: str) -> WordList:
+        return self.words[table].load(self.reader)
+
+    def load_words(self) -> None:
+        """Read the words beforehand, so that no search has to wait for them."""
+        for words in self.words.values():
+            words.load(self.reader)
 
     # Writing
 
@@ -260,9 +275,11 @@ def read_tokens(connection: sqlite3.Connection, text: str) -> list[str]:
         connection.execute("INSERT INTO temp.probe(probe, rowid, body) VALUES('delete', 1, ?)", (text,))
 
 
-def _is_passing(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file may be good: it is locked, or its disk is full or read-only."""
-    return isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error)
+def is_damaged(error: sqlite3.Error) -> bool:
+    """Whether the file must be replaced. Otherwise it may be good: it is locked, or its disk is full or read-only."""
+    return isinstance(error, sqlite3.DatabaseError) and (
+        not isinstance(error, sqlite3.OperationalError | sqlite3.ProgrammingError) or "malformed" in str(error) or "no such" in str(error)
+    )
 
 
 def _quote(path: Path) -> str:

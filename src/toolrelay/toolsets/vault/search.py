@@ -24,6 +24,7 @@ MAX_RANKED = 1000  # if more notes match, the newest come first: ranking them al
 MAX_WORDS = 1000  # that a part of a word may stand for; if there are more, the texts are searched
 MAX_PHRASES = 20  # the same for the first word of a phrase; if there are more, the rest of the phrase is searched
 _NAME_WEIGHT = 10.0
+_STEPS = 20_000  # of SQLite's virtual machine between two looks whether the search is still wanted, some ms
 
 LoadWords = Callable[[str], WordList]
 
@@ -48,9 +49,18 @@ class TermTokens(Struct, frozen=True):
     is_open_end: bool
 
 
-def search(connection: sqlite3.Connection, load_words: LoadWords, query: Query, limit: int, *, local: bool) -> list[Hit]:
-    """Return the best notes. Private ones exist only if `local`."""
-    return _Search(connection, load_words, query, local=local).run(limit)
+def search(
+    connection: sqlite3.Connection,
+    load_words: LoadWords,
+    query: Query,
+    limit: int,
+    *,
+    local: bool,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> list[Hit]:
+    """Return the best notes. Private ones exist only if `local`. A cancelled search raises sqlite3.OperationalError."""
+    connection.set_progress_handler(is_cancelled, _STEPS)
+    return _Search(connection, load_words, query, local=local).run(limit, is_cancelled)
 
 
 class _Search:
@@ -61,10 +71,12 @@ class _Search:
         self._tables = (PUBLIC, PRIVATE) if local else (PUBLIC,)
         self._visible = "is_private IN (0, 1)" if local else "is_private = 0"
 
-    def run(self, limit: int) -> list[Hit]:
+    def run(self, limit: int, is_cancelled: Callable[[], bool]) -> list[Hit]:
         checked: dict[int, Hit | None] = {}
         found = 0
         for number in self._candidates():
+            if is_cancelled():
+                raise sqlite3.OperationalError("interrupted")
             if number not in checked:
                 hit = checked[number] = self._check(number)
                 found += hit is not None
