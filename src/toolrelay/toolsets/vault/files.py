@@ -1,4 +1,4 @@
-"""The files of a vault, read only. Links are never followed while a file is opened, and no other file than a regular one is read."""
+"""The files of a vault, read only. No link is followed while a file is opened, and only regular files are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from toolrelay.errors import ToolError
-from toolrelay.toolsets.vault.folding import normalize
 from toolrelay.toolsets.vault.markdown import decode_note, read_tags
 from toolrelay.toolsets.vault.rules import SUFFIX, Rules, encodable, is_note_name, split_path
 
@@ -56,9 +55,13 @@ class Note(Struct, frozen=True, kw_only=True):
     tags: frozenset[str]
 
     @property
+    def file_name(self) -> str:
+        return encodable(self.path.rpartition("/")[2])
+
+    @property
     def name(self) -> str:
-        """The name without folder and suffix."""
-        return encodable(self.path.rpartition("/")[2])[: -len(SUFFIX)]
+        """The name without its suffix."""
+        return self.file_name[: -len(SUFFIX)]
 
 
 def spelling_key(name: str) -> str:
@@ -160,7 +163,11 @@ class VaultFiles:
         try:
             with os.scandir(self.root / folder) as entries:
                 for entry in entries:
-                    if spelling_key(entry.name) in names and entry.is_dir() == is_folder and (is_folder or is_note_name(entry.name)):
+                    if (
+                        spelling_key(entry.name) in names
+                        and entry.is_dir() == is_folder
+                        and (is_folder or is_note_name(entry.name))
+                    ):
                         yield f"{folder}/{entry.name}" if folder else entry.name
         except OSError:
             return
@@ -211,7 +218,7 @@ class VaultFiles:
             size=status.st_size,
             mtime_ns=status.st_mtime_ns,
             fingerprint=_fingerprint(status),
-            text=None if text is None else normalize(text),
+            text=text,
             is_cut=is_cut,
             is_private=any(self.rules.is_private(each, known) for each in {path, real_path})
             or (is_cut and self.rules.is_private(path, tags)),

@@ -35,7 +35,7 @@ def fold_character(character: str) -> str:
         return " "
     parts = unicodedata.normalize("NFKD", character)
     kept = "".join(part for part in parts if unicodedata.combining(part) < _FIRST_ACCENT)
-    if " " in kept and kept != " ":  # an accent that stands alone, such as "´"
+    if " " in kept and kept != " ":  # an accent that stands alone
         return character
     return unicodedata.normalize("NFC", kept.casefold().lower())
 

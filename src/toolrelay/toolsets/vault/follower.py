@@ -120,7 +120,8 @@ class Follower:
         """Scan and watch until the vault goes away, or is replaced by another folder."""
         self._files.check()
         identity = self._identity()
-        scanned = 0.0
+        self._scan()
+        scanned = 0.0  # once more when the watch has begun: something may have changed in between
         for changes in self._watch():
             if self._stop.is_set() or self._damage is not None or self._identity() != identity:
                 return

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 -- statements are put together from constants
 """The search index: an SQLite file with FTS5. It can be rebuilt from the vault at any time.
 
 Private notes have a full-text table of their own, so that they have no influence on what models that are not local find: not on
@@ -16,7 +17,7 @@ from queue import Empty, LifoQueue
 
 from toolrelay import log
 from toolrelay.toolsets.vault.files import Note
-from toolrelay.toolsets.vault.folding import UNICODE_VERSION, fold, fold_input, index_text
+from toolrelay.toolsets.vault.folding import UNICODE_VERSION, fold, fold_input, index_text, normalize
 from toolrelay.toolsets.vault.rules import encodable
 from toolrelay.toolsets.vault.words import WordList, Words
 
@@ -92,37 +93,42 @@ class Index:
             self._disconnect()
 
     def _disconnect(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
         with suppress(Empty):
             while True:
                 self._readers.get_nowait().close()
+        if self._writer is not None:  # last: it moves the log into the file
+            self._writer.close()
+            self._writer = None
         self.clear_words()
 
     def _connect(self) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.path.parent.parent, self.path.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if tables and connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-                raise sqlite3.DatabaseError("not a vault index")
-            connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
-            if not tables:
-                connection.execute("PRAGMA page_size = 8192")
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.executescript(_PROBE)
-            if not tables:
-                connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID}; COMMIT;")
-                connection.execute("INSERT INTO meta VALUES('key', ?)", (self._key,))
-            elif connection.execute("SELECT value FROM meta WHERE key = 'key'").fetchone() != (self._key,):
-                raise sqlite3.DatabaseError("made by another version, or with other rules")
+            self._prepare(connection)
         except BaseException:
             connection.close()
             raise
         self._writer = connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Create the tables, or raise DatabaseError if there are others."""
+        is_new = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if is_new:
+            connection.execute("PRAGMA page_size = 8192")
+        elif connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
+            raise sqlite3.DatabaseError("not a vault index")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.executescript(_PROBE)
+        if is_new:
+            connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID}; COMMIT;")
+            connection.execute("INSERT INTO meta VALUES('key', ?)", (self._key,))
+        elif connection.execute("SELECT value FROM meta WHERE key = 'key'").fetchone() != (self._key,):
+            raise sqlite3.DatabaseError("made by another version, or with other rules")
 
     # Reading
 
@@ -133,7 +139,11 @@ class Index:
             connection = self._readers.get_nowait()
         except Empty:
             connection = sqlite3.connect(
-                f"file:{_quote(self.path)}?mode=ro", uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                f"file:{_quote(self.path)}?mode=ro",
+                uri=True,
+                timeout=_BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
             )
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KB // 4}")
             connection.executescript(_PROBE)
@@ -228,10 +238,12 @@ class Index:
 def _add(connection: sqlite3.Connection, note: Note) -> str:
     """Add a note, newest last, and return its text for the tokenizer."""
     shown = encodable(note.path)
-    name, text = fold_input(note.name), note.text or ""
+    name, text = fold_input(note.name), normalize(note.text or "")
     row = (os.fsencode(note.path), note.fingerprint, note.is_private, name, fold_input(shown))
     values = "(SELECT coalesce(max(id), 0) + 1 FROM note), ?, ?, ?, ?, ?"
-    number = connection.execute(f"INSERT INTO note(id, path, fingerprint, is_private, name, path_folded) VALUES({values})", row).lastrowid
+    number = connection.execute(
+        f"INSERT INTO note(id, path, fingerprint, is_private, name, path_folded) VALUES({values})", row
+    ).lastrowid
     connection.execute("INSERT INTO content VALUES(?, ?)", (number, text))
     folded = fold(text)
     if not text.isascii():
@@ -278,7 +290,9 @@ def read_tokens(connection: sqlite3.Connection, text: str) -> list[str]:
 def is_damaged(error: sqlite3.Error) -> bool:
     """Whether the file must be replaced. Otherwise it may be good: it is locked, or its disk is full or read-only."""
     return isinstance(error, sqlite3.DatabaseError) and (
-        not isinstance(error, sqlite3.OperationalError | sqlite3.ProgrammingError) or "malformed" in str(error) or "no such" in str(error)
+        not isinstance(error, sqlite3.OperationalError | sqlite3.ProgrammingError)
+        or "malformed" in str(error)
+        or "no such" in str(error)
     )
 
 

@@ -20,9 +20,7 @@ _FENCED = re.compile(
 )
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _BACKTICKS = re.compile("`+")
-_TAG = re.compile(
-    r"#(?<![\w/&#]#)(?<!\]\(#)(?<!\[\[#)(?P<tag>[^\s\u2000-\u206f\u2e00-\u2e7f'!\"#$%&()*+,.:;<=>?@^`{|}~\[\]\\]+)"
-)
+_TAG = re.compile(r"#(?<![\w/&#]#)(?<!\]\(#)(?<!\[\[#)(?P<tag>[^\s\u2000-\u206f\u2e00-\u2e7f'!\"#$%&()*+,.:;<=>?@^`{|}~\[\]\\]+)")
 _TAG_LINE = re.compile(r"^[\"']?tags?[\"']?[ \t]*:(?P<value>.*(?:\n[ \t]*(?:-|#).*|\n[ \t]+.*)*)", re.MULTILINE | re.IGNORECASE)
 _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -107,7 +105,9 @@ def _read_frontmatter_tags(frontmatter: str) -> list[str]:
             return list(_read_yaml_tags(frontmatter))
         except (yaml.YAMLError, ValueError):  # ValueError: an escape such as "\UFFFFFFFF"
             pass
-    return [word for match in _TAG_LINE.finditer(frontmatter) for word in _split_tags(re.sub(r"[\[\]\"'{}]|- ", " ", match["value"]))]
+    return [
+        word for match in _TAG_LINE.finditer(frontmatter) for word in _split_tags(re.sub(r"[\[\]\"'{}]|- ", " ", match["value"]))
+    ]
 
 
 def _read_yaml_tags(frontmatter: str) -> Iterator[str]:

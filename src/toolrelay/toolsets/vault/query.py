@@ -69,7 +69,7 @@ class Query:
     def count(self, *folded: str) -> int:
         """Count the matches in these texts of a note. 0: a term is missing. A note found by filters alone is one match."""
         counts = [sum(term.count(text) for text in folded) for term in self.terms]
-        return (sum(counts) or not counts) if all(counts) else 0
+        return (sum(counts) or int(not counts)) if all(counts) else 0
 
 
 def parse_query(text: str) -> Query:

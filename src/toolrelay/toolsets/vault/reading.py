@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from toolrelay.core.json import JsonObject
+from toolrelay.core.json import Json, JsonObject
 from toolrelay.toolsets.base import FilePreview
 from toolrelay.toolsets.vault.files import Note, NoteUnreadableError, VaultFiles
 from toolrelay.toolsets.vault.markdown import first_line
@@ -37,7 +37,9 @@ class NoteReader:
         note = self._read(exact)
         if note is not None:
             return note
-        found = [note for each in self._files.find_spellings(path) if each != exact and (note := self._read(each, is_asked=False))]
+        found = [
+            note for each in self._files.find_spellings(path) if each != exact and (note := self._read(each, is_asked=False))
+        ]
         if len(found) == 1:
             return found[0]
         if has_other_suffix(path):
@@ -59,27 +61,32 @@ class NoteReader:
 
 def read_files(
     files: VaultFiles, paths: Sequence[str], *, local: bool, is_cancelled: Callable[[], bool]
-) -> tuple[list[JsonObject], bool]:
+) -> tuple[list[Json], bool]:
     """Return an entry for each path, and whether a private note is among them."""
     reader = NoteReader(files, local=local)
-    entries: list[JsonObject] = []
+    entries: list[Json] = []
     left = MAX_CONTENTS
     has_private = False
     for number, asked in enumerate(paths):
         if is_cancelled():
             break
+        if number >= MAX_FILES:
+            entries.append(_error_entry(asked, f"Error reading file: only {MAX_FILES} files can be read at once"))
+            continue
         try:
-            if number >= MAX_FILES:
-                raise NoteError(f"Error reading file: only {MAX_FILES} files can be read at once")
             note = reader.find(asked)
             content = _content(note, left)
         except NoteError as error:
-            entries.append({"path": show_path(asked), "content": str(error), "size": 0})
+            entries.append(_error_entry(asked, str(error)))
             continue
         left -= len(content)
         has_private = has_private or note.is_private
         entries.append({"path": encodable(note.path), "content": content, "size": note.size})
     return entries, has_private
+
+
+def _error_entry(asked: str, message: str) -> JsonObject:
+    return {"path": show_path(asked), "content": message, "size": 0}
 
 
 def _content(note: Note, left: int) -> str:
@@ -91,7 +98,8 @@ def _content(note: Note, left: int) -> str:
         raise NoteError(f"Error reading file: the files before it have {MAX_CONTENTS:,} characters; read it in another call")
     if len(note.text) <= limit and not note.is_cut:
         return note.text
-    return f"{note.text[:limit]}\n\n[truncated: these are the first {min(limit, len(note.text)):,} characters of {note.size:,} bytes]"
+    shown = note.text[:limit]
+    return f"{shown}\n\n[truncated: these are the first {len(shown):,} characters of {note.size:,} bytes]"
 
 
 def preview_files(files: VaultFiles, paths: Sequence[str], *, local: bool) -> tuple[FilePreview, ...]:
@@ -109,7 +117,7 @@ def _preview(reader: NoteReader, asked: str, *, local: bool) -> FilePreview:
         return FilePreview(path=shown, name=shown.rpartition("/")[2], error=str(error))
     return FilePreview(
         path=encodable(asked),
-        name=note.name,
+        name=note.file_name,
         size=note.size,
         modified_at=note.mtime_ns / 1e9,
         first_line=first_line(note.text or "", FIRST_LINE_LENGTH),

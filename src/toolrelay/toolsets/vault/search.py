@@ -1,3 +1,4 @@
+# ruff: noqa: S608 -- statements are put together from constants
 """Search in the index: names first, then notes with words that begin with the terms, then notes with parts of words.
 
 Each step yields notes that may match, in its order. What it yields is checked and counted in the text of the note, so that a step
@@ -180,7 +181,7 @@ class _Search:
 
 
 def read_term(connection: sqlite3.Connection, term: Term) -> TermTokens:
-    """Return the tokens of a term. CJK runs are pairs of characters; a run that ends within the term has its last character, too."""
+    """Return the tokens of a term. A CJK run is its pairs of characters, and its last one if it ends within the term."""
     runs = split_cjk(term.text)
     tokens: list[str] = []
     for place, (is_cjk, run) in enumerate(runs):

@@ -24,7 +24,8 @@ def define_tools(*, asks_to_share: bool) -> list[ToolDefinition]:
                 "query": {
                     "type": "string",
                     "description": (
-                        "The search query to find files. Can be keywords, topics, or phrases to search for in file names and content."
+                        "The search query to find files. "
+                        "Can be keywords, topics, or phrases to search for in file names and content."
                     ),
                 },
                 "limit": {

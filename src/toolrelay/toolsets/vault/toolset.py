@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from toolrelay.core.json import JsonObject
+from toolrelay.core.json import Json, JsonObject
 from toolrelay.errors import ConfigurationError, ToolError
 from toolrelay.toolsets.base import Preview, PrivateOutput, ToolContext, ToolDefinition, ToolOutput
 from toolrelay.toolsets.python.threads import FunctionOutcome, Threads
@@ -104,7 +104,7 @@ class VaultToolset:
         query = parse_query(cast("str", arguments["query"]))
         self._files.check()
         hits = self._find(query, int(min(limit, MAX_LIMIT)), context, is_cancelled)
-        entries = [_encode_hit(hit) for hit in hits]
+        entries: list[Json] = [_encode_hit(hit) for hit in hits]
         return PrivateOutput(entries) if any(hit.is_private for hit in hits) else entries
 
     def _find(self, query: Query, limit: int, context: ToolContext, is_cancelled: Callable[[], bool]) -> list[Hit]:

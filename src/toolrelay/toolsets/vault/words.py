@@ -30,7 +30,7 @@ class WordList(Struct, frozen=True):
 
 
 class Words:
-    """The words of a full-text table, read when they are first needed. CJK text has none: it is indexed by pairs of characters."""
+    """The words of a full-text table, read when they are first needed. CJK text has none: its pairs of characters are indexed."""
 
     def __init__(self, table: str) -> None:
         self._table = table
