@@ -1,4 +1,7 @@
-"""The contract of every kind of toolset. New kinds are discovered: each has a `tests/toolsets/KIND/example.py`."""
+"""The contract of every kind of toolset. New kinds are discovered: each has a `tests/toolsets/KIND/example.py`.
+
+An example has the tools echo(text), fail() and wait(), or says in `EXAMPLE` which of its tools take their places.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.toolsets.contract import Example
 from toolrelay.core.validation import can_validate
 from toolrelay.settings import ToolsetSettings
 from toolrelay.toolsets.base import Progress, ToolContext, Toolset, ToolsetKind, discover
@@ -39,6 +43,17 @@ async def opened(kind: ToolsetKind[Any], directory: Path) -> AsyncIterator[Tools
         await toolset.close()
 
 
+def example_of(kind: ToolsetKind[Any]) -> Example:
+    module = importlib.import_module(f"tests.toolsets.{kind.name}.example")
+    found: Example = getattr(module, "EXAMPLE", Example())
+    return found
+
+
+async def check_echo(kind: ToolsetKind[Any], toolset: Toolset) -> None:
+    echo = example_of(kind).echo
+    assert await toolset.run(echo.tool, echo.arguments, context()) == echo.expected
+
+
 def context(**values: Any) -> ToolContext:
     return ToolContext(call_id="call_1", **values)
 
@@ -53,7 +68,7 @@ def test_settings_extend_the_common_ones(kind: ToolsetKind[Any]) -> None:
 def test_schemas_are_strict_and_can_be_checked(kind: ToolsetKind[Any], tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(kind, tmp_path) as toolset:
-            assert [tool.name for tool in toolset.tools] == ["echo", "fail", "wait"]
+            assert [tool.name for tool in toolset.tools] == list(example_of(kind).tools)
             for tool in toolset.tools:
                 assert tool.parameters["type"] == "object"
                 assert tool.parameters["additionalProperties"] is False
@@ -67,7 +82,7 @@ def test_schemas_are_strict_and_can_be_checked(kind: ToolsetKind[Any], tmp_path:
 def test_tool_gets_its_arguments(kind: ToolsetKind[Any], tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(kind, tmp_path) as toolset:
-            assert await toolset.run("echo", {"text": "Grüß Gott"}, context()) == "Grüß Gott"
+            await check_echo(kind, toolset)
 
     asyncio.run(story())
 
@@ -76,24 +91,27 @@ def test_tool_gets_its_arguments(kind: ToolsetKind[Any], tmp_path: Path) -> None
 def test_failure_is_raised_and_the_toolset_goes_on(kind: ToolsetKind[Any], tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(kind, tmp_path) as toolset:
-            with pytest.raises(Exception, match="as planned"):
-                await toolset.run("fail", {}, context())
-            assert await toolset.run("echo", {"text": "a"}, context()) == "a"
+            fail = example_of(kind).fail
+            with pytest.raises(Exception, match=fail.expected):
+                await toolset.run(fail.tool, fail.arguments, context())
+            await check_echo(kind, toolset)
 
     asyncio.run(story())
 
 
-@every_kind
+@pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if example_of(kind).wait], ids=lambda kind: kind.name)
 def test_cancelled_run_ends_and_the_toolset_goes_on(kind: ToolsetKind[Any], tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(kind, tmp_path) as toolset:
             reported: asyncio.Queue[Progress] = asyncio.Queue()
-            run = asyncio.ensure_future(toolset.run("wait", {}, context(report=reported.put_nowait)))
+            wait = example_of(kind).wait
+            assert wait is not None
+            run = asyncio.ensure_future(toolset.run(wait.tool, wait.arguments, context(report=reported.put_nowait)))
             assert await reported.get() == Progress(done=1, total=2, message="waiting")
             run.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await run
-            assert await toolset.run("echo", {"text": "a"}, context()) == "a"
+            await check_echo(kind, toolset)
 
     asyncio.run(story())
 
