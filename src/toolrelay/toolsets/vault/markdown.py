@@ -12,6 +12,7 @@ from toolrelay.toolsets.vault.folding import fold_input
 
 MAX_FRONTMATTER = 65_536  # characters that are read as YAML; of a longer one the lines of tags are
 
+_MAX_DEPTH = 32  # libyaml takes quadratic time for deep nesting
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _FRONTMATTER = re.compile(r"---[ \t]*\r?\n(?P<yaml>.*?)(?<=\n)(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _FENCED = re.compile(
@@ -119,6 +120,8 @@ def _read_yaml_tags(frontmatter: str) -> Iterator[str]:
     for event in yaml.parse(frontmatter, Loader=_YAML_LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
+            if depth > _MAX_DEPTH:
+                raise yaml.YAMLError("too deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
             key = None if depth == 1 else key
