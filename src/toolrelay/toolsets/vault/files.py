@@ -139,8 +139,10 @@ class VaultFiles:
         """Read a note whose path may contain links, which must not leave the vault or lead to hidden or excluded files."""
         if self._is_refused(split_path(path)):
             raise NoteUnreadableError("no such file", is_gone=True)
-        real = os.path.realpath(self.root / path)
-        root = os.path.realpath(self.root)
+        try:
+            real, root = os.path.realpath(self.root / path), os.path.realpath(self.root)
+        except (OSError, ValueError):  # ValueError: a name that the file system cannot have
+            raise NoteUnreadableError("no such file", is_gone=True) from None
         if os.path.commonpath([real, root]) != root or real == root:
             raise NoteUnreadableError("it is a link that leaves the vault")
         parts = split_path(os.path.relpath(real, root))
