@@ -135,7 +135,12 @@ def test_other_normal_form_is_found(tmp_path: Path, stored: str, asked: str) -> 
 
 def test_ambiguous_spelling_is_not_found(vault: Path) -> None:
     write_notes(vault, {"a.md": "1", "A.md": "2", "Dir/x.md": "3", "dir/x.md": "4", "dir/Y.md": "5"})
-    assert [entry["content"] for entry in entries(vault, "a.MD", "A.md", "DIR/x", "DIR/y")] == ["File not found: a.MD", "2", "File not found: DIR/x", "5"]
+    assert [entry["content"] for entry in entries(vault, "a.MD", "A.md", "DIR/x", "DIR/y")] == [
+        "File not found: a.MD",
+        "2",
+        "File not found: DIR/x",
+        "5",
+    ]
 
 
 def test_name_that_is_not_utf_8_is_shown_and_found(tmp_path: Path) -> None:

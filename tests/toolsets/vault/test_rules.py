@@ -53,7 +53,9 @@ def test_unknown_tags_count_as_private_only_if_a_tag_decides() -> None:
     assert not Rules(private=["Journal/**"]).is_private("a.md", None)
 
 
-@pytest.mark.parametrize("rules", [{"exclude": [""]}, {"private": ["tag:"]}, {"private": ["/"]}, {"exclude": ["a\\b"]}, {"exclude": ["../x"]}])
+@pytest.mark.parametrize(
+    "rules", [{"exclude": [""]}, {"private": ["tag:"]}, {"private": ["/"]}, {"exclude": ["a\\b"]}, {"exclude": ["../x"]}]
+)
 def test_pattern_that_matches_nothing_is_refused(rules: dict[str, list[str]]) -> None:
     with pytest.raises(ConfigurationError):
         Rules(**rules)

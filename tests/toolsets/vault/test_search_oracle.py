@@ -18,8 +18,49 @@ from toolrelay.toolsets.vault.query import parse_query
 from toolrelay.toolsets.vault.search import search
 
 PIECES = [
-    *("a", "ab", "ba", "bab", "B", "node", "odes", "note", "x1", "10", "é", "É", "e\u0301", "e", "ß", "ss", "S", "ﬁ", "fi", "…", "..."),
-    *("東", "京", "東京", "京東京", "が", "か", "か\u3099", "ｶﾞ", "カ", "한글", "\u1112\u1161\u11ab", "한", "Ω", "ς", "Σ", "İ", "ı", "ø"),
+    *(
+        "a",
+        "ab",
+        "ba",
+        "bab",
+        "B",
+        "node",
+        "odes",
+        "note",
+        "x1",
+        "10",
+        "é",
+        "É",
+        "e\u0301",
+        "e",
+        "ß",
+        "ss",
+        "S",
+        "ﬁ",
+        "fi",
+        "…",
+        "...",
+    ),
+    *(
+        "東",
+        "京",
+        "東京",
+        "京東京",
+        "が",
+        "か",
+        "か\u3099",
+        "ｶﾞ",
+        "カ",
+        "한글",
+        "\u1112\u1161\u11ab",
+        "한",
+        "Ω",
+        "ς",
+        "Σ",
+        "İ",
+        "ı",
+        "ø",
+    ),
     *("+", "++", "-", "_", ".", "'", "/", "😀", "❤\ufe0f", "€", "क्ष", "ä\u0323", "\u0301", "\u200b", "¼"),
     *(" ", " ", " ", "\n", "\t", "\u00a0", "\r\n", "\u2028"),
 ]
@@ -86,9 +127,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 def make_note(path: str, body: str, *, is_private: bool) -> Note:
     tags = frozenset(read_tags(body))
-    return Note(
-        path=f"{path}.md", size=0, mtime_ns=0, fingerprint="", text=body, is_cut=False, is_private=is_private, tags=tags
-    )
+    return Note(path=f"{path}.md", size=0, mtime_ns=0, fingerprint="", text=body, is_cut=False, is_private=is_private, tags=tags)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
@@ -101,7 +140,9 @@ def test_search_finds_and_counts_what_a_scan_does(
 ) -> None:
     if loads_words:
         index.load_words()  # words of the notes that follow are added
-    index.change([make_note(path, body, is_private=is_private) for path, (body, is_private) in vault.items()], list(index.fingerprints()))
+    index.change(
+        [make_note(path, body, is_private=is_private) for path, (body, is_private) in vault.items()], list(index.fingerprints())
+    )
     try:
         parsed = parse_query(query)
     except Exception:  # noqa: BLE001 -- nothing to search for

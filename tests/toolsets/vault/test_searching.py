@@ -219,7 +219,10 @@ def test_relative_path_begins_at_the_configuration_file(vault: Path) -> None:
 
 def test_nothing_is_written_in_the_vault(vault: Path) -> None:
     def listing() -> dict[str, tuple[int, bytes]]:
-        return {str(file): (file.stat().st_mtime_ns, file.read_bytes() if file.is_file() else b"") for file in sorted(vault.rglob("*"))}
+        return {
+            str(file): (file.stat().st_mtime_ns, file.read_bytes() if file.is_file() else b"")
+            for file in sorted(vault.rglob("*"))
+        }
 
     before = listing()
 
