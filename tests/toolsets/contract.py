@@ -20,6 +20,6 @@ class Example:
     """The tools of an example. `wait` None: no tool waits until it is cancelled."""
 
     tools: tuple[str, ...] = ("echo", "fail", "wait")
-    echo: Call = Call("echo", {"text": "Grüß Gott"}, "Grüß Gott")  # noqa: RUF009 -- it is frozen
-    fail: Call = Call("fail", {}, "as planned")  # noqa: RUF009 -- as above
-    wait: Call | None = Call("wait", {})  # noqa: RUF009 -- as above
+    echo: Call = Call("echo", {"text": "Grüß Gott"}, "Grüß Gott")
+    fail: Call = Call("fail", {}, "as planned")
+    wait: Call | None = Call("wait", {})

@@ -188,6 +188,12 @@ def move(vault: Path, away: Path) -> None:
     vault.rename(away)
 
 
+def bring_back(vault: Path, away: Path) -> None:
+    if vault.exists():
+        vault.rmdir()
+    away.rename(vault)
+
+
 @pytest.mark.parametrize("vanish", [move, empty])
 def test_vanished_vault_is_an_error_until_it_is_back(vault: Path, vanish: Callable[[Path, Path], None]) -> None:
     away = vault.parent / "away"
@@ -196,12 +202,10 @@ def test_vanished_vault_is_an_error_until_it_is_back(vault: Path, vanish: Callab
         assert len(await paths(toolset, "note")) == 2
         vanish(vault, away)
         for run in (search(toolset, "note"), read(toolset, "One.md")):
-            with pytest.raises(ToolError, match="the vault at .* cannot be read: "):
+            with pytest.raises(ToolError, match=r"the vault at .* cannot be read: "):
                 await run
         before = notes_in_index(vault)
-        if vault.exists():
-            vault.rmdir()
-        away.rename(vault)
+        bring_back(vault, away)
         assert before == 2
         assert len(await paths(toolset, "note")) == 2
         write_notes(vault, {"Later.md": "later"})

@@ -18,7 +18,7 @@ from toolrelay.toolsets.vault.files import MAX_NOTE_BYTES, VaultFiles
 from toolrelay.toolsets.vault.reading import read_files
 from toolrelay.toolsets.vault.rules import Rules
 
-NOTES = {
+NOTES: dict[str, str | bytes] = {
     "Notes/React.md": "# React\r\n\r\nReact is a library…\n",
     "Notes/Vue.md": "# Vue",
     "Journal/Day.md": "dear diary",
@@ -273,7 +273,7 @@ def test_preview_lists_the_files_in_the_order_asked(vault: Path) -> None:
         FilePreview(
             path="notes/react",
             name="React.md",
-            size=32,
+            size=33,
             modified_at=(vault / "Notes/React.md").stat().st_mtime_ns / 1e9,
             first_line="# React",
         ),

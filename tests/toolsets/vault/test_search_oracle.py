@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from toolrelay.toolsets.vault import folding
 from toolrelay.toolsets.vault.files import Note
 from toolrelay.toolsets.vault.index import Index
 from toolrelay.toolsets.vault.markdown import read_tags
@@ -58,7 +59,7 @@ PIECES = [
         "ς",
         "Σ",
         "İ",
-        "ı",
+        "\u0131",
         "ø",
     ),
     *("+", "++", "-", "_", ".", "'", "/", "😀", "❤\ufe0f", "€", "क्ष", "ä\u0323", "\u0301", "\u200b", "¼"),
@@ -102,7 +103,9 @@ def tags_of(body: str) -> set[str]:
 
 def scan(vault: dict[str, tuple[str, bool]], query: str, *, local: bool) -> dict[str, int]:
     """Return the paths of the notes that match, with their counts."""
-    terms, tags, paths = set(), set(), set()
+    terms: set[str] = set()
+    tags: set[str] = set()
+    paths: set[str] = set()
     for kind, quoted, plain in re.findall(r'(tag:|path:)?(?:"([^"]*)"|([^\s"]+))', query):
         value = " ".join(fold(quoted or plain.rstrip(",;.!?:") or plain).split())
         if value:
@@ -148,14 +151,12 @@ def test_search_finds_and_counts_what_a_scan_does(
     except Exception:  # noqa: BLE001 -- nothing to search for
         return
     with index.reader() as connection:
-        hits = search(connection, index.load_table_words, parsed, 50, local=local)
+        hits = search(connection, index, parsed, 50, local=local)
     assert {hit.path: hit.matches for hit in hits} == scan(vault, query, local=local)
     assert len({hit.path for hit in hits}) == len(hits)
 
 
 def test_folding_is_the_same_for_all_characters() -> None:
-    from toolrelay.toolsets.vault import folding
-
     for code in range(0x30000):
         character = unicodedata.normalize("NFC", chr(code))
         expected = "".join(map(folding.fold_character, character))
@@ -169,7 +170,7 @@ def test_limit_keeps_some_of_the_hits_with_true_counts(tmp_path: Path) -> None:
     vault = {f"n{number}": ("node anode", False) for number in range(60)}
     index.change([make_note(path, body, is_private=False) for path, (body, _) in vault.items()])
     with index.reader() as connection:
-        hits = search(connection, index.load_table_words, parse_query("node"), 10, local=False)
+        hits = search(connection, index, parse_query("node"), 10, local=False)
     expected = scan(vault, "node", local=False)
     assert len(hits) == 10
     assert all(expected[hit.path] == hit.matches for hit in hits)

@@ -19,7 +19,7 @@ from toolrelay import log
 from toolrelay.toolsets.vault.files import Note
 from toolrelay.toolsets.vault.folding import UNICODE_VERSION, fold, fold_input, index_text, normalize
 from toolrelay.toolsets.vault.rules import encodable
-from toolrelay.toolsets.vault.words import WordList, Words
+from toolrelay.toolsets.vault.words import NameList, Names, WordList, Words
 
 VERSION = 1
 PUBLIC, PRIVATE = "public", "private"
@@ -33,7 +33,7 @@ CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE note(
   id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, fingerprint TEXT NOT NULL, is_private INTEGER NOT NULL,
   name TEXT NOT NULL, path_folded TEXT NOT NULL);
-CREATE INDEX note_name ON note(is_private, name);
+CREATE INDEX note_private ON note(is_private);
 CREATE TABLE content(id INTEGER PRIMARY KEY, text TEXT NOT NULL);
 CREATE TABLE folded(id INTEGER PRIMARY KEY, text TEXT NOT NULL);  -- of texts that are not ASCII, which take longer to fold
 CREATE TABLE tag(tag TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY(tag, note)) WITHOUT ROWID;
@@ -66,6 +66,7 @@ class Index:
         self._readers: LifoQueue[sqlite3.Connection] = LifoQueue()
         self._is_closed = False
         self.words = {PUBLIC: Words(PUBLIC), PRIVATE: Words(PRIVATE)}
+        self.names = {PUBLIC: Names(is_private=False), PRIVATE: Names(is_private=True)}
 
     def open(self) -> None:
         """Open the file, or create it. One that is damaged or of another version is replaced."""
@@ -181,10 +182,14 @@ class Index:
     def load_table_words(self, table: str) -> WordList:
         return self.words[table].load(self.reader)
 
+    def load_table_names(self, table: str) -> NameList:
+        return self.names[table].load(self.reader)
+
     def load_words(self) -> None:
-        """Read the words beforehand, so that no search has to wait for them."""
-        for words in self.words.values():
-            words.load(self.reader)
+        """Read names and words beforehand, so that no search has to wait for them."""
+        for table in (PUBLIC, PRIVATE):
+            self.load_table_names(table)
+            self.load_table_words(table)
 
     # Writing
 
@@ -222,11 +227,14 @@ class Index:
                 text = _add(connection, note)
                 if not is_bulk:
                     added.append((self.words[PRIVATE if note.is_private else PUBLIC], text))
+        for names in self.names.values():
+            names.clear()
         self._add_words(added)
 
     def clear_words(self) -> None:
-        for words in self.words.values():
-            words.clear()
+        for table in (PUBLIC, PRIVATE):
+            self.names[table].clear()
+            self.words[table].clear()
 
     def _add_words(self, added: list[tuple[Words, str]]) -> None:
         for words, text in added:

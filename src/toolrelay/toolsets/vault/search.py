@@ -11,13 +11,13 @@ import heapq
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 from msgspec import Struct
 
 from toolrelay.toolsets.vault.excerpts import cut_excerpt
 from toolrelay.toolsets.vault.folding import bigrams, split_cjk
-from toolrelay.toolsets.vault.index import PRIVATE, PUBLIC, read_folded, read_text, read_tokens
+from toolrelay.toolsets.vault.index import PRIVATE, PUBLIC, Index, read_folded, read_text, read_tokens
 from toolrelay.toolsets.vault.query import Query, Term
 from toolrelay.toolsets.vault.words import WordList
 
@@ -26,8 +26,6 @@ MAX_WORDS = 1000  # that a part of a word may stand for; if there are more, the 
 MAX_PHRASES = 20  # the same for the first word of a phrase; if there are more, the rest of the phrase is searched
 _NAME_WEIGHT = 10.0
 _STEPS = 20_000  # of SQLite's virtual machine between two looks whether the search is still wanted, some ms
-
-LoadWords = Callable[[str], WordList]
 
 
 class Hit(Struct, frozen=True, kw_only=True):
@@ -52,58 +50,62 @@ class TermTokens(Struct, frozen=True):
 
 def search(
     connection: sqlite3.Connection,
-    load_words: LoadWords,
+    index: Index,
     query: Query,
     limit: int,
     *,
     local: bool,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> list[Hit]:
-    """Return the best notes. Private ones exist only if `local`. A cancelled search raises sqlite3.OperationalError."""
+    """Return the best notes. Private ones exist only if `local`. A cancelled search raises sqlite3.OperationalError.
+
+    `connection` is a reader of the index.
+    """
     connection.set_progress_handler(is_cancelled, _STEPS)
-    return _Search(connection, load_words, query, local=local).run(limit, is_cancelled)
+    return _Search(connection, index, query, local=local).run(limit, is_cancelled)
 
 
 class _Search:
-    def __init__(self, connection: sqlite3.Connection, load_words: LoadWords, query: Query, *, local: bool) -> None:
+    def __init__(self, connection: sqlite3.Connection, index: Index, query: Query, *, local: bool) -> None:
         self._connection = connection
-        self._load_words = load_words
+        self._index = index
         self._query = query
+        self._checked: dict[int, Hit | None] = {}
         self._tables = (PUBLIC, PRIVATE) if local else (PUBLIC,)
         self._visible = "is_private IN (0, 1)" if local else "is_private = 0"
 
     def run(self, limit: int, is_cancelled: Callable[[], bool]) -> list[Hit]:
-        checked: dict[int, Hit | None] = {}
-        found = 0
-        for number in self._candidates():
+        found: dict[int, Hit] = {}
+        for number in self._candidates(limit):
             if is_cancelled():
                 raise sqlite3.OperationalError("interrupted")
-            if number not in checked:
-                hit = checked[number] = self._check(number)
-                found += hit is not None
-                if found >= limit:
+            hit = self._check(number)
+            if hit is not None:
+                found[number] = hit
+                if len(found) >= limit:
                     break
-        return [hit for hit in checked.values() if hit is not None]
+        return list(found.values())
 
-    def _candidates(self) -> Iterator[int]:
+    def _candidates(self, limit: int) -> Iterator[int]:
         if not self._query.terms:
             return self._all()
         tokens = [read_term(self._connection, term) for term in self._query.terms]
-        return chain(self._by_name(), self._by_words(tokens), self._by_parts(tokens))
+        return chain(self._by_name(), self._by_words(tokens, limit), self._by_parts(tokens))
 
     def _by_name(self) -> Iterator[int]:
         """Yield notes that have every term in their names: the same name first, then names that begin with a term."""
         terms = [term.text for term in self._query.terms]
-        pieces = [piece for text in terms for piece in text.split(" ")]
-        where, values = self._filter("id")
-        conditions = " AND ".join([self._visible, *("instr(name, ?)" for _ in pieces), *where])
-        sql = f"SELECT id, name FROM note WHERE {conditions} ORDER BY id DESC LIMIT {MAX_RANKED}"
-        rows = [row for row in self._connection.execute(sql, [*pieces, *values]) if self._query.count(row[1])]
-        rows.sort(key=lambda row: (row[1] != " ".join(terms), not row[1].startswith(tuple(terms))))
-        yield from (number for number, _ in rows)
+        part = max((piece for text in terms for piece in text.split(" ")), key=len)
+        named = chain.from_iterable(self._index.load_table_names(table).find(part) for table in self._tables)
+        found = list(islice((row for row in named if self._query.count(row[1])), MAX_RANKED))
+        found.sort(key=lambda row: (row[1] != " ".join(terms), not row[1].startswith(tuple(terms)), -row[0]))
+        yield from (number for number, _ in found)
 
-    def _by_words(self, tokens: Sequence[TermTokens]) -> Iterator[int]:
-        """Yield notes with words that begin with the terms: the most relevant first, or the newest if there are many."""
+    def _by_words(self, tokens: Sequence[TermTokens], limit: int) -> Iterator[int]:
+        """Yield notes with words that begin with the terms.
+
+        The most relevant come first: those with the most matches if there are few, by BM25 if there are some, else the newest.
+        """
         expression = " AND ".join(_phrase(each.tokens, is_prefix=each.is_open_end) for each in tokens if each.tokens)
         if not expression:
             return
@@ -112,8 +114,9 @@ class _Search:
         if any(len(numbers) > MAX_RANKED for numbers in newest):
             yield from sorted(chain(*newest), reverse=True)
             yield from self._newest(expressions)
-        elif len(newest) == 1 and not newest[0]:
-            return
+        elif sum(map(len, newest)) <= limit:
+            hits = [(hit.matches, number) for number in chain(*newest) if (hit := self._check(number))]
+            yield from (number for _, number in sorted(hits, reverse=True))
         else:
             ranked = [row for table in self._tables for row in self._rank(table, expression)]
             yield from (number for _, number in sorted(ranked, key=lambda row: (row[0], -row[1])))
@@ -122,7 +125,7 @@ class _Search:
         """Yield notes with the terms within words, newest first."""
         expressions: dict[str, str] = {}
         for table in self._tables:
-            words = self._load_words(table) if any(each.is_open_start for each in tokens) else WordList(())
+            words = self._index.load_table_words(table) if any(each.is_open_start for each in tokens) else WordList(())
             parts = [part for each in tokens if (part := _expand(each, words)) is not None]
             if "" in parts:
                 continue  # no word of this table has the part
@@ -164,9 +167,20 @@ class _Search:
         yield from steps[0] if len(steps) == 1 else heapq.merge(*steps, reverse=True)
 
     def _check(self, number: int) -> Hit | None:
-        """Count the matches in a note. None: it does not match, after all."""
-        sql = "SELECT path, fingerprint, is_private, name FROM note WHERE id = ?"
-        path, fingerprint, is_private, name = self._connection.execute(sql, (number,)).fetchone()
+        """Count the matches in a note, once. None: it does not match, after all."""
+        if number not in self._checked:
+            self._checked[number] = self._count(number)
+        return self._checked[number]
+
+    def _count(self, number: int) -> Hit | None:
+        tags = ["EXISTS(SELECT 1 FROM tag WHERE tag = ? AND note = id)" for _ in self._query.tags]
+        paths = ["instr(path_folded, ?)" for _ in self._query.paths]
+        conditions = " AND ".join(["id = ?", self._visible, *tags, *paths])
+        sql = f"SELECT path, fingerprint, is_private, name FROM note WHERE {conditions}"
+        row = self._connection.execute(sql, [number, *self._query.tags, *self._query.paths]).fetchone()
+        if row is None:
+            return None
+        path, fingerprint, is_private, name = row
         folded = read_folded(self._connection, number)
         matches = self._query.count(name, folded)
         if not matches:
@@ -182,6 +196,8 @@ class _Search:
 
 def read_term(connection: sqlite3.Connection, term: Term) -> TermTokens:
     """Return the tokens of a term. A CJK run is its pairs of characters, and its last one if it ends within the term."""
+    if term.text.isascii() and term.text.isalnum():
+        return TermTokens((term.text,), is_open_start=True, is_open_end=True)
     runs = split_cjk(term.text)
     tokens: list[str] = []
     for place, (is_cjk, run) in enumerate(runs):

@@ -114,9 +114,7 @@ class VaultToolset:
             self._follower.wait(self._wait_seconds, context, is_cancelled)
             try:
                 with self._index.reader() as connection:
-                    hits = search(
-                        connection, self._index.load_table_words, query, limit, local=context.local, is_cancelled=is_cancelled
-                    )
+                    hits = search(connection, self._index, query, limit, local=context.local, is_cancelled=is_cancelled)
                 stale = [hit.path for hit in hits if not self._is_fresh(hit)]
                 fresh = [hit for hit in hits if hit.path not in stale]
                 if not stale:
