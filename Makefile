@@ -54,9 +54,9 @@ transcripts: setup ## record tests/transcripts again (ARGS="hermes codex.calls":
 docs: $(VENV)/.dev ## regenerate the tables in docs/ from the code
 	$(PY) docs/make_tables.py
 
-bench: $(VENV)/.dev ## measure the cost of the gateway, the dialects, the store, gateway tools and Codex (ARGS="--quick": only the gateway, one short round)
+bench: $(VENV)/.dev ## measure the cost of the gateway, the dialects, the store, the vault, gateway tools and Codex (ARGS="--quick": only the gateway, one short round)
 	$(PY) bench/run.py $(ARGS)
-	@$(if $(ARGS),,$(PY) bench/dialects.py --peers && $(PY) bench/store.py && $(PY) bench/tools.py && $(PY) bench/codex.py)
+	@$(if $(ARGS),,$(PY) bench/dialects.py --peers && $(PY) bench/store.py && $(PY) bench/vault.py && $(PY) bench/tools.py && $(PY) bench/codex.py)
 
 soak: $(VENV)/.dev ## kill the gateway 200 times, run 500 turns at once, and 2,000 through Codex (memory growth)
 	$(PY) -m pytest -n $(JOBS) --dist worksteal tests/test_crash.py tests/test_many_turns.py --crashes 200 --turns 500

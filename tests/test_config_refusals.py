@@ -169,8 +169,8 @@ def test_all_mistakes_of_a_file_are_reported_together(write: Write) -> None:
         api_key = "env:MISSING"
         approval = "ask"
         timeout_second = 1
-        [toolsets.vault]
-        kind = "vault"
+        [toolsets.github]
+        kind = "mcp"
     """
     assert [problem.split(": ")[1] for problem in problems(write(text))] == [
         "server.port",
@@ -179,7 +179,7 @@ def test_all_mistakes_of_a_file_are_reported_together(write: Write) -> None:
         "models.fast.api_key",
         "models.fast.approval",
         "models.fast.timeout_second",
-        "toolsets.vault.kind",
+        "toolsets.github.kind",
     ]
 
 
@@ -271,7 +271,7 @@ UNAVAILABLE: dict[str, list[Any]] = {
     "redis.url": ["redis://h"],
     "models.provider": ["anthropic", "gemini", "local"],
     "models.wire": ["anthropic", "gemini"],
-    "toolsets.kind": ["vault", "mcp"],
+    "toolsets.kind": ["mcp"],
 }
 
 

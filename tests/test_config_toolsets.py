@@ -39,14 +39,14 @@ def test_without_a_file_there_is_no_such_directory() -> None:
     ("text", "problem"),
     [
         ("toolsets = 5", "toolsets: expected tables [toolsets.NAME], found a number"),
-        ("[toolsets.a]\nmodule = 'm'", "toolsets.a.kind: missing; expected one of python"),
+        ("[toolsets.a]\nmodule = 'm'", "toolsets.a.kind: missing; expected one of python, vault"),
         (
             "[toolsets.a]\nkind = 'pyhton'\nmodule = 5",
-            'toolsets.a.kind: expected one of python, found "pyhton"; did you mean python?',
+            'toolsets.a.kind: expected one of python, vault, found "pyhton"; did you mean python?',
         ),
         (
-            "[toolsets.a]\nkind = 'vault'\npath = '~/Notes'",
-            'toolsets.a.kind: "vault" is not available in this version yet; available today: "python"',
+            "[toolsets.a]\nkind = 'mcp'\ncommand = ['x']",
+            'toolsets.a.kind: "mcp" is not available in this version yet; available today: "python", "vault"',
         ),
         ("[toolsets.a]\nkind = 'python'\napproval = 'never'", "toolsets.a.module: missing; expected a string"),
         (f"{MINE}modul = 'm'", "toolsets.mine.modul: unknown key; did you mean module?"),

@@ -97,7 +97,7 @@ def test_example_file_gives_the_default_settings() -> None:
 
 
 def test_example_file_has_every_key() -> None:
-    later = {"toolsets.command", "toolsets.path"}  # of kinds that are not available yet
+    later = {"toolsets.command"}  # of kinds that are not available yet
     assert {key for key, _ in example_lines()} == set(file_keys()) | later
 
 

@@ -56,7 +56,7 @@ NOT_YET: Final[dict[str, tuple[object, ...]]] = {
     "redis.url": ("",),
 }
 
-LATER_TOOLSETS: Final = ("mcp", "vault")  # kinds that a later version will have
+LATER_TOOLSETS: Final = ("mcp",)  # kinds that a later version will have
 
 # Settings that cannot be set in the file, and where they are set.
 NOT_IN_FILE: Final = {
