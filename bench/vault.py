@@ -159,8 +159,8 @@ async def measure_change(toolset: Toolset, root: Path, number: int) -> float:
     """Return the milliseconds from the write of a note until it is found."""
     began = time.perf_counter()
     (root / f"Changed {number % 2}.md").write_text(f"changed number{number}x", encoding="utf-8")
-    while not await search(toolset, f"number{number}x"):
-        await asyncio.sleep(0.005)  # noqa: ASYNC110 -- no event tells that a note is found
+    while not await search(toolset, f"number{number}x"):  # noqa: ASYNC110 -- no event tells that a note is found
+        await asyncio.sleep(0.005)
     return (time.perf_counter() - began) * 1000
 
 

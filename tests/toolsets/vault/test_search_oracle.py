@@ -133,7 +133,7 @@ def make_note(path: str, body: str, *, is_private: bool) -> Note:
     return Note(path=f"{path}.md", size=0, mtime_ns=0, fingerprint="", text=body, is_cut=False, is_private=is_private, tags=tags)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
 @given(vault=notes, query=queries, local=st.booleans(), loads_words=st.booleans())
 @example(vault={"n": ("the anode", False), "m": ("node a", False)}, query="node", local=False, loads_words=True)
 @example(vault={"n": ("xnode ab", False)}, query='"node a"', local=False, loads_words=True)
