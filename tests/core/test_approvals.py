@@ -30,6 +30,7 @@ from toolrelay.core.approvals import (
     CHANGED,
     NOT_ANSWERED,
     NOT_ANSWERED_SHARE,
+    NOT_SHAREABLE,
     TRANSITIONS,
     QuestionAnswer,
     QuestionStatus,
@@ -243,10 +244,22 @@ def test_result_that_is_not_shared_stays_unknown(answer: VerdictGiven | Question
     assert next_request(playbook.commands).items[-1] == result_item(0, text)
 
 
-@pytest.mark.parametrize("output", ["[]", "nothing found", '{"path":"a.md"}'])
-def test_result_without_entries_needs_no_question(output: str) -> None:
+def test_empty_result_needs_no_question() -> None:
+    playbook = Playbook(share_turn()) >> [*model_call(0, "g"), CALLS] << ... >> run_finished(0, "[]")
+    assert next_request(playbook.commands).items[-1] == result_item(0, "[]")
+
+
+@pytest.mark.parametrize("output", ["text", '{"path":"a.md"}', ENTRIES[:-5], '[{"path":"a.md"},{"name":"b"}]', '["a"]'])
+def test_result_that_nobody_can_be_asked_about_is_not_shared(output: str) -> None:
     playbook = Playbook(share_turn()) >> [*model_call(0, "g"), CALLS] << ... >> run_finished(0, output)
-    assert next_request(playbook.commands).items[-1] == result_item(0, output)
+    assert next_request(playbook.commands).items[-1] == result_item(0, NOT_SHAREABLE)
+    assert emitted(playbook.commands) == [GatewayCallFinished(id=IDS[0], output=NOT_SHAREABLE, failed=True)]
+
+
+def test_error_of_a_tool_needs_no_question() -> None:
+    playbook = Playbook(share_turn()) >> [*model_call(0, "g"), CALLS] << ...
+    playbook >> ToolRunFinished(call_id=IDS[0], output="Error: no.", failed=True)
+    assert next_request(playbook.commands).items[-1] == result_item(0, "Error: no.")
 
 
 def test_parallel_results_are_asked_about_one_after_the_other() -> None:
@@ -264,7 +277,7 @@ def test_verdict_about_running_does_not_share() -> None:
 
 def test_paths_of_a_result() -> None:
     assert shared_paths(ENTRIES) == ["a.md", "b.md"]
-    assert shared_paths((Text(text=ENTRIES),)) == []
+    assert shared_paths((Text(text=ENTRIES),)) is None
     assert keep_paths(ENTRIES, ["b.md", "c.md"]) == '[{"path":"b.md","preview":"B"}]'
 
 

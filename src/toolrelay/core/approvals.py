@@ -30,6 +30,7 @@ TRANSITIONS: Mapping[tuple[QuestionStatus, QuestionAnswer], QuestionStatus] = Ma
 _GO_ON = "Go on without it, or ask the user what to do instead."
 NOT_ANSWERED = f"Nobody answered the request for approval in time. The call was not run. {_GO_ON}"
 NOT_ANSWERED_SHARE = f"The tool ran, but nobody approved in time that you see its result. {_GO_ON}"
+NOT_SHAREABLE = "Error: the result is too large, so that nobody could be asked about sharing it. Ask for less at once."
 CHANGED = "The tool or its arguments changed after a person had approved them. It was not run: call it again if it is needed."
 NO_FILES = "No file was selected."
 PATHS = "paths"  # the argument of a question about sharing
@@ -85,20 +86,19 @@ def is_empty_selection(arguments: str, files_argument: str | None) -> bool:
 # Sharing: the result is a list of entries with a path each
 
 
-def shared_paths(output: Content) -> list[str]:
-    """Return the paths of a result. There are none if it is not a list of entries with paths."""
-    return [path for entry in _entries(output) if (path := _path_of(entry)) is not None]
+def shared_paths(output: Content) -> list[str] | None:
+    """Return the paths of a result. None: it is not a list of entries that all have a path."""
+    value = _decode(output) if isinstance(output, str) else None
+    paths = [_path_of(entry) for entry in value] if isinstance(value, list) else [None]
+    known = [path for path in paths if path is not None]
+    return known if len(known) == len(paths) else None
 
 
 def keep_paths(output: Content, paths: Sequence[str]) -> str:
     """Return the result with only those entries that have one of the paths."""
     kept = frozenset(paths)
-    return _encode([entry for entry in _entries(output) if _path_of(entry) in kept])
-
-
-def _entries(output: Content) -> list[Json]:
-    value = _decode(output) if isinstance(output, str) else None
-    return value if isinstance(value, list) else []
+    value = _decode(output) if isinstance(output, str) else []
+    return _encode([entry for entry in value if _path_of(entry) in kept] if isinstance(value, list) else [])
 
 
 def _path_of(entry: Json) -> str | None:

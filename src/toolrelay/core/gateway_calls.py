@@ -8,7 +8,16 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from toolrelay.core.approvals import CHANGED, PATHS, QuestionKind, approval_digest, approval_id, keep_paths, shared_paths
+from toolrelay.core.approvals import (
+    CHANGED,
+    NOT_SHAREABLE,
+    PATHS,
+    QuestionKind,
+    approval_digest,
+    approval_id,
+    keep_paths,
+    shared_paths,
+)
 from toolrelay.core.commands import AskPerson, Command, Emit, RecordStep, RunTool
 from toolrelay.core.events import ApprovalRequested, GatewayCallFinished, GatewayCallStarted, StreamEvent, TextDelta
 from toolrelay.core.messages import Content, Message, plain_text
@@ -172,8 +181,12 @@ class GatewayCalls:
         """Record the result. A call that was not run is shown to the client all the same."""
         shown: list[StreamEvent] = [] if pending.state is CallState.RUNNING else [shown_start(pending)]
         tool = self._tools.get(pending.call.name)
-        if tool is not None and tool.asks_to_share and not step.failed and shared_paths(step.output):
-            return [self._record(replace(step, withheld=True))]
+        if tool is not None and tool.asks_to_share and not step.failed:
+            paths = shared_paths(step.output)
+            if paths is None:  # nobody could decide about it
+                step = replace(step, output=NOT_SHAREABLE, failed=True)
+            elif paths:
+                return [self._record(replace(step, withheld=True))]
         recorded = self._record(step)
         shown.append(shown_end(pending, failed=step.failed))
         return [recorded, Emit(shown)]
@@ -188,7 +201,7 @@ def _unknown_tool(pending: PendingGatewayCall) -> str:
 
 
 def _ask_to_share(pending: PendingGatewayCall) -> AskPerson:
-    arguments = msgspec.json.encode({PATHS: shared_paths(pending.output)}).decode()
+    arguments = msgspec.json.encode({PATHS: shared_paths(pending.output) or []}).decode()
     return AskPerson(pending.call, arguments, "share")
 
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from toolrelay import log
 from toolrelay.core.json import JsonObject
+from toolrelay.core.json_truncation import fit_json
 from toolrelay.core.messages import Call, Content, Part, Text, plain_text
 from toolrelay.core.request_checks import truncate_content
 from toolrelay.core.steps import ToolRunFinished
@@ -80,6 +81,7 @@ class Executor:
         `context.model` and `context.key` decide which tools there are. Each try gets a context of its own.
         """
         record = _RunRecord(call, context)
+        record.max_result_bytes = max_result_bytes
         tool = self._tools.find(call.name, model=context.model, key=context.key)
         outcome = RunOutcome(status="cancelled")
         try:
@@ -107,19 +109,19 @@ class Executor:
         if problem is not None:
             return _failed("invalid_arguments", describe_invalid(call.name, problem))
         while True:
-            outcome = await self._try(tool, msgspec.json.decode(text), context)
+            outcome = await self._try(tool, msgspec.json.decode(text), context, record.max_result_bytes)
             record.tries += 1
             if not (outcome.may_retry and tool.definition.idempotent) or record.tries >= MAX_TRIES:
                 return outcome
             await self._pause(RETRY_SECONDS * 2 ** (record.tries - 1) * (0.5 + self._jitter()))
 
-    async def _try(self, tool: OpenTool, arguments: JsonObject, context: ToolContext) -> RunOutcome:
+    async def _try(self, tool: OpenTool, arguments: JsonObject, context: ToolContext, max_bytes: int) -> RunOutcome:
         """Run the tool once, in a task of its own: a run that ignores its cancellation is left behind."""
         own_context = context.renew(_on_loop(asyncio.get_running_loop()))
         slots = self._slots.get(tool.settings.name)
         if slots is None:
             slots = self._slots[tool.settings.name] = RunSlots(tool.settings.max_concurrent)
-        attempt = _Attempt(tool, arguments, own_context, slots)
+        attempt = _Attempt(tool, arguments, own_context, slots, max_bytes)
         task = asyncio.ensure_future(attempt.run())
         try:
             await asyncio.wait({task}, timeout=tool.timeout_seconds)
@@ -184,18 +186,20 @@ class _RunRecord:
         self.call = call
         self.context = context
         self.tries = 0
+        self.max_result_bytes = MAX_RESULT_BYTES
         self.started = time.monotonic()
 
 
 class _Attempt:
     """One try of a run. `started` is set once it holds a slot of its toolset."""
 
-    def __init__(self, tool: OpenTool, arguments: JsonObject, context: ToolContext, slots: RunSlots) -> None:
+    def __init__(self, tool: OpenTool, arguments: JsonObject, context: ToolContext, slots: RunSlots, max_bytes: int) -> None:
         self.slots = slots
         self.started = False
         self._tool = tool
         self._arguments = arguments
         self._context = context
+        self._max_bytes = max_bytes
 
     async def run(self) -> RunOutcome:
         try:
@@ -207,8 +211,8 @@ class _Attempt:
         try:
             output = await self._tool.toolset.run(self._tool.definition.name, self._arguments, self._context)
             if isinstance(output, PrivateOutput):
-                return RunOutcome(status="ok", output=_encode(output.value), private=True)
-            return RunOutcome(status="ok", output=_encode(output))
+                return RunOutcome(status="ok", output=_encode(output.value, self._max_bytes), private=True)
+            return RunOutcome(status="ok", output=_encode(output, self._max_bytes))
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -220,14 +224,20 @@ class _Attempt:
             self.slots.release()
 
 
-def _encode(output: PlainOutput) -> Content:
-    """Return the content of a result: text and parts as they are, any other value as JSON text."""
+def _encode(output: PlainOutput, max_bytes: int) -> Content:
+    """Return the content of a result: text and parts as they are, any other value as JSON text.
+
+    JSON that is too large is cut within its strings, if that is enough. Text and parts are truncated later.
+    """
     if isinstance(output, str):
         return join_surrogates(output)
     if isinstance(output, tuple) and output and all(isinstance(part, Part) for part in output):
         return tuple(replace(part, text=join_surrogates(part.text)) if isinstance(part, Text) else part for part in output)
     try:
-        return msgspec.json.encode(output).decode()
+        encoded = msgspec.json.encode(output)
+        if len(encoded) > max_bytes:
+            encoded = fit_json(msgspec.json.decode(encoded), max_bytes) or encoded
+        return encoded.decode()
     except UnicodeEncodeError:  # a lone surrogate, as in the name of a file: JSON can escape it
         return json.dumps(msgspec.to_builtins(output, str_keys=True))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
