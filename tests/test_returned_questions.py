@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +23,8 @@ from tests.tool_rounds import Round, play
 from tests.upstream import Upstream
 from toolrelay.core.approvals import denial_text
 
+NODE = Path(sys.executable).parent / "node"
+SCRIPT = Path(__file__).parent / "node" / "approvals.mjs"
 ONE = Round(text=("Let me see.",), calls=(("once", {"number": 1}),))
 TWO = Round(calls=(("once", {"number": 1}), ("again", {"number": 2})))
 MIXED = Round(calls=(("get_weather", {"city": "Rome"}), ("once", {"number": 1})))
@@ -197,6 +201,24 @@ def test_client_calls_and_questions_are_returned_together(open_desk: Any) -> Non
     told = desk.told()
     assert [role for role, _ in told] == ["user", "assistant", "tool", "tool"]
     assert {content for role, content in told if role == "tool"} == {"sunny", "once 1 is done"}
+
+
+def test_node_sdk_answers_questions_and_client_calls_together(open_desk: Any) -> None:
+    desk = open_desk(MIXED, DONE)
+    command = [NODE, SCRIPT, desk.gateway.v1]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == {
+        "first": ["function_call", "mcp_approval_request"],
+        "question": {"name": "once", "label": "mine", "arguments": {"number": 1}},
+        "refusals": [400, 400],
+        "second": ["mcp_call", "message"],
+        "ran": "once 1 is done",
+        "approval": True,
+        "text": "Done.",
+        "last": "response.completed",
+    }
+    assert desk.workshop.lines() == ["once 1"]
 
 
 def test_unstored_client_sends_everything_back(open_desk: Any) -> None:
