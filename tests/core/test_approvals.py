@@ -61,6 +61,7 @@ from toolrelay.core.steps import (
     QuestionAsked,
     QuestionClosed,
     QuestionLeft,
+    StepEvent,
     TakenCall,
     ToolRunFinished,
     TurnFinished,
@@ -105,13 +106,13 @@ def test_digest_depends_on_call_definition_and_arguments(other: tuple[str, str, 
     assert approval_digest("c", "d", "{}") != approval_digest(*other)
 
 
-def asking_steps(arguments: str = "{}") -> list[object]:
+def asking_steps(arguments: str = "{}") -> list[StepEvent]:
     turn = make_turn(approval="g")
     return [*recorded([*turn.start(), *turn.handle([*model_call(0, "g", arguments), CALLS])])]
 
 
-def replay(steps: list[object], tool: GatewayTool) -> Turn:
-    return Turn.replay(steps, token=TOKEN, policy=Policy(tools={"g": tool}))  # type: ignore[arg-type]
+def replay(steps: list[StepEvent], tool: GatewayTool) -> Turn:
+    return Turn.replay(steps, token=TOKEN, policy=Policy(tools={"g": tool}))
 
 
 def test_tool_that_changed_after_its_approval_is_not_run() -> None:
@@ -129,7 +130,7 @@ def test_arguments_other_than_the_approved_are_not_run() -> None:
 def test_tool_that_is_gone_is_not_asked_about_again() -> None:
     commands = replay(asking_steps(), GatewayTool(tool=Tool(name="g"))).resume()
     assert commands == [AskPerson(call_item(0, "g"), "{}")]
-    gone = Turn.replay(asking_steps(), token=TOKEN, policy=Policy(tools={"h": GatewayTool(tool=Tool(name="h"))})).resume()  # type: ignore[arg-type]
+    gone = Turn.replay(asking_steps(), token=TOKEN, policy=Policy(tools={"h": GatewayTool(tool=Tool(name="h"))})).resume()
     assert recorded(gone)[0] == ToolRunFinished(call_id=IDS[0], output="Unknown tool: g", failed=True)
 
 

@@ -45,10 +45,11 @@ def test_fitted_value_is_valid_json_within_the_limit(value: Json, limit: int) ->
     decoded = json.loads(fitted)
     assert isinstance(value, list)
     assert len(decoded) == len(value)
-    for entry, given_entry in zip(decoded, value, strict=True):
+    for entry, original in zip(decoded, value, strict=True):
+        assert isinstance(original, dict)
         for name, text in entry.items():
             kept = str(text).partition(f" {MARK}")[0]
-            assert str(given_entry[name]).startswith(kept) or MARK in str(given_entry[name])  # type: ignore[index]
+            assert str(original[name]).startswith(kept) or MARK in str(original[name])
 
 
 @given(value=ENTRIES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate
 
 import msgspec
@@ -23,7 +24,7 @@ def fit_json(value: Json, limit: int) -> bytes | None:
         cap = _find_cap(sizes, budget)
         if cap <= 0:
             return None
-        encoded = msgspec.json.encode(_map_strings(value, lambda text, cap=cap: _cut(text, cap)))  # type: ignore[misc]
+        encoded = msgspec.json.encode(_map_strings(value, partial(_cut, cap)))
         if len(encoded) <= limit:
             return encoded
         budget -= len(encoded) - limit
@@ -45,7 +46,7 @@ def _find_cap(sizes: list[int], budget: int) -> int:
     return budget
 
 
-def _cut(text: str, cap: int) -> str:
+def _cut(cap: int, text: str) -> str:
     size = _size(text)
     if size <= cap:
         return text

@@ -32,6 +32,7 @@ from toolrelay.wires.json import encode_repaired
 MAX_LISTED = 1000
 MAX_FILES = 200  # that a question lists
 PREVIEW_SECONDS = 5.0
+_STATUSES: tuple[QuestionStatus, ...] = get_args(QuestionStatus)
 _EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
 _decode_decision = msgspec.json.Decoder(Decision).decode
@@ -66,10 +67,11 @@ class ApprovalPages:
     async def list(self, request: Request) -> Response:
         self._approver(request)
         status = request.query_params.get("status")
-        if status is not None and status not in get_args(QuestionStatus):
-            raise invalid(f"'status' must be one of {', '.join(get_args(QuestionStatus))}.", "status")
+        wanted = next((known for known in _STATUSES if known == status), None)
+        if status is not None and wanted is None:
+            raise invalid(f"'status' must be one of {', '.join(_STATUSES)}.", "status")
         limit = whole_number(request.query_params, "limit", default=100, least=1, most=MAX_LISTED)
-        rows = await self._approvals.list(status, limit=limit)  # type: ignore[arg-type] # it is one of them
+        rows = await self._approvals.list(wanted, limit=limit)
         return _respond({"approvals": [await self._describe(row) for row in rows]})
 
     async def retrieve(self, request: Request) -> Response:
