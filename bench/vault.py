@@ -206,8 +206,12 @@ async def figures(root: Path, data: Path, notes: int) -> list[Figure]:
     began = time.perf_counter()
     toolset = open_toolset(root, data)
     await toolset.open()
+    await search(toolset, queries["word"][0])
+    found.append(Figure("start with an index and a search, s", f"{time.perf_counter() - began:.2f}", "1"))
     await search(toolset, "nothing here")
-    found.append(Figure("start with an index, first search, s", f"{time.perf_counter() - began:.2f}", "1"))
+    found.append(
+        Figure("and a search without results, s", f"{time.perf_counter() - began:.2f}", beside="it waits for the list of words")
+    )
     for kind, each in queries.items():
         await measure_searches(toolset, each[:10])
         times, results = await measure_searches(toolset, each)

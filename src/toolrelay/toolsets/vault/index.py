@@ -21,7 +21,7 @@ from toolrelay.toolsets.vault.folding import UNICODE_VERSION, fold, fold_input, 
 from toolrelay.toolsets.vault.rules import encodable
 from toolrelay.toolsets.vault.words import NameList, Names, WordList, Words
 
-VERSION = 1
+VERSION = 2
 PUBLIC, PRIVATE = "public", "private"
 
 _APPLICATION_ID = 0x546F5276  # "ToRv"
@@ -38,8 +38,8 @@ CREATE TABLE content(id INTEGER PRIMARY KEY, text TEXT NOT NULL);
 CREATE TABLE folded(id INTEGER PRIMARY KEY, text TEXT NOT NULL);  -- of texts that are not ASCII, which take longer to fold
 CREATE TABLE tag(tag TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY(tag, note)) WITHOUT ROWID;
 CREATE INDEX tag_note ON tag(note);
-CREATE VIRTUAL TABLE public USING fts5(name, body, content='', tokenize="{_TOKENIZER}", prefix='1 2');
-CREATE VIRTUAL TABLE private USING fts5(name, body, content='', tokenize="{_TOKENIZER}", prefix='1 2');
+CREATE VIRTUAL TABLE public USING fts5(name, body, content='', tokenize="{_TOKENIZER}", prefix='1');
+CREATE VIRTUAL TABLE private USING fts5(name, body, content='', tokenize="{_TOKENIZER}", prefix='1');
 CREATE VIRTUAL TABLE public_words USING fts5vocab(public, row);
 CREATE VIRTUAL TABLE private_words USING fts5vocab(private, row);
 INSERT INTO public(public, rank) VALUES('hashsize', 8388608);

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 -- statements are put together from constants
-"""Search in the index: names first, then notes with words that begin with the terms, then notes with parts of words.
+"""Search in the index: names first, then notes with the terms as words, then notes with the terms as parts of words.
 
 Each step yields notes that may match, in its order. What it yields is checked and counted in the text of the note, so that a step
 may yield too much. A later step runs only if the earlier ones did not find enough.
@@ -41,11 +41,13 @@ class TermTokens(Struct, frozen=True):
 
     is_open_start   the first token may be the end of a longer word
     is_open_end     the last token may be the beginning of a longer word
+    is_half_pair    the last token is a CJK character that may be the first of a pair
     """
 
     tokens: tuple[str, ...]
     is_open_start: bool
     is_open_end: bool
+    is_half_pair: bool = False
 
 
 def search(
@@ -102,11 +104,11 @@ class _Search:
         yield from (number for number, _ in found)
 
     def _by_words(self, tokens: Sequence[TermTokens], limit: int) -> Iterator[int]:
-        """Yield notes with words that begin with the terms.
+        """Yield notes with the terms as words.
 
         The most relevant come first: those with the most matches if there are few, by BM25 if there are some, else the newest.
         """
-        expression = " AND ".join(_phrase(each.tokens, is_prefix=each.is_open_end) for each in tokens if each.tokens)
+        expression = " AND ".join(_phrase(each.tokens, is_prefix=each.is_half_pair) for each in tokens if each.tokens)
         if not expression:
             return
         expressions = dict.fromkeys(self._tables, expression)
@@ -122,7 +124,7 @@ class _Search:
             yield from (number for _, number in sorted(ranked, key=lambda row: (row[0], -row[1])))
 
     def _by_parts(self, tokens: Sequence[TermTokens]) -> Iterator[int]:
-        """Yield notes with the terms within words, newest first."""
+        """Yield notes with the terms as parts of words, newest first."""
         expressions: dict[str, str] = {}
         for table in self._tables:
             words = self._index.load_table_words(table) if any(each.is_open_start for each in tokens) else WordList(())
@@ -208,11 +210,12 @@ def read_term(connection: sqlite3.Connection, term: Term) -> TermTokens:
             tokens += bigrams(run)
         else:
             tokens += [*bigrams(run), run[-1]]
-    first, last = term.text[0], term.text[-1]
+    ends_in_cjk, last_run = runs[-1]
     return TermTokens(
         tokens=tuple(tokens),
-        is_open_start=not runs[0][0] and bool(read_tokens(connection, first)),
-        is_open_end=runs[-1][0] or bool(read_tokens(connection, last)),
+        is_open_start=not runs[0][0] and bool(read_tokens(connection, term.text[0])),
+        is_open_end=not ends_in_cjk and bool(read_tokens(connection, term.text[-1])),
+        is_half_pair=ends_in_cjk and len(last_run) == 1,
     )
 
 
@@ -230,11 +233,12 @@ def _expand(term: TermTokens, words: WordList) -> str | None:
     if not term.tokens:
         return None
     first, *rest = term.tokens
+    is_prefix = term.is_open_end or term.is_half_pair
     if not term.is_open_start:
-        return _phrase(term.tokens, is_prefix=term.is_open_end)
+        return _phrase(term.tokens, is_prefix=is_prefix)
     is_part = not rest and term.is_open_end
     found = words.find(first, at_end=not is_part, limit=MAX_PHRASES if rest else MAX_WORDS)
     if found is None:
-        return _phrase(rest, is_prefix=term.is_open_end) if rest else None
-    phrases = [_phrase([word, *rest], is_prefix=bool(rest) and term.is_open_end) for word in found]
+        return _phrase(rest, is_prefix=is_prefix) if rest else None
+    phrases = [_phrase([word, *rest], is_prefix=bool(rest) and is_prefix) for word in found]
     return f"({' OR '.join(phrases)})" if phrases else ""
