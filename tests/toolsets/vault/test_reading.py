@@ -280,6 +280,11 @@ def test_preview_lists_the_files_in_the_order_asked(vault: Path) -> None:
     )
 
 
+def test_preview_of_too_many_files_has_the_errors_of_the_run(vault: Path) -> None:
+    found = previews(vault, *["Notes/Vue.md"] * 101)
+    assert [preview.error for preview in found[99:]] == [None, "Error reading file: only 100 files can be read at once"]
+
+
 def test_preview_says_what_is_private_to_local_models_only(vault: Path) -> None:
     rules = ("Journal/**",)
     asked = ("Journal/Day.md", "Notes/Vue.md")

@@ -19,6 +19,7 @@ from toolrelay.toolsets.vault.rules import is_note_name
 RETRY_SECONDS = 1.0  # while the vault is not there
 RESCAN_SECONDS = 300.0  # for changes that the watch missed
 UNWATCHED_RESCAN_SECONDS = 10.0  # where the operating system cannot watch
+STOP_SECONDS = 4.0
 PROGRESS_SECONDS = 5.0  # between two lines of the log
 
 _BATCH_NOTES = 1000
@@ -52,10 +53,12 @@ class Follower:
         self._thread.start()
 
     def stop(self) -> None:
+        """End the thread. One that a disk keeps waiting is left behind."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join()
-        self._index.close()
+            self._thread.join(STOP_SECONDS)
+        if self._thread is None or not self._thread.is_alive():
+            self._index.close()
 
     def wait(self, seconds: float, context: ToolContext, is_cancelled: Callable[[], bool]) -> None:
         """Wait until all notes have been indexed once, or raise ToolError."""

@@ -295,13 +295,14 @@ def read_tokens(connection: sqlite3.Connection, text: str) -> list[str]:
         connection.execute("INSERT INTO temp.probe(probe, rowid, body) VALUES('delete', 1, ?)", (text,))
 
 
+_DAMAGES = ("malformed", "no such", "vtable constructor failed")  # in the texts of operational errors
+
+
 def is_damaged(error: sqlite3.Error) -> bool:
     """Whether the file must be replaced. Otherwise it may be good: it is locked, or its disk is full or read-only."""
-    return isinstance(error, sqlite3.DatabaseError) and (
-        not isinstance(error, sqlite3.OperationalError | sqlite3.ProgrammingError)
-        or "malformed" in str(error)
-        or "no such" in str(error)
-    )
+    if isinstance(error, sqlite3.OperationalError | sqlite3.ProgrammingError):
+        return any(text in str(error) for text in _DAMAGES)
+    return isinstance(error, sqlite3.DatabaseError)
 
 
 def _quote(path: Path) -> str:

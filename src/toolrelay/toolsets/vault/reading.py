@@ -14,6 +14,7 @@ MAX_FILES = 100  # in one call
 MAX_CONTENT = 1_000_000  # characters of one note
 MAX_CONTENTS = 4_000_000  # characters of all notes of a call
 FIRST_LINE_LENGTH = 120
+TOO_MANY = f"Error reading file: only {MAX_FILES} files can be read at once"
 
 
 class NoteError(Exception):
@@ -71,7 +72,7 @@ def read_files(
         if is_cancelled():
             break
         if number >= MAX_FILES:
-            entries.append(_error_entry(asked, f"Error reading file: only {MAX_FILES} files can be read at once"))
+            entries.append(_error_entry(asked, TOO_MANY))
             continue
         try:
             note = reader.find(asked)
@@ -105,7 +106,13 @@ def _content(note: Note, left: int) -> str:
 def preview_files(files: VaultFiles, paths: Sequence[str], *, local: bool) -> tuple[FilePreview, ...]:
     """Return what a person sees of each file: the same files, in the same order, with the same errors as a run would have."""
     reader = NoteReader(files, local=local)
-    return tuple(_preview(reader, asked, local=local) for asked in paths[:MAX_FILES])
+    shown = [_preview(reader, asked, local=local) for asked in paths[:MAX_FILES]]
+    return (*shown, *(_error_preview(asked, TOO_MANY) for asked in paths[MAX_FILES:]))
+
+
+def _error_preview(asked: str, message: str) -> FilePreview:
+    shown = show_path(asked)
+    return FilePreview(path=shown, name=shown.rpartition("/")[2], error=message)
 
 
 def _preview(reader: NoteReader, asked: str, *, local: bool) -> FilePreview:
@@ -113,8 +120,7 @@ def _preview(reader: NoteReader, asked: str, *, local: bool) -> FilePreview:
         note = reader.find(asked)
         _content(note, MAX_CONTENT)
     except NoteError as error:
-        shown = show_path(asked)
-        return FilePreview(path=shown, name=shown.rpartition("/")[2], error=str(error))
+        return _error_preview(asked, str(error))
     return FilePreview(
         path=encodable(asked),
         name=note.file_name,
