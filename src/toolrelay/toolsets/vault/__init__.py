@@ -10,13 +10,7 @@ from typing import Literal
 
 from toolrelay.errors import ConfigurationError
 from toolrelay.settings import Environment, ToolsetSettings
-from toolrelay.toolsets.base import ToolsetKind
-from toolrelay.toolsets.vault.files import VaultFiles
-from toolrelay.toolsets.vault.index import Index
-from toolrelay.toolsets.vault.rules import Rules
-from toolrelay.toolsets.vault.toolset import VaultToolset
-
-__all__ = ["KIND", "VaultSettings", "VaultToolset"]
+from toolrelay.toolsets.base import Toolset, ToolsetKind
 
 FOLDER = "vaults"  # of the indexes, in the data directory
 
@@ -28,7 +22,13 @@ class VaultSettings(ToolsetSettings, frozen=True, kw_only=True, forbid_unknown_f
     share: Literal["silent", "ask"] = "silent"
 
 
-def _open(settings: VaultSettings, environment: Environment) -> VaultToolset:
+def _open(settings: VaultSettings, environment: Environment) -> Toolset:
+    # Every gateway imports this module; one without a vault need not load YAML and the index.
+    from toolrelay.toolsets.vault.files import VaultFiles  # noqa: PLC0415 -- see above
+    from toolrelay.toolsets.vault.index import Index  # noqa: PLC0415 -- see above
+    from toolrelay.toolsets.vault.rules import Rules  # noqa: PLC0415 -- see above
+    from toolrelay.toolsets.vault.toolset import VaultToolset  # noqa: PLC0415 -- see above
+
     rules = Rules(settings.exclude, settings.private)
     if not settings.path.strip():
         raise ConfigurationError("path is empty; write the folder of the vault, such as ~/Notes")
