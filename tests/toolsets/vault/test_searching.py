@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,13 +144,11 @@ def test_private_notes_change_nothing_for_other_models(tmp_path: Path) -> None:
             queries = ["alpha", "alpha beta", "gamma5", "amma", "node", "n", '"alpha beta"', "tag:x", "path:journal", "a"]
             outputs.append([await toolset.run("vault_search", {"query": query}, context()) for query in queries])
 
-        on_vault(write_notes(root / "vault", notes), story, private=PRIVATE)
-    assert sort_ties(outputs[0]) == sort_ties(outputs[1])
-
-
-def sort_ties(results: list[Any]) -> list[Any]:
-    """Notes of the same age are in the order in which the folder lists them."""
-    return [sorted(result, key=lambda entry: entry["path"]) for result in results]
+        write_notes(root / "vault", notes)
+        for age, path in enumerate(sorted(notes)):
+            os.utime(root / "vault" / path, (age, age))  # without ties the order is fixed
+        on_vault(root / "vault", story, private=PRIVATE)
+    assert outputs[0] == outputs[1]
 
 
 def test_search_has_an_empty_preview(vault: Path) -> None:
