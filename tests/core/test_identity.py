@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrelay.core.identity import TOKEN_LENGTH, derive_call_id, make_call_id, make_item_id, make_token, shorten_id
+from toolrelay.core.identity import (
+    TOKEN_LENGTH,
+    derive_call_id,
+    make_call_id,
+    make_item_id,
+    make_ordered_token,
+    make_token,
+    shorten_id,
+)
 
 WORD = re.compile(r"[0-9A-Za-z]+", re.ASCII)
 TOKEN = make_token(bytes(range(10)))
@@ -100,3 +108,10 @@ def test_shortened_ids_are_unique() -> None:  # bug 29
 
 def test_shortened_id_is_the_same_in_every_release() -> None:
     assert shorten_id("call_000102030405060708090000") == "2eXS25Ffu"
+
+
+@given(first=st.integers(0, 2**55), later=st.integers(1, 2**40), entropy=st.binary(min_size=6, max_size=6))
+def test_ordered_tokens_sort_by_time(first: int, later: int, entropy: bytes) -> None:
+    tokens = [make_ordered_token(first, entropy[:3]), make_ordered_token(first + later, entropy[3:])]
+    assert tokens == sorted(tokens)
+    assert all(len(token) == TOKEN_LENGTH and token.isalnum() for token in tokens)

@@ -147,6 +147,19 @@ def test_rule_of_a_conversation_goes_with_it(play: Play) -> None:
     play(story)
 
 
+def test_rule_of_a_conversation_without_a_row_makes_one(play: Play) -> None:
+    async def story(store: Store) -> None:
+        row = turn("t1", conversation="conv_t1", stored=True)
+        await store.create_turn(row, steps(ACCEPTED, FINISHED), creates_conversation=False)
+        assert await store.load_conversation("conv_t1", "me") is None
+        with pytest.raises(StoreConflictError):
+            await store.add_rule(replace(RULE, owner="you", conversation="conv_t1"))
+        await store.add_rule(replace(RULE, conversation="conv_t1"))
+        assert [rule.conversation for rule in await store.find_rules("me", "vault_search")] == ["conv_t1"]
+
+    play(story)
+
+
 def test_export_has_questions_and_rules(play: Play) -> None:
     async def story(store: Store) -> None:
         await ask(store)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from tests.gateway import Gateway, running
 from tests.model_server import STREAMED, ClientApi, ModelServer, configuration, frames, whole
 from tests.raw_client import RawClient, Reply, encode_request
+from tests.scripted import scripted
+from tests.scripted_backend import ScriptedBackend
 
 OBSIDIAN = "origin: app://obsidian.md"
 
@@ -35,6 +38,14 @@ def test_endpoint_is_found_for_every_form_of_the_base_url(
     reply = ask(gateway, "POST", path, body=encoded(api))
     assert reply.status == 200
     assert api.text(reply.json()) == "Hello there"
+
+
+def test_request_ids_never_repeat_and_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000)  # a clock that stands still
+    app = scripted(ScriptedBackend([]))
+    ids = [app.router.new_request_id() for _ in range(1000)]
+    assert len(set(ids)) == 1000
+    assert ids == sorted(ids)
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/models", "/v1/models/", "/models/", "/v1//models"])

@@ -173,9 +173,10 @@ class TurnLedger:
         head, items = self._end_conversation() if self._status == "finished" else (None, [])
         if not self.created.is_set():
             row = self.row if self._status is None else replace(self.row, status=self._status)
-            begins = row.conversation == make_conversation_id(row.id)  # any other conversation existed when the turn began
+            # Any other conversation existed when the turn began. On Responses it has a row only if the client names it.
+            creates = row.conversation == make_conversation_id(row.id) and row.wire != RESPONSES
             await self._store.create_turn(
-                row, steps, messages, head=head, items=items, creates_conversation=begins, approvals=approvals
+                row, steps, messages, head=head, items=items, creates_conversation=creates, approvals=approvals
             )
             self.created.set()
             return

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from math import ceil
 from typing import Protocol, TypeAlias
 
 from toolrelay import log
-from toolrelay.core.identity import make_token
+from toolrelay.core.identity import make_ordered_token
 from toolrelay.errors import ClientError, InternalError, ToolrelayError
 from toolrelay.web.auth import Authenticator
 from toolrelay.web.guards import RequestGuard
@@ -41,11 +42,14 @@ class Router:
     def __init__(self, endpoints: Mapping[str, Handler], pages: Pages, authenticator: Authenticator) -> None:
         self._endpoints = {f"{root}{path}": handler for path, handler in endpoints.items() for root in ("", _ROOT)}
         self._pages = pages
+        self._last_time = 0
         self._authenticator = authenticator
         self._guard = RequestGuard(authenticator.allows_origin, linkable_paths=_LINKABLE_PATHS)
 
     def new_request_id(self) -> str:
-        return _ID_PREFIX + make_token(os.urandom(10))
+        """Return an id that never repeats: no two requests have the same time."""
+        self._last_time = now = max(time.time_ns() // 1000, self._last_time + 1)
+        return _ID_PREFIX + make_ordered_token(now, os.urandom(3))
 
     async def handle(self, exchange: Exchange) -> None:
         path = exchange.path if exchange.path in self._endpoints else _normalize(exchange.path)

@@ -10,6 +10,7 @@ import msgspec
 from toolrelay.core.approvals import QuestionStatus
 from toolrelay.errors import StoreConflictError
 from toolrelay.stores.base import ApprovalAnswer, ApprovalRow, RuleRow
+from toolrelay.stores.sql.conversations import use_conversation
 from toolrelay.stores.sql.database import Connection
 
 R = TypeVar("R", ApprovalRow, RuleRow)
@@ -32,6 +33,8 @@ _INSERT_RULE = f"INSERT INTO rules ({RULE_COLUMNS}) VALUES ({', '.join('?' * len
 _SELECT_RULES = f"SELECT {RULE_COLUMNS} FROM rules ORDER BY created_at DESC, id DESC"
 _SELECT_RULES_OF_TOOL = f"SELECT {RULE_COLUMNS} FROM rules WHERE owner = ? AND tool = ? ORDER BY created_at DESC, id DESC"
 _DELETE_RULE = "DELETE FROM rules WHERE id = ?"
+# A conversation that no client has named has no row until one is needed. Its id is that of its first turn.
+_SELECT_FIRST_TURN = "SELECT 1 FROM turns WHERE id = ? AND conversation = ? AND owner = ? AND deleted = FALSE"
 _SELECT_CONVERSATION = "SELECT 1 FROM conversations WHERE id = ?"
 
 
@@ -62,7 +65,10 @@ def list_approvals(connection: Connection, status: QuestionStatus | None, limit:
 
 def add_rule(connection: Connection, rule: RuleRow) -> None:
     if rule.conversation is not None and connection.execute(_SELECT_CONVERSATION, (rule.conversation,)).fetchone() is None:
-        raise StoreConflictError(f"The conversation {rule.conversation} does not exist, or was deleted.")
+        token = rule.conversation.removeprefix("conv_")
+        if connection.execute(_SELECT_FIRST_TURN, (token, rule.conversation, rule.owner)).fetchone() is None:
+            raise StoreConflictError(f"The conversation {rule.conversation} does not exist, or was deleted.")
+        use_conversation(connection, rule.conversation, rule.owner, rule.created_at)
     connection.execute(_INSERT_RULE, msgspec.structs.astuple(rule))
 
 
