@@ -150,6 +150,7 @@ def test_call_that_breaks_the_schema_bothers_nobody(open_office: Any) -> None:
         {"verdict": "allow", "arguments": []},
         {"verdict": "allow", "remember": "sometimes"},
         {"verdict": "allow", "reason": 1},
+        {"verdict": "allow", "argument": {"number": 2}},
         [],
         "allow",
     ],

@@ -45,8 +45,11 @@ MAX_UNREAD_EVENTS = 1000  # of a listener; one that reads less is dropped
 RULE_ENTROPY = 10  # bytes
 
 
-class Decision(Struct, frozen=True, kw_only=True):
-    """A person's answer. `arguments` replace those of the question; `remember` makes a rule of it."""
+class Decision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A person's answer. `arguments` replace those of the question; `remember` makes a rule of it.
+
+    Unknown members are refused: a misspelt `arguments` would allow the call as it was asked.
+    """
 
     verdict: Literal["allow", "deny"]
     arguments: JsonObject | None = None
