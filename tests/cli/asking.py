@@ -78,6 +78,8 @@ class Notes:
 
     def _describe(self, path, context):
         name = path.rpartition("/")[2]
+        if name == "bug.md":
+            raise KeyError(name)
         if name == "gone.md":
             return FilePreview(path=path, name=name, error="File not found")
         private = name == "Diary.md" if context.local else None
@@ -115,7 +117,7 @@ def respond(received: ReceivedRequest) -> Script:
     return play(Round(calls=tuple((name, arguments) for name, arguments in calls)), Round(text=results))(received)
 
 
-class Asking:
+class AskingGateway:
     """A running gateway, its questions, and clients that wait for them."""
 
     def __init__(self, gateway: Gateway, token: str) -> None:
@@ -182,7 +184,7 @@ class Asking:
 
 
 @contextlib.contextmanager
-def asking(folder: Path, *, config: str = "", port: int = 0, token: str = "") -> Iterator[Asking]:
+def asking(folder: Path, *, config: str = "", port: int = 0, token: str = "") -> Iterator[AskingGateway]:
     """Start a gateway with the models `fast`, `home`, which is local, and `brief`, whose questions expire after a second."""
     (folder / "kinds").mkdir(parents=True, exist_ok=True)
     (folder / "kinds" / "notes.py").write_text(_KIND)
@@ -195,7 +197,7 @@ def asking(folder: Path, *, config: str = "", port: int = 0, token: str = "") ->
         brief = configuration(model, model=f"{tools}approval_expiry_seconds = 1\n").replace("[models.fast]", "[models.brief]")
         flags = ("--port", str(port))
         with running(models + home + brief + config, environ={"PYTHONPATH": str(folder)}, folder=folder, flags=flags) as gateway:
-            found = Asking(gateway, token or (gateway.data_dir / "approver.token").read_text().strip())
+            found = AskingGateway(gateway, token or (gateway.data_dir / "approver.token").read_text().strip())
             try:
                 yield found
             finally:

@@ -15,25 +15,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.asking import NOTES, TIMEOUT_SECONDS, Asking, Terminal, asking, await_value
+from tests.cli.asking import NOTES, TIMEOUT_SECONDS, AskingGateway, Terminal, asking, await_value
 from tests.cli.commands import PROGRAM, Result, Run, configure
 from tests.upstream import Upstream, reply
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskingGateway]:
     with asking(tmp_path_factory.mktemp("asking")) as found:
         yield found
 
 
 @pytest.fixture
-def gateway(shared: Asking) -> Iterator[Asking]:
+def gateway(shared: AskingGateway) -> Iterator[AskingGateway]:
     yield shared
     shared.clean()
 
 
 @pytest.fixture
-def approvals(run: Run, gateway: Asking) -> Run:
+def approvals(run: Run, gateway: AskingGateway) -> Run:
     """Run `toolrelay approvals` for the gateway."""
 
     def approvals(command: str, *arguments: str) -> Result:
@@ -56,7 +56,7 @@ def test_without_questions_list_says_so(approvals: Run) -> None:
     assert approvals("list") == (0, "No question is open.\n", "")
 
 
-def test_open_questions_are_listed_as_a_table(approvals: Run, gateway: Asking) -> None:
+def test_open_questions_are_listed_as_a_table(approvals: Run, gateway: AskingGateway) -> None:
     question, _ = gateway.ask()
     header, row = lines(approvals("list"))
     assert header.split() == ["ID", "AGE", "EXPIRES", "IN", "TOOL", "ARGUMENTS", "MODEL", "KEY"]
@@ -66,13 +66,13 @@ def test_open_questions_are_listed_as_a_table(approvals: Run, gateway: Asking) -
     assert found[1] == question
 
 
-def test_command_without_a_name_lists(run: Run, gateway: Asking) -> None:
+def test_command_without_a_name_lists(run: Run, gateway: AskingGateway) -> None:
     question, _ = gateway.ask()
     assert question in run("approvals", *gateway.options).out
     assert json.loads(run("approvals", "--json", *gateway.options).out)["approvals"][0]["id"] == question
 
 
-def test_long_arguments_are_shortened_in_the_table(approvals: Run, gateway: Asking) -> None:
+def test_long_arguments_are_shortened_in_the_table(approvals: Run, gateway: AskingGateway) -> None:
     gateway.ask(arguments={"city": "x" * 5000})
     row = lines(approvals("list"))[1]
     assert '{"city": "xxx' in row
@@ -80,7 +80,7 @@ def test_long_arguments_are_shortened_in_the_table(approvals: Run, gateway: Aski
     assert len(row) <= 200
 
 
-def test_all_lists_answers_with_who_and_when(approvals: Run, gateway: Asking) -> None:
+def test_all_lists_answers_with_who_and_when(approvals: Run, gateway: AskingGateway) -> None:
     question, answer = gateway.ask()
     gateway.answer(question, verdict="deny", reason="not today")
     answer.result(TIMEOUT_SECONDS)
@@ -89,12 +89,12 @@ def test_all_lists_answers_with_who_and_when(approvals: Run, gateway: Asking) ->
     assert re.search(r"denied by local: not today, \d{4}-\d\d-\d\d \d\d:\d\d", row)
 
 
-def test_json_list_is_that_of_the_gateway(approvals: Run, gateway: Asking) -> None:
+def test_json_list_is_that_of_the_gateway(approvals: Run, gateway: AskingGateway) -> None:
     gateway.ask()
     assert json.loads(approvals("list", "--json").out) == {"approvals": gateway.pending()}
 
 
-def test_ids_are_short_in_a_terminal_but_enough(approvals: Run, gateway: Asking) -> None:
+def test_ids_are_short_in_a_terminal_but_enough(approvals: Run, gateway: AskingGateway) -> None:
     ids = [gateway.ask()[0] for _ in range(2)]
     with Terminal("approvals", *gateway.options) as terminal:
         assert terminal.end() == 0
@@ -107,7 +107,7 @@ def test_ids_are_short_in_a_terminal_but_enough(approvals: Run, gateway: Asking)
 # show
 
 
-def test_show_prints_everything(approvals: Run, gateway: Asking) -> None:
+def test_show_prints_everything(approvals: Run, gateway: AskingGateway) -> None:
     question, _ = gateway.ask()
     shown = approvals("show", question).out
     assert shown.startswith("Run get_weather?\n")
@@ -119,7 +119,7 @@ def test_show_prints_everything(approvals: Run, gateway: Asking) -> None:
     assert "stays on this machine" not in shown
 
 
-def test_show_lists_files_with_size_date_and_first_line(approvals: Run, gateway: Asking) -> None:
+def test_show_lists_files_with_size_date_and_first_line(approvals: Run, gateway: AskingGateway) -> None:
     question, _ = gateway.ask("read_notes", {"paths": ["Trips/Rome.md", "gone.md"]})
     shown = approvals("show", question).out
     assert re.search(r"- +Trips/Rome\.md +1\.2 KB +2023-11-1\d \d\d:\d\d +# Rome\.md", shown)
@@ -128,7 +128,7 @@ def test_show_lists_files_with_size_date_and_first_line(approvals: Run, gateway:
     assert "PRIVATE" not in shown
 
 
-def test_show_marks_private_files_for_local_models(approvals: Run, gateway: Asking) -> None:
+def test_show_marks_private_files_for_local_models(approvals: Run, gateway: AskingGateway) -> None:
     question, _ = gateway.ask("read_notes", NOTES, model="home")
     shown = approvals("show", question).out
     assert re.search(r"- +Diary\.md .* PRIVATE # Diary\.md", shown)
@@ -136,7 +136,18 @@ def test_show_marks_private_files_for_local_models(approvals: Run, gateway: Aski
     assert "home (compatible) will see the content of the files that you allow. It stays on this machine." in shown
 
 
-def test_show_of_an_answered_question_says_how_it_ended(approvals: Run, gateway: Asking) -> None:
+def test_question_whose_preview_fails_is_shown_without_files(approvals: Run, gateway: AskingGateway) -> None:
+    question, answer = gateway.ask("read_notes", {"paths": ["bug.md"]})
+    other, _ = gateway.ask()
+    assert other in approvals("list").out
+    shown = approvals("show", question)
+    assert shown.code == 0
+    assert "\n  files " not in shown.out
+    assert approvals("allow", question).code == 0
+    assert answer.result(TIMEOUT_SECONDS) == "read bug.md"
+
+
+def test_show_of_an_answered_question_says_how_it_ended(approvals: Run, gateway: AskingGateway) -> None:
     question, answer = gateway.ask()
     gateway.answer(question, verdict="allow", arguments={"city": "Oslo"})
     answer.result(TIMEOUT_SECONDS)
@@ -145,7 +156,7 @@ def test_show_of_an_answered_question_says_how_it_ended(approvals: Run, gateway:
     assert re.search(r'ran with +{ *\n +  "city": "Oslo"', shown)
 
 
-def test_show_json_is_that_of_the_gateway(approvals: Run, gateway: Asking) -> None:
+def test_show_json_is_that_of_the_gateway(approvals: Run, gateway: AskingGateway) -> None:
     question, _ = gateway.ask("read_notes", NOTES)
     assert json.loads(approvals("show", "--json").out) == gateway.retrieve(question)
 
@@ -153,13 +164,13 @@ def test_show_json_is_that_of_the_gateway(approvals: Run, gateway: Asking) -> No
 # allow and deny
 
 
-def test_allow_runs_the_call(approvals: Run, gateway: Asking) -> None:
+def test_allow_runs_the_call(approvals: Run, gateway: AskingGateway) -> None:
     question, answer = gateway.ask()
     assert approvals("allow", question) == (0, 'Allowed: get_weather {"city": "Rome"}.\n', "")
     assert answer.result(TIMEOUT_SECONDS) == "18 degrees in Rome"
 
 
-def test_allow_with_other_arguments_runs_those(approvals: Run, gateway: Asking) -> None:
+def test_allow_with_other_arguments_runs_those(approvals: Run, gateway: AskingGateway) -> None:
     _, answer = gateway.ask()
     done = approvals("allow", "--arguments", '{"city": "Oslo"}', "--reason", "it is nearer")
     assert done.out == 'Allowed with other arguments: get_weather {"city": "Oslo"}. Reason: it is nearer\n'
@@ -174,7 +185,9 @@ def test_allow_with_other_arguments_runs_those(approvals: Run, gateway: Asking) 
         ('{"city": NaN}', "NaN is not JSON"),
     ],
 )
-def test_arguments_that_are_no_json_object_are_refused(approvals: Run, gateway: Asking, arguments: str, problem: str) -> None:
+def test_arguments_that_are_no_json_object_are_refused(
+    approvals: Run, gateway: AskingGateway, arguments: str, problem: str
+) -> None:
     gateway.ask()
     code, out, err = approvals("allow", "--arguments", arguments)
     assert (code, out) == (2, "")
@@ -182,7 +195,7 @@ def test_arguments_that_are_no_json_object_are_refused(approvals: Run, gateway: 
     assert len(gateway.pending()) == 1
 
 
-def test_arguments_that_break_the_schema_are_refused(approvals: Run, gateway: Asking) -> None:
+def test_arguments_that_break_the_schema_are_refused(approvals: Run, gateway: AskingGateway) -> None:
     gateway.ask()
     code, _, err = approvals("allow", "--arguments", '{"city": 1}')
     assert code == 1
@@ -190,7 +203,7 @@ def test_arguments_that_break_the_schema_are_refused(approvals: Run, gateway: As
     assert len(gateway.pending()) == 1
 
 
-def test_picked_files_are_read_in_the_question_s_order(approvals: Run, gateway: Asking) -> None:
+def test_picked_files_are_read_in_the_question_s_order(approvals: Run, gateway: AskingGateway) -> None:
     _, answer = gateway.ask("read_notes", NOTES)
     done = approvals("allow", "--files", "Diary.md", "--files", "Trips/Rome.md")
     assert (done.code, done.err) == (0, "")
@@ -198,7 +211,7 @@ def test_picked_files_are_read_in_the_question_s_order(approvals: Run, gateway: 
     assert ran == {"ran_with": {"paths": ["Trips/Rome.md", "Diary.md"], "tags": ["x"]}, "result": "read Trips/Rome.md Diary.md"}
 
 
-def test_shared_files_are_the_picked_ones(approvals: Run, gateway: Asking) -> None:
+def test_shared_files_are_the_picked_ones(approvals: Run, gateway: AskingGateway) -> None:
     question, answer = gateway.ask("find_notes", NOTES)
     assert question.startswith("shar_")
     shown = approvals("show").out
@@ -211,7 +224,7 @@ def test_shared_files_are_the_picked_ones(approvals: Run, gateway: Asking) -> No
     assert "Rome" not in seen
 
 
-def test_file_that_was_not_asked_about_is_refused(approvals: Run, gateway: Asking) -> None:
+def test_file_that_was_not_asked_about_is_refused(approvals: Run, gateway: AskingGateway) -> None:
     gateway.ask("read_notes", NOTES)
     code, _, err = approvals("allow", "--files", "Other.md")
     assert code == 2
@@ -222,7 +235,7 @@ def test_file_that_was_not_asked_about_is_refused(approvals: Run, gateway: Askin
     assert len(gateway.pending()) == 1
 
 
-def test_file_name_in_another_normal_form_is_found(approvals: Run, gateway: Asking) -> None:
+def test_file_name_in_another_normal_form_is_found(approvals: Run, gateway: AskingGateway) -> None:
     _, answer = gateway.ask("read_notes", {"paths": ["Zoe\u0308.md", "b.md"]})
     assert approvals("allow", "--files", "Zo\u00eb.md").code == 0
     assert json.loads(answer.result(TIMEOUT_SECONDS))["ran_with"] == {"paths": ["Zoe\u0308.md"]}
@@ -236,13 +249,15 @@ def test_file_name_in_another_normal_form_is_found(approvals: Run, gateway: Aski
         (("--same-arguments",), "--same-arguments needs --remember conversation or always."),
     ],
 )
-def test_options_that_do_not_fit_are_refused(approvals: Run, gateway: Asking, options: tuple[str, ...], problem: str) -> None:
+def test_options_that_do_not_fit_are_refused(
+    approvals: Run, gateway: AskingGateway, options: tuple[str, ...], problem: str
+) -> None:
     gateway.ask()
     assert approvals("allow", *options) == (2, "", f"toolrelay: {problem}\n")
     assert len(gateway.pending()) == 1
 
 
-def test_denied_model_is_told_the_reason(approvals: Run, gateway: Asking) -> None:
+def test_denied_model_is_told_the_reason(approvals: Run, gateway: AskingGateway) -> None:
     _, answer = gateway.ask()
     assert approvals("deny", "--reason", "Not Rome.").out == 'Denied: get_weather {"city": "Rome"}. Reason: Not Rome.\n'
     assert "The user denied this call. It was not run. Reason: Not Rome." in answer.result(TIMEOUT_SECONDS)
@@ -251,7 +266,7 @@ def test_denied_model_is_told_the_reason(approvals: Run, gateway: Asking) -> Non
 # ids
 
 
-def test_beginning_of_an_id_is_enough(approvals: Run, gateway: Asking) -> None:
+def test_beginning_of_an_id_is_enough(approvals: Run, gateway: AskingGateway) -> None:
     question, answer = gateway.ask()
     assert json.loads(approvals("show", question[:12], "--json").out)["id"] == question
     assert json.loads(approvals("show", question[5:12], "--json").out)["id"] == question
@@ -260,7 +275,7 @@ def test_beginning_of_an_id_is_enough(approvals: Run, gateway: Asking) -> None:
     assert json.loads(approvals("show", question[:12], "--json").out)["status"] == "allowed"
 
 
-def test_dash_is_the_only_open_question(approvals: Run, gateway: Asking) -> None:
+def test_dash_is_the_only_open_question(approvals: Run, gateway: AskingGateway) -> None:
     assert approvals("allow", "-") == (1, "", "toolrelay: No question is open.\n")
     _, answer = gateway.ask()
     assert approvals("allow", "-").code == 0
@@ -270,7 +285,7 @@ def test_dash_is_the_only_open_question(approvals: Run, gateway: Asking) -> None
 @pytest.mark.parametrize(
     ("wanted", "problem"), [((), "Several questions are open. Name one"), (("appr",), "Several questions begin with appr:")]
 )
-def test_ambiguous_id_lists_the_questions(approvals: Run, gateway: Asking, wanted: tuple[str, ...], problem: str) -> None:
+def test_ambiguous_id_lists_the_questions(approvals: Run, gateway: AskingGateway, wanted: tuple[str, ...], problem: str) -> None:
     first, _ = gateway.ask()
     second, _ = gateway.ask(arguments={"city": "Oslo"})
     code, _, err = approvals("deny", *wanted)
@@ -282,14 +297,14 @@ def test_ambiguous_id_lists_the_questions(approvals: Run, gateway: Asking, wante
 
 
 @pytest.mark.parametrize("wanted", ["appr_none", "", "..", "rules", "events", "a/b?c#d", "\x1b[2J"])
-def test_unknown_question_is_an_error(approvals: Run, gateway: Asking, wanted: str) -> None:
+def test_unknown_question_is_an_error(approvals: Run, gateway: AskingGateway, wanted: str) -> None:
     code, out, err = approvals("show", wanted)
     assert (code, out) == (1, "")
     assert err.startswith("toolrelay: There is no")
     assert "\x1b" not in err
 
 
-def test_second_answer_says_who_gave_the_first(approvals: Run, gateway: Asking) -> None:
+def test_second_answer_says_who_gave_the_first(approvals: Run, gateway: AskingGateway) -> None:
     question, answer = gateway.ask()
     approvals("allow")
     answer.result(TIMEOUT_SECONDS)
@@ -301,7 +316,7 @@ def test_second_answer_says_who_gave_the_first(approvals: Run, gateway: Asking) 
 # rules
 
 
-def test_remembered_answer_is_a_rule_that_can_be_forgotten(approvals: Run, gateway: Asking) -> None:
+def test_remembered_answer_is_a_rule_that_can_be_forgotten(approvals: Run, gateway: AskingGateway) -> None:
     assert approvals("rules").out == "No answer is remembered.\n"
     _, answer = gateway.ask()
     done = approvals("allow", "--remember", "always")
@@ -317,7 +332,7 @@ def test_remembered_answer_is_a_rule_that_can_be_forgotten(approvals: Run, gatew
     assert gateway.rules() == []
 
 
-def test_remembered_denial_of_the_same_arguments_in_a_conversation(approvals: Run, gateway: Asking) -> None:
+def test_remembered_denial_of_the_same_arguments_in_a_conversation(approvals: Run, gateway: AskingGateway) -> None:
     gateway.ask()
     approvals("deny", "--remember", "conversation", "--same-arguments", "--reason", "no")
     (rule,) = gateway.rules()
@@ -353,7 +368,9 @@ if text is not None:
     return tmp_path / "record"
 
 
-def test_edited_arguments_are_allowed(approvals: Run, gateway: Asking, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_edited_arguments_are_allowed(
+    approvals: Run, gateway: AskingGateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     record = editor(monkeypatch, tmp_path, '{"city": "Oslo"}')
     _, answer = gateway.ask()
     assert approvals("edit").out == 'Allowed with other arguments: get_weather {"city": "Oslo"}.\n'
@@ -366,7 +383,7 @@ def test_edited_arguments_are_allowed(approvals: Run, gateway: Asking, monkeypat
 
 
 def test_unchanged_arguments_are_allowed_as_they_are(
-    approvals: Run, gateway: Asking, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    approvals: Run, gateway: AskingGateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     editor(monkeypatch, tmp_path, '{ "city":"Rome" }')
     _, answer = gateway.ask()
@@ -375,7 +392,7 @@ def test_unchanged_arguments_are_allowed_as_they_are(
 
 
 def test_wrong_arguments_are_edited_again_with_the_text_kept(
-    approvals: Run, gateway: Asking, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    approvals: Run, gateway: AskingGateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     record = editor(monkeypatch, tmp_path, "{", '{"city": 1}', '{"city": true}', '{"city": "Oslo"}')
     _, answer = gateway.ask()
@@ -389,7 +406,7 @@ def test_wrong_arguments_are_edited_again_with_the_text_kept(
 
 
 def test_error_that_is_not_corrected_ends_the_command(
-    approvals: Run, gateway: Asking, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    approvals: Run, gateway: AskingGateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     editor(monkeypatch, tmp_path, "{")
     gateway.ask()
@@ -399,7 +416,9 @@ def test_error_that_is_not_corrected_ends_the_command(
     assert len(gateway.pending()) == 1
 
 
-def test_empty_file_answers_nothing(approvals: Run, gateway: Asking, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_empty_file_answers_nothing(
+    approvals: Run, gateway: AskingGateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     editor(monkeypatch, tmp_path, " \n")
     gateway.ask()
     assert approvals("edit") == (0, "Nothing was answered.\n", "")
@@ -414,7 +433,7 @@ def test_empty_file_answers_nothing(approvals: Run, gateway: Asking, monkeypatch
         ("'", "The editor's command has a quote that does not end."),
     ],
 )
-def test_editor_that_fails_answers_nothing(approvals: Run, gateway: Asking, command: str, problem: str) -> None:
+def test_editor_that_fails_answers_nothing(approvals: Run, gateway: AskingGateway, command: str, problem: str) -> None:
     gateway.ask()
     code, out, err = approvals("edit", "--editor", command)
     assert (bool(code), out, err) == (True, "", f"toolrelay: {problem}\n")
@@ -424,7 +443,7 @@ def test_editor_that_fails_answers_nothing(approvals: Run, gateway: Asking, comm
 # The shell
 
 
-def test_shell_completes_the_ids_of_open_questions(gateway: Asking) -> None:
+def test_shell_completes_the_ids_of_open_questions(gateway: AskingGateway) -> None:
     question, _ = gateway.ask()
     words = f"toolrelay approvals allow {' '.join(gateway.options)} appr"
     environ = {"_TOOLRELAY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
@@ -441,7 +460,7 @@ def test_shell_completes_commands_of_approvals() -> None:
 # Where the gateway is, and who asks it
 
 
-def test_gateway_of_the_configuration_is_asked(run: Run, gateway: Asking) -> None:
+def test_gateway_of_the_configuration_is_asked(run: Run, gateway: AskingGateway) -> None:
     configure(f'[server]\nhost = "0.0.0.0"\nport = {gateway.gateway.port}\n')
     assert run("approvals", "--data-dir", str(gateway.gateway.data_dir)) == (0, "No question is open.\n", "")
 
@@ -452,7 +471,7 @@ def test_proxies_are_not_used(approvals: Run, monkeypatch: pytest.MonkeyPatch) -
     assert approvals("list").code == 0
 
 
-def test_wrong_token_is_told_what_to_send(run: Run, gateway: Asking, tmp_path: Path) -> None:
+def test_wrong_token_is_told_what_to_send(run: Run, gateway: AskingGateway, tmp_path: Path) -> None:
     secret = "x" * 40
     (tmp_path / "approver.token").write_text(secret)
     (tmp_path / "approver.token").chmod(stat.S_IRUSR)
@@ -463,7 +482,7 @@ def test_wrong_token_is_told_what_to_send(run: Run, gateway: Asking, tmp_path: P
         assert secret not in err
 
 
-def test_missing_token_is_told_where_it_is(run: Run, gateway: Asking, tmp_path: Path) -> None:
+def test_missing_token_is_told_where_it_is(run: Run, gateway: AskingGateway, tmp_path: Path) -> None:
     code, _, err = run("approvals", "--url", gateway.gateway.url, "--data-dir", str(tmp_path / "none"))
     assert code == 1
     assert err.startswith("toolrelay: Approvals need the approver's token. ")
@@ -530,7 +549,7 @@ def test_server_that_is_no_gateway_is_an_error(run: Run) -> None:
 EVIL = "\x1b[2J\x9b31m[bold]\u202egnp.md\u2066\x07\u200b\U000e0041"
 
 
-def test_hostile_content_cannot_control_the_terminal(approvals: Run, gateway: Asking) -> None:
+def test_hostile_content_cannot_control_the_terminal(approvals: Run, gateway: AskingGateway) -> None:
     _, answer = gateway.ask("odd", {"paths": [EVIL, "b.md"], "tags": ["[/red]\n\r\x08"]})
     outputs = [
         approvals("list"),
@@ -553,22 +572,22 @@ def test_hostile_content_cannot_control_the_terminal(approvals: Run, gateway: As
     answer.result(TIMEOUT_SECONDS)
 
 
-def test_hostile_file_can_be_picked(approvals: Run, gateway: Asking) -> None:
+def test_hostile_file_can_be_picked(approvals: Run, gateway: AskingGateway) -> None:
     _, answer = gateway.ask("odd", {"paths": [EVIL, "b.md"]})
     assert approvals("allow", "--files", EVIL).code == 0
     assert json.loads(answer.result(TIMEOUT_SECONDS))["ran_with"] == {"paths": [EVIL]}
 
 
-def test_purpose_cannot_leave_its_column(approvals: Run, gateway: Asking) -> None:
+def test_purpose_cannot_leave_its_column(approvals: Run, gateway: AskingGateway) -> None:
     gateway.ask("odd", {"paths": ["a.md"]})
     assert re.search(r"\n  purpose +one *\n +\\u009b2J\\u202etwo\[/\]", approvals("show").out)
 
 
-def is_open(gateway: Asking, arguments: dict[str, str]) -> bool:
+def is_open(gateway: AskingGateway, arguments: dict[str, str]) -> bool:
     return any(question["arguments"] == arguments for question in gateway.pending())
 
 
-def test_calls_of_one_answer_are_asked_about_one_after_the_other(approvals: Run, gateway: Asking) -> None:
+def test_calls_of_one_answer_are_asked_about_one_after_the_other(approvals: Run, gateway: AskingGateway) -> None:
     answer = gateway.call("get_weather", {"city": "Rome"}, ("get_weather", {"city": "Oslo"}))
     for city in ("Rome", "Oslo"):
         await_value(partial(is_open, gateway, {"city": city}))

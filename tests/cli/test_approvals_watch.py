@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.asking import NOTES, TIMEOUT_SECONDS, Asking, Terminal, asking
+from tests.cli.asking import NOTES, TIMEOUT_SECONDS, AskingGateway, Terminal, asking
 from tests.cli.commands import PROGRAM
 
 IDLE = "No question is open. Waiting for the next one; Ctrl-C ends.\n"
@@ -25,19 +25,19 @@ Watch = Callable[..., Terminal]
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskingGateway]:
     with asking(tmp_path_factory.mktemp("asking")) as found:
         yield found
 
 
 @pytest.fixture
-def gateway(shared: Asking) -> Iterator[Asking]:
+def gateway(shared: AskingGateway) -> Iterator[AskingGateway]:
     yield shared
     shared.clean()
 
 
 @pytest.fixture
-def watch(gateway: Asking) -> Iterator[Watch]:
+def watch(gateway: AskingGateway) -> Iterator[Watch]:
     terminals: list[Terminal] = []
 
     def watch(**environ: str) -> Terminal:
@@ -51,7 +51,7 @@ def watch(gateway: Asking) -> Iterator[Watch]:
             assert "Traceback" not in terminal.output
 
 
-def test_question_is_shown_and_allowed(watch: Watch, gateway: Asking) -> None:
+def test_question_is_shown_and_allowed(watch: Watch, gateway: AskingGateway) -> None:
     terminal = watch()
     terminal.expect(IDLE)
     _, answer = gateway.ask()
@@ -64,7 +64,7 @@ def test_question_is_shown_and_allowed(watch: Watch, gateway: Asking) -> None:
     assert answer.result(TIMEOUT_SECONDS) == "18 degrees in Rome"
 
 
-def test_open_questions_come_first_one_at_a_time(watch: Watch, gateway: Asking) -> None:
+def test_open_questions_come_first_one_at_a_time(watch: Watch, gateway: AskingGateway) -> None:
     answers = [gateway.ask(arguments={"city": city})[1] for city in ("Rome", "Oslo")]
     terminal = watch()
     assert "Oslo" not in terminal.expect(PROMPT)
@@ -76,7 +76,7 @@ def test_open_questions_come_first_one_at_a_time(watch: Watch, gateway: Asking) 
     assert [answer.result(TIMEOUT_SECONDS)[-4:] for answer in answers] == ["Rome", "Oslo"]
 
 
-def test_denial_asks_for_the_reason(watch: Watch, gateway: Asking) -> None:
+def test_denial_asks_for_the_reason(watch: Watch, gateway: AskingGateway) -> None:
     _, answer = gateway.ask()
     terminal = watch()
     terminal.expect(PROMPT)
@@ -87,7 +87,7 @@ def test_denial_asks_for_the_reason(watch: Watch, gateway: Asking) -> None:
     assert "Reason: too warm – ß" in answer.result(TIMEOUT_SECONDS)
 
 
-def test_wrong_letter_asks_again(watch: Watch, gateway: Asking) -> None:
+def test_wrong_letter_asks_again(watch: Watch, gateway: AskingGateway) -> None:
     gateway.ask()
     terminal = watch()
     for typed in ("", "x", "p", "al", "\x01"):
@@ -97,7 +97,7 @@ def test_wrong_letter_asks_again(watch: Watch, gateway: Asking) -> None:
     assert len(gateway.pending()) == 1
 
 
-def test_skipped_question_stays_open(watch: Watch, gateway: Asking) -> None:
+def test_skipped_question_stays_open(watch: Watch, gateway: AskingGateway) -> None:
     question, answer = gateway.ask()
     terminal = watch()
     terminal.expect(PROMPT)
@@ -108,7 +108,7 @@ def test_skipped_question_stays_open(watch: Watch, gateway: Asking) -> None:
     answer.result(TIMEOUT_SECONDS)
 
 
-def test_files_are_picked_from_a_numbered_list(watch: Watch, gateway: Asking) -> None:
+def test_files_are_picked_from_a_numbered_list(watch: Watch, gateway: AskingGateway) -> None:
     _, answer = gateway.ask("read_notes", NOTES)
     terminal = watch()
     assert "[p]ick files" in terminal.expect(PROMPT)
@@ -124,7 +124,7 @@ def test_files_are_picked_from_a_numbered_list(watch: Watch, gateway: Asking) ->
     assert json.loads(answer.result(TIMEOUT_SECONDS))["result"] == "read Trips/Oslo.md"
 
 
-def test_no_file_is_no_answer(watch: Watch, gateway: Asking) -> None:
+def test_no_file_is_no_answer(watch: Watch, gateway: AskingGateway) -> None:
     gateway.ask("read_notes", NOTES)
     terminal = watch()
     terminal.expect(PROMPT)
@@ -134,7 +134,7 @@ def test_no_file_is_no_answer(watch: Watch, gateway: Asking) -> None:
     assert len(gateway.pending()) == 1
 
 
-def test_answer_is_remembered(watch: Watch, gateway: Asking) -> None:
+def test_answer_is_remembered(watch: Watch, gateway: AskingGateway) -> None:
     _, answer = gateway.ask()
     terminal = watch()
     terminal.expect(PROMPT)
@@ -150,7 +150,7 @@ def test_answer_is_remembered(watch: Watch, gateway: Asking) -> None:
     assert [rule["arguments"] for rule in gateway.rules()] == [{"city": "Rome"}]
 
 
-def test_arguments_are_edited_until_they_are_right(watch: Watch, gateway: Asking, tmp_path: Path) -> None:
+def test_arguments_are_edited_until_they_are_right(watch: Watch, gateway: AskingGateway, tmp_path: Path) -> None:
     texts = ['{"city": 1}', "{", '{"city": "Oslo"}']
     (tmp_path / "texts").write_text(json.dumps(texts))
     (tmp_path / "editor.py").write_text(
@@ -174,7 +174,7 @@ def test_arguments_are_edited_until_they_are_right(watch: Watch, gateway: Asking
     assert json.loads(answer.result(TIMEOUT_SECONDS))["result"] == "18 degrees in Oslo"
 
 
-def test_unchanged_arguments_are_confirmed(watch: Watch, gateway: Asking) -> None:
+def test_unchanged_arguments_are_confirmed(watch: Watch, gateway: AskingGateway) -> None:
     _, answer = gateway.ask()
     terminal = watch(VISUAL="true")
     confirm = "The arguments are unchanged. Allow the call as it is? [y/N] > "
@@ -187,7 +187,7 @@ def test_unchanged_arguments_are_confirmed(watch: Watch, gateway: Asking) -> Non
     answer.result(TIMEOUT_SECONDS)
 
 
-def test_question_answered_elsewhere_is_left(watch: Watch, gateway: Asking) -> None:
+def test_question_answered_elsewhere_is_left(watch: Watch, gateway: AskingGateway) -> None:
     first, _ = gateway.ask()
     gateway.ask(arguments={"city": "Oslo"})
     terminal = watch()
@@ -204,7 +204,7 @@ def test_question_answered_elsewhere_is_left(watch: Watch, gateway: Asking) -> N
     terminal.expect('Allowed: get_weather {"city": "Oslo"}.\n')
 
 
-def test_answer_that_comes_second_says_who_was_first(watch: Watch, gateway: Asking, tmp_path: Path) -> None:
+def test_answer_that_comes_second_says_who_was_first(watch: Watch, gateway: AskingGateway, tmp_path: Path) -> None:
     question, answer = gateway.ask()
     (tmp_path / "editor.py").write_text(
         "import httpx, sys\nopen(sys.argv[1], 'w').write('{\"city\": \"Oslo\"}')\n"
@@ -219,7 +219,7 @@ def test_answer_that_comes_second_says_who_was_first(watch: Watch, gateway: Aski
     assert answer.result(TIMEOUT_SECONDS) == "18 degrees in Rome"
 
 
-def test_expired_question_is_left(watch: Watch, gateway: Asking) -> None:
+def test_expired_question_is_left(watch: Watch, gateway: AskingGateway) -> None:
     terminal = watch()
     terminal.expect(IDLE)
     answer = gateway.call("get_weather", {"city": "Rome"}, model="brief")
@@ -228,7 +228,7 @@ def test_expired_question_is_left(watch: Watch, gateway: Asking) -> None:
     assert "Nobody answered" in answer.result(TIMEOUT_SECONDS)
 
 
-def test_withdrawn_question_is_left(watch: Watch, gateway: Asking) -> None:
+def test_withdrawn_question_is_left(watch: Watch, gateway: AskingGateway) -> None:
     terminal = watch()
     terminal.expect(IDLE)
     body = {"model": "fast", "messages": [{"role": "user", "content": json.dumps([("get_weather", {"city": "Rome"})])}]}
@@ -240,7 +240,7 @@ def test_withdrawn_question_is_left(watch: Watch, gateway: Asking) -> None:
     terminal.expect(IDLE)
 
 
-def test_hostile_question_cannot_control_the_terminal(watch: Watch, gateway: Asking) -> None:
+def test_hostile_question_cannot_control_the_terminal(watch: Watch, gateway: AskingGateway) -> None:
     _, answer = gateway.ask("odd", {"paths": [EVIL, "b.md"]})
     terminal = watch()
     terminal.expect(PROMPT)
@@ -251,7 +251,7 @@ def test_hostile_question_cannot_control_the_terminal(watch: Watch, gateway: Ask
     assert json.loads(answer.result(TIMEOUT_SECONDS))["ran_with"] == {"paths": [EVIL]}
 
 
-def test_long_arguments_are_cut_until_all_is_wanted(watch: Watch, gateway: Asking) -> None:
+def test_long_arguments_are_cut_until_all_is_wanted(watch: Watch, gateway: AskingGateway) -> None:
     gateway.ask("read_notes", {"paths": ["a.md"], "tags": [f"tag{number}." for number in range(200)]})
     terminal = watch()
     shown = terminal.expect(PROMPT)
@@ -262,7 +262,7 @@ def test_long_arguments_are_cut_until_all_is_wanted(watch: Watch, gateway: Askin
 
 
 @pytest.mark.parametrize("is_asking", [True, False])
-def test_ctrl_c_exits_with_130_without_traceback(watch: Watch, gateway: Asking, *, is_asking: bool) -> None:
+def test_ctrl_c_exits_with_130_without_traceback(watch: Watch, gateway: AskingGateway, *, is_asking: bool) -> None:
     if is_asking:
         gateway.ask()
     terminal = watch()
@@ -271,7 +271,7 @@ def test_ctrl_c_exits_with_130_without_traceback(watch: Watch, gateway: Asking, 
     assert terminal.end() == 130
 
 
-def test_ctrl_d_ends_it(watch: Watch, gateway: Asking) -> None:
+def test_ctrl_d_ends_it(watch: Watch, gateway: AskingGateway) -> None:
     gateway.ask()
     terminal = watch()
     terminal.expect(PROMPT)
@@ -306,7 +306,7 @@ def test_gateway_that_restarts_is_found_again(tmp_path: Path) -> None:
 # JSON lines
 
 
-def test_without_a_terminal_events_are_json_lines(gateway: Asking) -> None:
+def test_without_a_terminal_events_are_json_lines(gateway: AskingGateway) -> None:
     first, answer = gateway.ask()
     with subprocess.Popen([*PROGRAM, "approvals", "watch", *gateway.options], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -361,7 +361,7 @@ def test_restart_is_reported_beside_the_json_lines(tmp_path: Path) -> None:
             process.communicate()
 
 
-def test_reader_that_leaves_ends_it_quietly(gateway: Asking) -> None:
+def test_reader_that_leaves_ends_it_quietly(gateway: AskingGateway) -> None:
     reading, writing = os.pipe()
     question, answer = gateway.ask()
     with subprocess.Popen(

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from toolrelay import log
 from toolrelay.core.approvals import PATHS, QuestionStatus
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.errors import ClientError, ToolrelayError, invalid
+from toolrelay.errors import ClientError, invalid
 from toolrelay.runtime.approvals import ApprovalEvent, Approvals, Decision
 from toolrelay.runtime.gateway_tools import OpenTool
 from toolrelay.runtime.models import Model
@@ -186,7 +186,7 @@ class ApprovalPages:
         try:
             async with asyncio.timeout(PREVIEW_SECONDS):
                 preview = await tool.toolset.preview(tool.definition.name, arguments, context)
-        except (ToolrelayError, TimeoutError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 -- one broken toolset must not hide the questions of the others
             log.warning("preview_failed", tool=row.tool, reason=str(error) or type(error).__name__)
             return None
         return preview.files[:MAX_FILES]
