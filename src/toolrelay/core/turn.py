@@ -31,9 +31,9 @@ tool that was running is repeated if it is idempotent, otherwise the model is to
 A truncated answer keeps its finish (length or content_filter) even if it has complete calls. If the client has seen the start of
 a call that never finished, the model is not asked again: the client would take the fragment for a call.
 
-After a gateway run a tool_choice of required or named becomes auto; otherwise the turn would loop. At the round limit, after a
-third identical call, and when `max_tool_calls` is used up, the model is asked once more with tool_choice none; a call made even
-then is dropped.
+After a gateway run a tool_choice of required or named becomes auto; otherwise the turn would loop. Allowed tools stay the same.
+At the round limit, after a third identical call, and when `max_tool_calls` is used up, the model is asked once more with
+tool_choice none; a call made even then is dropped.
 """
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ from toolrelay.core.events import (
 )
 from toolrelay.core.gateway_calls import GatewayCalls
 from toolrelay.core.identity import make_call_id
+from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import ApprovalRequest, Call, GatewayCall, Item, insert_results
 from toolrelay.core.policy import BREAK, GatewayTool, Policy
 from toolrelay.core.progress import TurnProgress
-from toolrelay.core.request import Request, Tool, ToolChoice
+from toolrelay.core.request import ALLOWED_TOOLS, Request, Tool, ToolChoice
 from toolrelay.core.steps import (
     AnswerReceived,
     AnswerRejected,
@@ -435,4 +436,12 @@ def _relax(choice: ToolChoice | None) -> ToolChoice | None:
     """Return the choice for the answer after a gateway run: a call is no longer required."""
     if choice is None or (choice.mode in ("auto", "none") and choice.raw is None):
         return choice
+    if choice.raw is not None and choice.is_list:
+        return replace(choice, mode="auto", raw=_make_optional(choice.raw))
     return ToolChoice(names=choice.names if choice.mode == "required" else ())
+
+
+def _make_optional(raw: JsonObject) -> JsonObject:
+    """Return allowed tools of which none has to be called. Chat nests their members."""
+    nested = raw.get(ALLOWED_TOOLS)
+    return {**raw, ALLOWED_TOOLS: {**nested, "mode": "auto"}} if isinstance(nested, dict) else {**raw, "mode": "auto"}

@@ -285,6 +285,17 @@ TOOLS: list[dict[str, Any]] = [
             {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp", "server_label": "s"}]},
             ToolChoice(raw={"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp", "server_label": "s"}]}),
         ),
+        (
+            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}, {"type": "function", "name": "f"}]},
+            ToolChoice(
+                names=(("function", "f"),),
+                raw={
+                    "type": "allowed_tools",
+                    "mode": "auto",
+                    "tools": [{"type": "web_search"}, {"type": "function", "name": "f"}],
+                },
+            ),
+        ),
         ({"type": "file_search"}, ToolChoice(raw={"type": "file_search"})),
     ],
 )
