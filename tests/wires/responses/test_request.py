@@ -382,6 +382,8 @@ def test_null_and_empty_settings_equal_missing_settings() -> None:
         ({"parallel_tool_calls": "yes"}, "parallel_tool_calls"),
         ({"temperature": "hot"}, "temperature"),
         ({"max_output_tokens": 1.5}, "max_output_tokens"),
+        ({"max_tool_calls": 1.5}, "max_tool_calls"),
+        ({"max_tool_calls": -1}, "max_tool_calls"),
         ({"tools": {}}, "tools"),
         ({"tools": [{"type": "function"}]}, "tools[0].name"),
         ({"tools": [{"type": "function", "name": "f", "strict": "yes"}]}, "tools[0].strict"),

@@ -90,6 +90,8 @@ def decode_request(body: bytes) -> Request:
         raise invalid("'input' must hold at least one item.", "input", code="empty_array")
     if not fields.input:
         raise invalid("'input' must be the user's words or a list of items.", "input", code="missing_required_parameter")
+    if fields.max_tool_calls is not None and fields.max_tool_calls < 0:
+        raise invalid("'max_tool_calls' must be at least 0.", "max_tool_calls", code="integer_below_min_value")
     extra = unknown_members(value, _KNOWN) or {}
     include = tuple(fields.include or ())
     output, verbosity = _decode_text(fields.text, extra) if fields.text else (None, None)
