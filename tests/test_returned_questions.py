@@ -81,7 +81,7 @@ def calls(response: Response) -> list[Any]:
     return [item for item in response.output if item.type == "mcp_call"]
 
 
-def test_response_ends_with_the_question_and_the_next_one_runs_the_tool(open_desk: Any) -> None:
+def test_response_ends_with_the_question_and_the_next_one_runs_the_tool(open_desk: Any) -> None:  # bug 48
     desk = open_desk(ONE, DONE)
     first = desk.create()
     assert first.status == "completed"
@@ -173,7 +173,7 @@ def test_second_answer_is_refused_also_from_a_fork(open_desk: Any) -> None:
     assert desk.workshop.lines() == ["once 1"]
 
 
-def test_two_answers_at_once_run_the_tool_once(open_desk: Any) -> None:
+def test_two_answers_at_once_run_the_tool_once(open_desk: Any) -> None:  # bug 45
     desk = open_desk(ONE, DONE)
     first = desk.create()
     given = {"type": "mcp_approval_response", "approval_request_id": questions(first)[0].id, "approve": True}
@@ -267,7 +267,7 @@ def test_conversation_keeps_questions_and_results(open_desk: Any) -> None:
     assert items.count("mcp_call") == 1
 
 
-def test_question_survives_kill_9(open_desk: Any) -> None:
+def test_question_survives_kill_9(open_desk: Any) -> None:  # bug 49
     desk = open_desk(ONE, DONE)
     first = desk.create(store=False)
     history = [{"role": "user", "content": "Go."}, *[item.model_dump(exclude_none=True) for item in first.output]]
@@ -297,7 +297,7 @@ def test_deleted_response_takes_its_question_with_it(open_desk: Any) -> None:
     assert desk.workshop.lines() == []
 
 
-def test_another_key_cannot_answer(open_desk: Any) -> None:
+def test_another_key_cannot_answer(open_desk: Any) -> None:  # bug 43
     desk = open_desk(ONE, DONE, config=KEYS, key="key-a")
     first = desk.create(store=False)
     bert = Desk(desk.workshop, desk.gateway, desk.upstream, "key-b")

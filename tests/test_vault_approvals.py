@@ -201,7 +201,7 @@ def test_note_that_changed_or_moved_between_question_and_run_is_read_as_it_is(op
     assert "File not found: Garden/Hive.md" in desk.sent(1)
 
 
-def test_vault_survives_a_restart_with_an_open_question(open_desk: Any, tmp_path: Path) -> None:
+def test_vault_survives_a_restart_with_an_open_question(open_desk: Any, tmp_path: Path) -> None:  # bug 49
     desk = open_desk()
     model = MODELS["chat"]
     started = desk.ask("chat", model.answer("", [READ]), model.answer(TEXT), api="responses", background=True)
@@ -241,7 +241,7 @@ def test_results_are_shared_only_after_a_second_yes(open_desk: Any) -> None:
     assert "Hive" not in desk.sent(1)
 
 
-def test_nothing_is_shared_without_the_second_yes(open_desk: Any) -> None:
+def test_nothing_is_shared_without_the_second_yes(open_desk: Any) -> None:  # bug 48
     desk = open_desk(vault='share = "ask"')
     model = MODELS["chat"]
     reply = desk.ask("chat", model.answer("", [SEARCH]), model.answer("Well."))
@@ -254,7 +254,7 @@ def test_nothing_is_shared_without_the_second_yes(open_desk: Any) -> None:
     assert "Hive" not in desk.sent(1)
 
 
-def test_question_about_sharing_survives_a_restart(open_desk: Any, tmp_path: Path) -> None:
+def test_question_about_sharing_survives_a_restart(open_desk: Any, tmp_path: Path) -> None:  # bug 49
     desk = open_desk(vault='share = "ask"\napproval = "never"')
     model = MODELS["chat"]
     desk.ask("chat", model.answer("", [SEARCH]), model.answer(TEXT), api="responses", background=True).result(TIMEOUT_SECONDS)
