@@ -19,7 +19,9 @@ def test_version_option_prints_the_version(run: Run) -> None:
     assert run("--version") == (0, f"toolrelay {__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", [(), ("serve",), ("check",), ("tools",), ("replay",), ("keys", "new"), ("keys", "hash")])
+@pytest.mark.parametrize(
+    "command", [(), ("serve",), ("console",), ("check",), ("tools",), ("replay",), ("keys", "new"), ("keys", "hash")]
+)
 def test_help_lists_examples_one_per_line(run: Run, command: tuple[str, ...]) -> None:
     code, out, _ = run(*command, "--help")
     assert code == 0

@@ -59,10 +59,7 @@ class ApprovalPages:
 
     def _approver(self, request: Request) -> str:
         """Return the name of who sent the request, or raise the error for those who may not approve."""
-        name = identify(request).name
-        if name is not None:
-            return self._approvers.require_key(name)
-        return self._approvers.require(request.headers.get("authorization"))
+        return self._approvers.require_identity(identify(request), request.headers.get("authorization"))
 
     async def list(self, request: Request) -> Response:
         self._approver(request)
