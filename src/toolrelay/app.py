@@ -95,7 +95,9 @@ class App:
                 *make_routes(self.models, started=int(time.time())),
                 *make_response_routes(self.service, keepalive=settings.server.keepalive_seconds),
                 *ConversationPages(self.store).routes(),
-                *ApprovalPages(self.approvals, self.models, approvers, keepalive=settings.server.keepalive_seconds).routes(),
+                *ApprovalPages(
+                    self.approvals, self.models, approvers, sessions, keepalive=settings.server.keepalive_seconds
+                ).routes(),
             ],
             open_routes=[
                 *make_open_routes(self.metrics, authenticator, is_ready=lambda: self.ready),

@@ -15,7 +15,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.approving import TIMEOUT_SECONDS, Approver, Asking, chat_text
+from tests.durable import Workshop
 from tests.gateway import Gateway, running
+from tests.tool_rounds import Round, play
+from tests.upstream import Upstream
 from toolrelay.settings import KeySettings, StoreSettings
 from toolrelay.stores.base import Store, open_store
 from toolrelay.web.auth import Authenticator, Identity, credential_of
@@ -382,7 +386,35 @@ def test_session_of_a_key_has_the_rights_of_the_key(keyed: Gateway) -> None:
         assert bob.get(f"/v1/responses/{made['id']}").status_code == 404
 
 
+def test_session_answers_a_question(tmp_path: Path) -> None:
+    rounds = play(Round(calls=(("once", {"number": 1}),)), Round(text=("Done.",)))
+    with (
+        Upstream(rounds) as upstream,
+        Workshop(tmp_path, upstream, approval="always").start() as gateway,
+        Browser(gateway) as browser,
+    ):
+        browser.open(new_code(gateway))
+        reply = Asking(gateway).chat()
+        question = Approver(gateway).question()
+        assert browser.post(f"/approvals/{question['id']}", json={"verdict": "allow"}).status_code == 403, (
+            "it may be a foreign page"
+        )
+        answered = browser.post(f"/approvals/{question['id']}", json={"verdict": "allow"}, headers=browser.own)
+        assert (answered.status_code, answered.json()["answered_by"]) == (200, "local")
+        assert chat_text(reply.result(TIMEOUT_SECONDS)) == "Done."
+
+
 # The end of sessions
+
+
+def test_stream_of_events_ends_with_its_session() -> None:
+    with running(f"[server]\nkeepalive_seconds = 0.05\n{DEMO}") as gateway, Browser(gateway) as browser:
+        browser.open(new_code(gateway))
+        with browser.stream("GET", "/approvals/events") as events:
+            lines = events.iter_lines()
+            assert next(lines).startswith(":")
+            assert browser.post("/console/sign-out", headers=browser.own).status_code == 303
+            assert all(not line or line.startswith(":") for line in lines)
 
 
 def test_signing_out_ends_the_session(browser: Browser) -> None:
