@@ -150,6 +150,7 @@ def test_call_that_breaks_the_schema_bothers_nobody(open_office: Any) -> None:
         {"verdict": "allow", "arguments": []},
         {"verdict": "allow", "remember": "sometimes"},
         {"verdict": "allow", "reason": 1},
+        {"verdict": "allow", "argument": {"number": 2}},
         [],
         "allow",
     ],
@@ -325,6 +326,29 @@ def test_sigterm_parks_a_stored_response_that_waits(open_office: Any) -> None:
         Approver(gateway).allow()
         office.workshop.await_that(lambda: office.workshop.statuses() == ["finished"], office.workshop.statuses)
         assert gateway.get(f"/v1/responses/{reply['id']}").json()["status"] == "completed"
+
+
+def test_sigterm_withdraws_the_question_of_a_chat_at_once(open_office: Any) -> None:
+    office = open_office(ONE, DONE)
+    reply = office.asking.chat()
+    asked = office.approver.question()
+    assert office.gateway.stop() == 0
+    assert reply.result(TIMEOUT_SECONDS).status_code == 503
+    with office.workshop.start() as gateway:
+        assert Approver(gateway).get(f"/approvals/{asked['id']}").json()["status"] == "withdrawn"
+
+
+def test_sigterm_ends_the_stream_of_a_stored_response_and_keeps_its_question(open_office: Any) -> None:
+    office = open_office(ONE, DONE)
+    reply = office.asking.responses(stream=True)
+    asked = office.approver.question()
+    office.workshop.keep_port(office.gateway)
+    assert office.gateway.stop() == 0
+    assert "shutting_down" in reply.result(TIMEOUT_SECONDS).text
+    with office.workshop.start() as gateway:
+        Approver(gateway).allow()
+        office.workshop.await_that(lambda: office.workshop.statuses() == ["finished"], office.workshop.statuses)
+        assert gateway.get(f"/v1/responses/resp_{asked['turn']}").json()["status"] == "completed"
 
 
 def test_changed_arguments_on_record_are_not_run(open_office: Any) -> None:

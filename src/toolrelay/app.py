@@ -79,6 +79,7 @@ class App:
         self._usage_timer = UsageTimer(self.metrics.usage, self.store)
         self._retention_days = settings.store.retention_days
         self._pruning: asyncio.Task[None] | None = None
+        self._draining: asyncio.Future[None] | None = None
         self._limit = limit = ConcurrencyLimit(settings.limits.concurrent_turns)
         authenticator = Authenticator(settings.keys, settings.server.cors_origins)
         sessions = Sessions(self.store, authenticator)
@@ -145,11 +146,14 @@ class App:
         """Tell load balancers that the gateway stops, and end streams that have no end of their own."""
         self.ready = False
         self.approvals.close()
+        self._draining = asyncio.ensure_future(self.service.turns.drain())
 
     async def close(self, seconds: float = 0, force: asyncio.Event | None = None) -> None:
         """Stop everything. Background turns have this time to finish what they are doing, unless `force` is set."""
         self.watchdog.close()
         self.approvals.close()
+        if self._draining is not None:
+            await self._draining
         await self.service.turns.close(seconds, force)
         await self.tools.close()
         await self.executor.close()

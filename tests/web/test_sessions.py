@@ -20,6 +20,7 @@ from tests.durable import Workshop
 from tests.gateway import Gateway, running
 from tests.tool_rounds import Round, play
 from tests.upstream import Upstream
+from toolrelay.runtime.approver import load_or_create_approver_token
 from toolrelay.settings import KeySettings, StoreSettings
 from toolrelay.stores.base import Store, open_store
 from toolrelay.web.auth import Authenticator, Identity, credential_of
@@ -271,6 +272,10 @@ def test_console_command_prints_an_address_that_signs_in(open_gateway: Gateway, 
     with httpx.Client() as client:
         client.get(done.stdout.strip(), follow_redirects=True)
         assert client.get(f"{open_gateway.url}/approvals").status_code == 200
+    missing = console("--data-dir", str(tmp_path / "other"))
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "is not the data directory" in missing.stderr
+    load_or_create_approver_token(tmp_path / "other")
     other = console("--data-dir", str(tmp_path / "other"))
     assert (other.returncode, other.stdout) == (1, "")
     assert "This is not the approver's token" in other.stderr

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from toolrelay.cli._output import FAILED, ConfigFile, DataDirectory, examples
+from toolrelay.cli._output import CommandError, ConfigFile, DataDirectory, examples
 
 EXAMPLES = examples(
     "toolrelay console",
@@ -30,7 +30,7 @@ def console(
     """
     from toolrelay.config import from_environment
     from toolrelay.errors import ConfigurationError
-    from toolrelay.runtime.approver import load_or_create_approver_token
+    from toolrelay.runtime.approver import read_approver_token
     from toolrelay.settings import is_loopback
 
     settings = from_environment(config, host=host, port=port, data_dir=data_dir)
@@ -42,7 +42,10 @@ def console(
         return
     if not is_loopback(server.host):  # the token must not leave this machine
         raise ConfigurationError(f"--host: {server.host} is not a loopback address. Run this on the machine of the gateway.")
-    token = load_or_create_approver_token(settings.environment.data_dir)
+    directory = settings.environment.data_dir
+    token = read_approver_token(directory)
+    if token is None:
+        raise CommandError(f"{directory} is not the data directory of a gateway that has run. Name it with --data-dir.")
     typer.echo(f"{url}/?code={_ask_for_code(server.host, server.port, token)}")
 
 
@@ -59,7 +62,7 @@ def _ask_for_code(host: str, port: int, token: str) -> str:
         status, body = response.status, response.read(65_536)
     except (OSError, http.client.HTTPException) as error:
         problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise _failure(f"no gateway answers at {host}:{port}: {problem}. Start it with `toolrelay serve`.") from None
+        raise CommandError(f"no gateway answers at {host}:{port}: {problem}. Start it with `toolrelay serve`.") from None
     finally:
         connection.close()
     try:
@@ -69,9 +72,4 @@ def _ask_for_code(host: str, port: int, token: str) -> str:
         message = str(reply["error"]["message"])
     except (msgspec.MsgspecError, KeyError, TypeError):
         message = "this is not a gateway, or one of another version"
-    raise _failure(f"the program at {host}:{port} answered with {status}: {message}")
-
-
-def _failure(message: str) -> typer.Exit:
-    typer.echo(f"toolrelay: {message}", err=True)
-    return typer.Exit(FAILED)
+    raise CommandError(f"the program at {host}:{port} answered with {status}: {message}")

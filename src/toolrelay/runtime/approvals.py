@@ -45,8 +45,11 @@ MAX_UNREAD_EVENTS = 1000  # of a listener; one that reads less is dropped
 RULE_ENTROPY = 10  # bytes
 
 
-class Decision(Struct, frozen=True, kw_only=True):
-    """A person's answer. `arguments` replace those of the question; `remember` makes a rule of it."""
+class Decision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A person's answer. `arguments` replace those of the question; `remember` makes a rule of it.
+
+    Unknown members are refused: a misspelt `arguments` would allow the call as it was asked.
+    """
 
     verdict: Literal["allow", "deny"]
     arguments: JsonObject | None = None
@@ -86,6 +89,7 @@ class Approvals:
         self._entropy = entropy
         self._clock = clock
         self._open: dict[str, _OpenQuestion] = {}
+        self.is_closed = False
         self._listeners: set[asyncio.Queue[ApprovalEvent | None]] = set()
 
     # Asking
@@ -150,6 +154,9 @@ class Approvals:
         if question is None or question.answer.done():
             raise await self._refusal(approval)
         verdict = self._verdict(question.row, decision, by)
+        if decision.remember != "once" and self.find_tool(question.row) is None:
+            message = f"The answer cannot be remembered: the tool {question.row.tool!r} no longer exists."
+            raise ClientError(message, status=422, code="cannot_remember", param="remember")
         question.answer.set_result(verdict)
         status = await asyncio.shield(question.recorded)
         if status == "withdrawn":
@@ -198,7 +205,7 @@ class Approvals:
 
     async def _remember(self, row: ApprovalRow, decision: Decision, verdict: VerdictGiven) -> None:
         tool = self.find_tool(row)
-        if tool is None or (decision.remember == "conversation" and row.conversation is None):
+        if tool is None:
             return
         rule = RuleRow(
             id=f"rule_{make_token(self._entropy(RULE_ENTROPY))}",
@@ -250,7 +257,8 @@ class Approvals:
             self._listeners.discard(queue)
 
     def close(self) -> None:
-        """End the streams of events."""
+        """End the streams of events: the gateway stops, and nobody can answer any more."""
+        self.is_closed = True
         for queue in [*self._listeners]:
             self._drop_listener(queue)
 
@@ -270,14 +278,17 @@ class Approvals:
 
 
 class TurnQuestions:
-    """Asks the questions of one turn. See driver.Asker."""
+    """Asks the questions of one turn. See driver.Asker. `outlives`: the turn goes on after the next start of the gateway."""
 
-    def __init__(self, approvals: Approvals, *, mode: ApprovalMode, slot: TurnSlot) -> None:
+    def __init__(self, approvals: Approvals, *, mode: ApprovalMode, slot: TurnSlot, outlives: bool) -> None:
         self._approvals = approvals
         self._mode: ApprovalMode = mode
         self._slot = slot
+        self._outlives = outlives
 
     async def ask(self, command: AskPerson) -> VerdictGiven | QuestionClosed | QuestionLeft:
+        if self._approvals.is_closed and not self._outlives:
+            raise InternalError("The gateway is shutting down.", status=503, code="shutting_down")
         return await self._approvals.ask(approval_id(command.call.id, command.kind), self._mode, self._slot)
 
 

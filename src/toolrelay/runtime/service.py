@@ -198,7 +198,9 @@ class TurnService:
         return self._parts(turn, order.model, order.observer, ledger, order.slot)
 
     def _parts(self, turn: Turn, model: Model, observer: Observer, ledger: TurnLedger, slot: TurnSlot) -> TurnParts:
-        questions = TurnQuestions(self.approvals, mode=_approval_mode(model, turn.request), slot=slot)
+        outlives = ledger.row.stored or ledger.row.background
+        mode = _approval_mode(model, turn.request)
+        questions = TurnQuestions(self.approvals, mode=mode, slot=slot, outlives=outlives)
         return TurnParts(
             turn=turn,
             layer=ToolCallLayer(turn, model.mode),

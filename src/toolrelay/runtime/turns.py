@@ -300,6 +300,14 @@ class Turns:
         running = self._running.get(token)
         return running if running is not None and running.row.owner == owner else None
 
+    async def drain(self) -> None:
+        """Stop the turns that wait for a person: nobody can answer any more. Those that can go on after the next start do."""
+        waiting = [each for each in self._running.values() if each.parts.turn.waits_for_person]
+        for each in waiting:
+            if each.can_park:
+                each.suspend()
+        await asyncio.gather(*[each.stop() if each.can_park else each.cancel(_shutting_down()) for each in waiting])
+
     async def close(self, seconds: float = 0, force: asyncio.Event | None = None) -> None:
         """Stop all turns. Background turns, and stored ones that wait for a person, go on after the next start; the others fail.
 

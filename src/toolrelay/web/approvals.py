@@ -16,13 +16,13 @@ from starlette.routing import Route
 from toolrelay import log
 from toolrelay.core.approvals import PATHS, QuestionStatus
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.errors import ClientError, ToolrelayError, invalid
+from toolrelay.errors import ClientError, invalid
 from toolrelay.runtime.approvals import ApprovalEvent, Approvals, Decision
 from toolrelay.runtime.gateway_tools import OpenTool
 from toolrelay.runtime.models import Model
 from toolrelay.settings import LOCAL
 from toolrelay.stores.base import ApprovalRow, RuleRow
-from toolrelay.toolsets.base import FilePreview, ToolContext
+from toolrelay.toolsets.base import FilePreview, ToolContext, ToolDefinition
 from toolrelay.web.approver_auth import Approvers
 from toolrelay.web.paging import whole_number
 from toolrelay.web.sessions import Sessions
@@ -79,7 +79,7 @@ class ApprovalPages:
             raise invalid(f"'status' must be one of {', '.join(_STATUSES)}.", "status")
         limit = whole_number(request.query_params, "limit", default=100, least=1, most=MAX_LISTED)
         rows = await self._approvals.list(wanted, limit=limit)
-        return _respond({"approvals": [await self._describe(row) for row in rows]})
+        return _respond({"approvals": await asyncio.gather(*[self._describe(row) for row in rows])})
 
     async def retrieve(self, request: Request) -> Response:
         self._approver(request)
@@ -165,6 +165,7 @@ class ApprovalPages:
             "purpose": definition.description if definition is not None else "",
             "hints": definition.hints if definition is not None else None,
             "arguments": _decode(row.arguments),
+            "files_argument": _files_argument(row, definition),
             "schema": definition.parameters if definition is not None and row.kind == "run" else None,
             "model": row.model,
             "provider": None if model is None else model.settings.provider,
@@ -199,10 +200,17 @@ class ApprovalPages:
         try:
             async with asyncio.timeout(PREVIEW_SECONDS):
                 preview = await tool.toolset.preview(tool.definition.name, arguments, context)
-        except (ToolrelayError, TimeoutError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 -- one broken toolset must not hide the questions of the others
             log.warning("preview_failed", tool=row.tool, reason=str(error) or type(error).__name__)
             return None
         return preview.files[:MAX_FILES]
+
+
+def _files_argument(row: ApprovalRow, definition: ToolDefinition | None) -> str | None:
+    """Return the argument that lists the files of a question, from which a person picks."""
+    if row.kind == "share":
+        return PATHS
+    return None if definition is None else definition.files_argument
 
 
 def _rule_members(rule: RuleRow) -> JsonObject:
