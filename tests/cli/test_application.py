@@ -19,7 +19,7 @@ def test_version_option_prints_the_version(run: Run) -> None:
     assert run("--version") == (0, f"toolrelay {__version__}\n", "")
 
 
-COMMANDS = [("serve",), ("check",), ("tools",), ("replay",), ("keys", "new"), ("keys", "hash"), ("approvals",)]
+COMMANDS = [("serve",), ("console",), ("check",), ("tools",), ("replay",), ("keys", "new"), ("keys", "hash"), ("approvals",)]
 APPROVALS = [("approvals", name) for name in ("list", "show", "allow", "edit", "deny", "watch", "rules", "forget")]
 
 

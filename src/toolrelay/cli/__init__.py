@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from toolrelay import __version__
-from toolrelay.cli import approvals, check, keys, replay, serve, store, tools
+from toolrelay.cli import approvals, check, console, keys, replay, serve, store, tools
 from toolrelay.cli._output import FAILED, MISUSED, CommandError, examples, print_configuration_error
 from toolrelay.errors import ConfigurationError, StoreError
 
@@ -29,6 +29,7 @@ application = typer.Typer(
     ),
 )
 application.command(epilog=serve.EXAMPLES)(serve.serve)
+application.command(epilog=console.EXAMPLES)(console.console)
 application.command(epilog=check.EXAMPLES)(check.check)
 application.command(epilog=tools.EXAMPLES)(tools.tools)
 application.command(epilog=replay.EXAMPLES)(replay.replay)

@@ -25,7 +25,8 @@ from toolrelay.stores.base import ApprovalRow, RuleRow
 from toolrelay.toolsets.base import FilePreview, ToolContext, ToolDefinition
 from toolrelay.web.approver_auth import Approvers
 from toolrelay.web.paging import whole_number
-from toolrelay.web.site import identify
+from toolrelay.web.sessions import Sessions
+from toolrelay.web.site import exchange_of, identify
 from toolrelay.wires.base import KEEP_ALIVE
 from toolrelay.wires.json import encode_repaired
 
@@ -41,7 +42,16 @@ _decode_decision = msgspec.json.Decoder(Decision).decode
 class ApprovalPages:
     """All pages need an approver, who sees the questions of everybody."""
 
-    def __init__(self, approvals: Approvals, models: Mapping[str, Model], approvers: Approvers, *, keepalive: float = 15) -> None:
+    def __init__(
+        self,
+        approvals: Approvals,
+        models: Mapping[str, Model],
+        approvers: Approvers,
+        sessions: Sessions,
+        *,
+        keepalive: float = 15,
+    ) -> None:
+        self._sessions = sessions
         self._approvals = approvals
         self._models = models
         self._approvers = approvers
@@ -59,10 +69,7 @@ class ApprovalPages:
 
     def _approver(self, request: Request) -> str:
         """Return the name of who sent the request, or raise the error for those who may not approve."""
-        name = identify(request).name
-        if name is not None:
-            return self._approvers.require_key(name)
-        return self._approvers.require(request.headers.get("authorization"))
+        return self._approvers.require_identity(identify(request), request.headers.get("authorization"))
 
     async def list(self, request: Request) -> Response:
         self._approver(request)
@@ -96,9 +103,13 @@ class ApprovalPages:
         self._approver(request)
         source = self._approvals.events()
         await anext(source)  # from here on nothing is missed
-        return StreamingResponse(self._frames(source), headers=_EVENT_STREAM)
+        return StreamingResponse(self._frames(source, request), headers=_EVENT_STREAM)
 
-    async def _frames(self, source: AsyncGenerator[ApprovalEvent | None, None]) -> AsyncGenerator[bytes, None]:
+    async def _is_signed_out(self, request: Request) -> bool:
+        """Return whether a request came with a session that has ended since."""
+        return identify(request).session_id is not None and await self._sessions.find(exchange_of(request).headers) is None
+
+    async def _frames(self, source: AsyncGenerator[ApprovalEvent | None, None], request: Request) -> AsyncGenerator[bytes, None]:
         yield KEEP_ALIVE  # so that the listener knows that it is connected
         following: asyncio.Future[ApprovalEvent | None] | None = None
         async with aclosing(source):
@@ -106,6 +117,8 @@ class ApprovalPages:
                 while True:
                     following = following or asyncio.ensure_future(anext(source))
                     done, _ = await asyncio.wait([following], timeout=self._keepalive if self._keepalive > 0 else None)
+                    if await self._is_signed_out(request):
+                        return
                     if not done:
                         yield KEEP_ALIVE
                         continue
