@@ -363,9 +363,13 @@ class Turn:
     def _fail(self, event: AnswerFailed) -> list[Command]:
         self._is_reading = False
         self.error = event
-        error = event.error
-        failed = TurnFailed(code=error.code, message=error.message, status=error.status, error_type=error.type, param=error.param)
-        return [*self._calls.withdraw(), self._record(failed), Emit([event]), End()]
+        return [*self._calls.withdraw(), self._record(_failed_step(event.error)), Emit([event]), End()]
+
+    def retract_finish(self, error: ToolrelayError) -> TurnFailed:
+        """Fail a turn whose finish could not be recorded and was shown to nobody. Return the step to record instead."""
+        self.finish = None
+        self.error = AnswerFailed(error)
+        return _failed_step(error)
 
     # What comes next, by the steps so far
 
@@ -418,6 +422,10 @@ class Turn:
 _HANDLED: frozenset[type[StreamEvent]] = frozenset(
     {AnswerStarted, CallStarted, ArgumentsDelta, CallFinished, ChoiceFinished, Noticed, AnswerFinished, AnswerFailed}
 )
+
+
+def _failed_step(error: ToolrelayError) -> TurnFailed:
+    return TurnFailed(code=error.code, message=error.message, status=error.status, error_type=error.type, param=error.param)
 
 
 def _flush(events: list[StreamEvent], commands: list[Command]) -> None:

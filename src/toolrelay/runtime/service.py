@@ -146,18 +146,28 @@ class TurnService:
         if not request.background:
             return self.turns.start(parts, follower, on_end)
         envelope = Envelope(token=row.id, created=int(row.created_at), model=request.model, request=request)
-        return self._start_background(parts, FrameLog(self.store, row.id, ResponsesEncoder(envelope)), on_end)
+        return self._start_background(parts, self._frame_log(parts, ResponsesEncoder(envelope)), on_end)
+
+    def _frame_log(self, parts: TurnParts, encoder: ResponsesEncoder, frames: Sequence[bytes] = ()) -> FrameLog:
+        ledger = parts.ledger
+        return FrameLog(self.store, ledger.row.id, encoder, frames, may_store=lambda: ledger.may_store_frames)
 
     def _start_background(self, parts: TurnParts, frame_log: FrameLog, on_end: Callable[[RunningTurn], None]) -> RunningTurn:
-        token = parts.ledger.row.id
-        self.frame_logs[token] = frame_log
+        row = parts.ledger.row
+        self.frame_logs[row.id] = frame_log
 
         def end(running: RunningTurn) -> None:
             frame_log.end()
-            del self.frame_logs[token]
+            if self.turns.find_unrecorded(row.id, row.owner) is None:
+                del self.frame_logs[row.id]
             on_end(running)
 
-        return self.turns.start(parts, frame_log, end)
+        async def save_rest() -> None:
+            with contextlib.suppress(ToolrelayError):  # `end_stream` adds what is missing
+                await frame_log.save()
+            del self.frame_logs[row.id]
+
+        return self.turns.start(parts, frame_log, end, on_recorded=save_rest)
 
     async def _prepare(self, order: TurnOrder) -> TurnParts:
         past = await self.resolve(order.request, order.owner, order.model)
@@ -285,7 +295,7 @@ class TurnService:
         observation = observe(past.row, past.request)
         parts = await self._replay(past, observation)
         commands = parts.layer.fail(_interrupted()) if recovery.is_cut else parts.layer.resume()
-        frame_log = FrameLog(self.store, past.row.id, recovery.encoder, frames)
+        frame_log = self._frame_log(parts, recovery.encoder, frames)
         frame_log.add(recovery.frames)
         await frame_log.save()
         self._start_background(replace(parts, commands=commands), frame_log, observation.on_end)
@@ -311,6 +321,9 @@ class TurnService:
         running = self.turns.find(row.id, owner)
         if running is not None and running.is_stopping:
             await running.wait_for_end()
+        unrecorded = self.turns.find_unrecorded(row.id, owner)
+        if unrecorded is not None:
+            await unrecorded.flush()
         stored = await self.store.load_turn(row.id, owner)
         return None if stored is None else PastTurn.load(stored)
 

@@ -32,6 +32,9 @@ def make_response_routes(service: TurnService, *, keepalive: float) -> list[Rout
             if not running.row.stored or not running.parts.ledger.steps:
                 raise _missing(response_id)
             return PastTurn(running.row, running.parts.ledger.steps)
+        unrecorded = service.turns.find_unrecorded(token, owner)
+        if unrecorded is not None and unrecorded.row.stored:
+            return PastTurn(unrecorded.current_row, [*unrecorded.steps])
         stored = await service.store.load_turn(token, owner)
         if stored is None or not stored.row.stored:
             raise _missing(response_id)
