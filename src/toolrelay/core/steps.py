@@ -38,6 +38,9 @@ class AnswerReceived(_Step, frozen=True):
 
     `cut`: a call whose start the client has seen never finished, so the turn ends here. `call_count` is the number of calls in
     the turn so far. `raw` is what the model printed, if a dialect read it.
+
+    For the record only: `retries` are the reasons for which the request was sent to the model's server again. `first_ms` and `ms`
+    are the milliseconds from calling the model to its first event and to the end of the answer; the driver sets them.
     """
 
     items: tuple[Item, ...]
@@ -47,6 +50,9 @@ class AnswerReceived(_Step, frozen=True):
     call_count: int = 0
     service_tier: str | None = None
     raw: str | None = None
+    retries: tuple[str, ...] = ()
+    first_ms: float | None = None
+    ms: float | None = None
 
 
 class AnswerRejected(_Step, frozen=True):

@@ -45,6 +45,7 @@ from msgspec.structs import replace
 from toolrelay.core.assembly import Assembly, CallEntry
 from toolrelay.core.commands import AskAgain, CallModel, Command, Emit, End, Notice, RecordStep
 from toolrelay.core.events import (
+    UPSTREAM_RETRIED,
     AnswerFailed,
     AnswerFinished,
     AnswerStarted,
@@ -182,6 +183,7 @@ class Turn:
 
     def _begin_answer(self) -> None:
         self._assembly = Assembly()
+        self._retries: list[str] = []  # reasons for which the backend asked its model again
         # (choice, index) of each call that was not dropped: its index for the client, or None for a gateway call.
         self._client_indexes: dict[tuple[int, int], int | None] = {}
 
@@ -276,6 +278,8 @@ class Turn:
             elif type(event) is Noticed:
                 _flush(out, commands)
                 out = []
+                if event.event == UPSTREAM_RETRIED:
+                    self._retries.append(event.rule)
                 commands.append(Notice(event=event.event, rule=event.rule, tool=event.tool, dialect=event.dialect))
             elif type(event) is AnswerFailed:
                 _flush(out, commands)
@@ -351,6 +355,7 @@ class Turn:
                 cut=cut,
                 call_count=self._call_count,
                 service_tier=event.service_tier,
+                retries=tuple(self._retries),
             )
         )
         commands: list[Command] = [received] if self._records_answers else []
