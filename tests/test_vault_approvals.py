@@ -176,6 +176,21 @@ def test_private_result_is_withheld_from_another_model_of_the_conversation(desk:
             members = {"previous_response_id": first["id"]}
 
 
+def test_private_result_of_a_deleted_response_is_withheld_from_another_model(desk: VaultDesk) -> None:
+    """The conversation keeps the item of a deleted response, and with it whether its result is private."""
+    model = MODELS["chat"]
+    paths = json.dumps({"filePaths": ["Journal/Today.md"]})
+    named = {"conversation": desk.gateway.post("/v1/conversations", {}).json()["id"]}
+    reply = desk.ask("local", model.answer("", [("file_read", paths)]), model.answer("Hm."), api="responses", **named)
+    desk.approver.allow()
+    first = reply.result(TIMEOUT_SECONDS).json()
+    assert httpx.delete(f"{desk.gateway.v1}/responses/{first['id']}").status_code == 200
+    for name, sees in (("chat", False), ("local", True)):
+        desk.ask(name, model.answer(TEXT), api="responses", **named).result(TIMEOUT_SECONDS)
+        assert ("I am sad" in desk.sent(0)) is sees
+        assert ("[withheld]" in desk.sent(0)) is not sees
+
+
 def test_note_that_becomes_private_between_question_and_run_is_not_found(open_desk: Any) -> None:
     desk = open_desk()
     model = MODELS["chat"]
