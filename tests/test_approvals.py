@@ -150,7 +150,8 @@ def test_call_that_breaks_the_schema_bothers_nobody(open_office: Any) -> None:
         {"verdict": "allow", "arguments": []},
         {"verdict": "allow", "remember": "sometimes"},
         {"verdict": "allow", "reason": 1},
-        {"verdict": "allow", "argument": {"number": 2}},
+        {"verdict": "allow", "argumnets": {"number": 7}},
+        {"verdict": "allow", "paths": ["a.md"]},
         [],
         "allow",
     ],
@@ -273,6 +274,16 @@ def test_cancel_withdraws_the_question(open_office: Any) -> None:
     assert office.approver.post(question["id"], verdict="allow").status_code == 409
 
 
+def test_cancel_withdraws_the_question_of_a_stored_response_whose_client_has_gone(open_office: Any) -> None:
+    office = open_office(ONE, DONE)
+    body = {"model": "fast", "input": "Go.", "stream": True}
+    with httpx.stream("POST", f"{office.gateway.v1}/responses", json=body, timeout=TIMEOUT_SECONDS):
+        question = office.approver.question()
+    cancelled = office.gateway.post(f"/v1/responses/resp_{question['turn']}/cancel", {})
+    assert (cancelled.status_code, cancelled.json().get("status")) == (200, "cancelled")
+    assert office.approver.get(f"/approvals/{question['id']}").json()["status"] == "withdrawn"
+
+
 # Crashes
 
 
@@ -365,6 +376,32 @@ def test_changed_arguments_on_record_are_not_run(open_office: Any) -> None:  # b
     with office.workshop.start():
         office.workshop.await_that(lambda: office.workshop.statuses() == ["finished"], office.workshop.statuses)
     assert office.workshop.lines() == []
+
+
+def test_question_about_a_tool_that_is_gone_is_withdrawn(open_office: Any) -> None:
+    office = open_office(ONE, DONE)
+    office.asking.responses(background=True).result(TIMEOUT_SECONDS)
+    asked = office.approver.question()
+    office.workshop.kill(office.gateway)
+    tools = office.workshop.folder / "durable_tools.py"
+    tools.write_text(tools.read_text().replace("def once(", "def other("))
+    with office.workshop.start() as gateway:
+        office.workshop.await_that(lambda: office.workshop.statuses() == ["finished"], office.workshop.statuses)
+        approver = Approver(gateway)
+        assert approver.pending() == []
+        assert approver.get(f"/approvals/{asked['id']}").json()["status"] == "withdrawn"
+
+
+def test_question_of_a_turn_that_cannot_go_on_is_withdrawn(open_office: Any) -> None:
+    office = open_office(ONE, DONE)
+    conversation = office.gateway.post("/v1/conversations", {}).json()["id"]
+    office.asking.responses(background=True, conversation=conversation).result(TIMEOUT_SECONDS)
+    office.approver.question()
+    httpx.delete(f"{office.gateway.v1}/conversations/{conversation}")
+    office.workshop.kill(office.gateway)
+    with office.workshop.start() as gateway:
+        assert office.workshop.statuses() == ["failed"]
+        assert Approver(gateway).pending() == []
 
 
 # Events

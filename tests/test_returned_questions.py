@@ -307,6 +307,46 @@ def test_another_key_cannot_answer(open_desk: Any) -> None:  # bug 43
     assert desk.workshop.lines() == []
 
 
+def test_questions_of_a_turn_that_failed_are_withdrawn_and_the_chain_goes_on(open_desk: Any) -> None:
+    desk = open_desk(Round(calls=(("once", {"number": 1}), ("wait", {}))), DONE)
+    go = desk.workshop.folder / "go"
+    go.touch()
+    reply = Asking(desk.gateway).chat()
+    approver = Approver(desk.gateway)
+    approver.deny("once")
+    approver.allow("wait", remember="always")
+    reply.result(TIMEOUT_SECONDS)
+    go.unlink()
+    stream = desk.client.responses.create(model="fast", input="Go.", stream=True)
+    events = {}
+    for event in stream:  # until `wait` runs: the first question is with the client by then
+        events[event.type] = event
+        if event.type == "response.output_item.added" and event.item.type == "mcp_call":
+            break
+    stream.close()
+    first = events["response.created"].response.id
+    question = events["response.output_item.done"].item
+    desk.workshop.await_that(lambda: desk.workshop.statuses()[-1] == "cancelled", desk.workshop.statuses)
+    with pytest.raises(openai.BadRequestError, match="withdrawn already"):
+        desk.create([answer(question)], previous_response_id=first)
+    assert desk.create("Go on.", previous_response_id=first).status == "completed"
+    assert "once 1" not in desk.workshop.lines()
+
+
+def test_returned_questions_do_not_hide_those_that_wait(open_desk: Any) -> None:
+    desk = open_desk(ONE, DONE)
+    reply = Asking(desk.gateway).chat()
+    approver = Approver(desk.gateway)
+    held = approver.question()
+    for _ in range(2):
+        desk.create()
+    listed = approver.get("/approvals?status=pending&limit=1").json()["approvals"]
+    assert [each["id"] for each in listed] == [held["id"]]
+    assert [each["id"] for each in approver.get("/approvals?limit=1").json()["approvals"]] == [held["id"]]
+    approver.deny()
+    reply.result(TIMEOUT_SECONDS)
+
+
 def test_chat_holds(open_desk: Any) -> None:
     desk = open_desk(ONE, DONE)
     reply = Asking(desk.gateway).chat()

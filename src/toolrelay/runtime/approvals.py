@@ -240,8 +240,7 @@ class Approvals:
 
     async def list(self, status: QuestionStatus | None, *, limit: int) -> list[ApprovalRow]:
         """Return questions, the newest first. Those that a client answers are not listed as pending."""
-        rows = await self.store.list_approvals(status, limit=limit)
-        return [row for row in rows if row.mode == "hold" or row.status != "pending"]
+        return await self.store.list_approvals(status, limit=limit)
 
     async def events(self) -> AsyncGenerator[ApprovalEvent | None, None]:
         """Yield what happens from now on. The first value is None: the listener is there."""

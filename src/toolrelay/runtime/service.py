@@ -11,15 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrelay import log
-from toolrelay.core.approvals import QuestionKind
 from toolrelay.core.commands import RecordStep
 from toolrelay.core.identity import make_conversation_id
 from toolrelay.core.messages import Call, Item, OpaqueItem
 from toolrelay.core.playback import shown_events
 from toolrelay.core.policy import Policy
-from toolrelay.core.progress import CallState
 from toolrelay.core.request import Request
-from toolrelay.core.steps import QuestionClosed, StepEvent, TurnFailed, TurnResumed
+from toolrelay.core.steps import StepEvent, TurnFailed, TurnResumed
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, StoreConflictError, ToolrelayError
 from toolrelay.runtime.approvals import Approvals, TurnQuestions
@@ -275,15 +273,19 @@ class TurnService:
     async def _withdraw(self, past: PastTurn, *further: StepEvent) -> None:
         """Close the open questions of a turn whose client can no longer receive an answer, and record further steps."""
         ledger = TurnLedger(self.store, past.row, steps=past.steps, clock=self._clock)
-        for pending in past.progress.asked():
-            kind: QuestionKind = "run" if pending.state is CallState.ASKED else "share"
-            ledger.add(QuestionClosed(call_id=pending.call.id, status="withdrawn", kind=kind))
-        for step in further:
+        for step in (*past.progress.withdrawals(), *further):
             ledger.add(step)
         await ledger.flush()
 
     async def _end_interrupted(self, stored: StoredTurn) -> None:
-        """End a turn that cannot be taken up."""
+        """End a turn that cannot be taken up. Its questions are withdrawn, unless its record cannot be read."""
+        try:
+            past = PastTurn.load(stored)
+        except Exception:  # noqa: BLE001 -- whatever is wrong with the record, the turn must end
+            past = None
+        if past is not None:
+            await self._withdraw(past, TurnFailed(code=INTERRUPTED, message=_RESTARTED))
+            return
         seq = stored.steps[-1].seq + 1 if stored.steps else 0
         failed = StoredStep(seq=seq, at=self._clock(), step=TurnFailed(code=INTERRUPTED, message=_RESTARTED))
         await self.store.append_steps(stored.row.id, [failed], status="failed")

@@ -63,9 +63,9 @@ def make_response_routes(service: TurnService, *, keepalive: float) -> list[Rout
 
     async def cancel(request: Request) -> Response:
         past = await load(request)
-        if not past.row.background:
-            raise invalid("Only a response with 'background' can be cancelled. Close the connection of another one.", "id")
         running = service.turns.find(past.row.id, past.row.owner)
+        if not past.row.background and (running is None or not running.can_park):  # one that waits may have no connection
+            raise invalid("Only a response with 'background' can be cancelled. Close the connection of another one.", "id")
         if running is not None:
             await running.cancel()
             past = await load(request)
