@@ -347,6 +347,22 @@ def test_returned_questions_do_not_hide_those_that_wait(open_desk: Any) -> None:
     reply.result(TIMEOUT_SECONDS)
 
 
+def test_yes_of_the_client_does_not_count_for_a_model_that_asks_an_approver(tmp_path: Path) -> None:
+    with Upstream(play(ONE, DONE)) as upstream:
+        held = f'[models.held]\nprovider = "compatible"\nwire = "chat"\nbase_url = "{upstream.url}/v1"\ntoolsets = ["mine"]\n'
+        workshop = Workshop(tmp_path, upstream, approval="always", model='approval = "return"', config=held)
+        with workshop.start() as gateway:
+            desk = Desk(workshop, gateway, upstream)
+            first = desk.create()
+            (question,) = questions(first)
+            answered: dict[str, Any] = {"previous_response_id": first.id}
+            with pytest.raises(openai.BadRequestError, match="asks an approver"):
+                desk.client.responses.create(model="held", input=[answer(question)], **answered)
+            assert workshop.lines() == []
+            denied = desk.client.responses.create(model="held", input=[answer(question, approve=False)], **answered)
+            assert denied.output_text == "Done."
+
+
 def test_chat_holds(open_desk: Any) -> None:
     desk = open_desk(ONE, DONE)
     reply = Asking(desk.gateway).chat()

@@ -236,6 +236,26 @@ def test_vault_survives_a_restart_with_an_open_question(open_desk: Any, tmp_path
             assert "response.completed" in stream.read().decode()
 
 
+def test_model_that_is_no_longer_local_does_not_get_what_it_had_seen(open_desk: Any, tmp_path: Path) -> None:
+    desk = open_desk()
+    model = MODELS["chat"]
+    private, public = [("file_read", json.dumps({"filePaths": [path]})) for path in ("Journal/Today.md", "Bees.md")]
+    answers = model.answer("", [private]), model.answer("", [public]), model.answer(TEXT)
+    desk.ask("local", *answers, api="responses", background=True).result(TIMEOUT_SECONDS)
+    desk.approver.allow()
+    assert "I am sad" in desk.sent(1)
+    desk.approver.question()
+    desk.gateway.process.kill()
+    desk.gateway.process.wait()
+    config = (tmp_path / "toolrelay.toml").read_text().replace("local = true", "local = false")
+    with running(config, folder=tmp_path) as gateway:
+        Approver(gateway).allow()
+        body = desk.sent(2)
+        assert "I am sad" not in body
+        assert "[withheld]" in body
+        assert "from nectar" in body
+
+
 # share = "ask"
 
 

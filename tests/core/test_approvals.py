@@ -390,3 +390,9 @@ def test_private_result_is_marked_in_the_history() -> None:
     playbook = Playbook(make_turn(auto="g")) >> [*model_call(0, "g"), CALLS] << ...
     playbook >> ToolRunFinished(call_id=IDS[0], output="secret", private=True)
     assert next_request(playbook.commands).items[-1] == Result(call_id=IDS[0], output="secret", private=True)
+
+
+def test_turn_whose_toolset_is_gone_goes_on_with_its_history() -> None:
+    commands = Turn.replay(asking_steps(), token=TOKEN, policy=Policy()).resume()
+    (call,) = [command for command in commands if isinstance(command, CallModel)]
+    assert call.request.items == (call_item(0, "g"), Result(call_id=IDS[0], output="Unknown tool: g"))

@@ -39,6 +39,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     `same_name` decides whose tool a name is that the client declares too. `status_text`: tell Chat clients in text which tool
     runs. `joins_answers`: the client gets the texts of all answers as one, so that each must be a paragraph.
+    `sees_private`: the model may see private results.
     """
 
     tools: Mapping[str, GatewayTool] = {}
@@ -47,3 +48,4 @@ class Policy(Struct, frozen=True, kw_only=True):
     same_name: Literal["client", "gateway"] = "client"
     status_text: bool = False
     joins_answers: bool = False
+    sees_private: bool = True

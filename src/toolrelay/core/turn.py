@@ -62,7 +62,7 @@ from toolrelay.core.events import (
 from toolrelay.core.gateway_calls import GatewayCalls
 from toolrelay.core.identity import make_call_id
 from toolrelay.core.json import JsonObject
-from toolrelay.core.messages import ApprovalRequest, Call, GatewayCall, Item, insert_results
+from toolrelay.core.messages import ApprovalRequest, Call, GatewayCall, Item, insert_results, withhold_private
 from toolrelay.core.policy import BREAK, GatewayTool, Policy
 from toolrelay.core.progress import TurnProgress
 from toolrelay.core.request import ALLOWED_TOOLS, Request, Tool, ToolChoice
@@ -214,15 +214,19 @@ class Turn:
             self.finish = step.finish
 
     def _model_request(self) -> Request:
-        """Return the client's request; with gateway tools added it always streams."""
+        """Return the client's request; with gateway tools added it always streams.
+
+        A turn that goes on after a restart may have results that its model may no longer see, or no tools any more.
+        """
         request, own = self.request, self._own_tools
-        if not own and not self._context:
+        if not own and not self._context and not self._progress.history:
             return request
+        items = self.items if self.policy.sees_private else withhold_private(self.items)
         if not own:
-            return replace(request, items=self.items)
+            return replace(request, items=items)
         kept = [tool for tool in request.tools if not (isinstance(tool, Tool) and tool.name in own)]
         tools = (*kept, *[each.tool for each in own.values()])
-        return replace(request, items=self.items, tools=tools, tool_choice=self._tool_choice(), stream=True)
+        return replace(request, items=items, tools=tools, tool_choice=self._tool_choice(), stream=True)
 
     def _tool_choice(self) -> ToolChoice | None:
         progress, limit = self._progress, self.request.max_tool_calls

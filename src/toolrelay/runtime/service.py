@@ -19,7 +19,7 @@ from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
 from toolrelay.core.steps import StepEvent, TurnFailed, TurnResumed
 from toolrelay.core.turn import Turn
-from toolrelay.errors import ClientError, InternalError, StoreConflictError, ToolrelayError
+from toolrelay.errors import ClientError, InternalError, StoreConflictError, ToolrelayError, invalid
 from toolrelay.runtime.approvals import Approvals, TurnQuestions
 from toolrelay.runtime.driver import Observer
 from toolrelay.runtime.executor import Executor
@@ -169,6 +169,14 @@ class TurnService:
 
     async def _prepare(self, order: TurnOrder) -> TurnParts:
         past = await self.resolve(order.request, order.owner, order.model)
+        if _approval_mode(order.model, order.request) != "return" and any(
+            each.verdict == "allow" for each in past.taken.verdicts
+        ):
+            message = (
+                f"The model {order.request.model!r} asks an approver: the client's own yes does not count for it. "
+                "Send the answers to the model that asked, or deny."
+            )
+            raise invalid(message, "model", code="approver_needed")
         request, context, known_items = past.request, past.context, 0
         conversation = context.conversation
         if conversation is None:
@@ -192,7 +200,7 @@ class TurnService:
             idempotency_key=order.idempotency_key,
             request_digest=order.digest,
         )
-        policy = replace(order.policy, records_answers=True)
+        policy = replace(order.policy, records_answers=True, sees_private=order.model.settings.local)
         turn = Turn(
             token=order.token,
             request=request,
@@ -347,7 +355,8 @@ class TurnService:
     async def _replay(self, past: PastTurn, observation: Observation, *, recorded: int | None = None) -> TurnParts:
         row, request = past.row, past.request
         model = self._models[row.model]
-        policy = replace(self.policy(request, model, KeyName(request.key)), records_answers=True)
+        policy = self.policy(request, model, KeyName(request.key))
+        policy = replace(policy, records_answers=True, sees_private=model.settings.local)
         context = await self._past.context(request, row.owner, is_local=model.settings.local, end=past.context_end)
         turn = Turn.replay(past.steps, token=row.id, policy=policy, context=context.items)
         ledger = self._ledger(row, model, request, steps=past.steps[:recorded])
