@@ -369,6 +369,13 @@ def test_denied_calls_of_an_earlier_turn_are_results() -> None:
     assert items[2] == result_item(7, denial_text("run", None))
 
 
+def test_results_of_an_earlier_turn_reach_a_model_that_has_no_tools_any_more() -> None:
+    request = replace(make_request(), items=(call_item(7, "g"),))
+    taken = (TakenCall(call=call_item(7, "g"), toolset="", arguments="{}"),)
+    turn = Turn(token="Turn1111111111111111", request=request, taken=taken, verdicts=[deny(7)])
+    assert next_request(turn.start()).items == (call_item(7, "g"), result_item(7, denial_text("run", None)))
+
+
 def test_results_are_inserted_after_the_group_of_their_calls() -> None:
     calls = (call_item(0, "f"), call_item(1, "g"))
     user = Message(role="user", content="Hi")

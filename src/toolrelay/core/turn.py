@@ -219,7 +219,8 @@ class Turn:
         A turn that goes on after a restart may have results that its model may no longer see, or no tools any more.
         """
         request, own = self.request, self._own_tools
-        if not own and not self._context and not self._progress.history:
+        progress = self._progress
+        if not own and not self._context and not progress.history and not progress.inherited:
             return request
         items = self.items if self.policy.sees_private else withhold_private(self.items)
         if not own:
