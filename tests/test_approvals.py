@@ -362,6 +362,20 @@ def test_sigterm_ends_the_stream_of_a_stored_response_and_keeps_its_question(ope
         assert gateway.get(f"/v1/responses/resp_{asked['turn']}").json()["status"] == "completed"
 
 
+def test_turn_that_a_person_let_go_on_survives_kill_9_without_its_client(open_office: Any) -> None:
+    office = open_office(Round(text=("Let me see.",), calls=(("wait", {}),)), DONE)
+    body = {"model": "fast", "input": "Go.", "stream": True}
+    with httpx.stream("POST", f"{office.gateway.v1}/responses", json=body, timeout=TIMEOUT_SECONDS) as response:
+        response_id = next(read_events(response))["response"]["id"]
+        office.approver.question()
+    office.approver.allow()
+    office.workshop.await_line("wait")
+    office.workshop.kill(office.gateway)
+    with office.workshop.start() as gateway:
+        office.workshop.await_that(lambda: office.workshop.statuses() == ["finished"], office.workshop.statuses)
+        assert gateway.get(f"/v1/responses/{response_id}").json()["status"] == "completed"
+
+
 def test_changed_arguments_on_record_are_not_run(open_office: Any) -> None:  # bug 50
     """What runs is what was approved: the record of the verdict has a digest."""
     office = open_office(ONE, DONE)

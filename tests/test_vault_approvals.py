@@ -256,6 +256,19 @@ def test_model_that_is_no_longer_local_does_not_get_what_it_had_seen(open_desk: 
         assert "from nectar" in body
 
 
+def test_answer_for_always_given_for_a_local_model_does_not_hold_for_others(open_desk: Any) -> None:
+    desk = open_desk()
+    model = MODELS["chat"]
+    reply = desk.ask("local", model.answer("", [SEARCH]), model.answer(TEXT))
+    desk.approver.allow(remember="always")
+    reply.result(TIMEOUT_SECONDS)
+    assert text_of(desk.ask("local", model.answer("", [SEARCH]), model.answer(TEXT)).result(TIMEOUT_SECONDS), "chat") == TEXT
+    reply = desk.ask("chat", model.answer("", [SEARCH]), model.answer(TEXT))
+    assert desk.approver.question()["model"] == "chat"
+    desk.approver.deny()
+    reply.result(TIMEOUT_SECONDS)
+
+
 # share = "ask"
 
 
@@ -267,6 +280,7 @@ def test_results_are_shared_only_after_a_second_yes(open_desk: Any) -> None:
     assert question["kind"] == "share"
     assert sorted(question["arguments"]["paths"]) == ["Bees.md", "Garden/Hive.md"]
     assert {file["path"] for file in question["files"]} == {"Bees.md", "Garden/Hive.md"}
+    assert all(file["first_line"] for file in question["files"])
     refused = desk.approver.post(question["id"], verdict="allow", arguments={"paths": ["Secret.md"]})
     assert refused.status_code == 422
     desk.approver.allow(arguments={"paths": ["Bees.md"]})

@@ -6,6 +6,7 @@ that steps contain.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -203,3 +204,8 @@ def status_of(step: VerdictGiven | QuestionClosed) -> QuestionStatus:
     else:
         answer = "allow" if step.arguments is None else "edit"
     return TRANSITIONS["pending", answer]
+
+
+def has_asked(steps: Sequence[StepEvent]) -> bool:
+    """Return whether a person was asked in the turn. Its client may have left in the meantime, and come back for the answer."""
+    return any(isinstance(step, QuestionAsked) for step in steps)

@@ -69,7 +69,7 @@ class _OpenQuestion:
     def __init__(self, row: ApprovalRow) -> None:
         loop = asyncio.get_running_loop()
         self.row = row
-        self.answer: asyncio.Future[VerdictGiven] = loop.create_future()
+        self.answer: asyncio.Future[VerdictGiven | None] = loop.create_future()  # None: it has expired
         self.recorded: asyncio.Future[QuestionStatus] = loop.create_future()
 
 
@@ -114,8 +114,9 @@ class Approvals:
         self._publish("asked", row)
         seconds = max(0.0, row.expires_at - self._clock())
         await asyncio.wait([question.answer], timeout=seconds)
-        if question.answer.done():
-            return question.answer.result()
+        verdict = question.answer.result() if question.answer.done() else None
+        if verdict is not None:
+            return verdict
         question.answer.cancel()
         return QuestionClosed(call_id=row.call_id, status="expired", kind=row.kind)
 
@@ -153,6 +154,9 @@ class Approvals:
         question = self._open.get(approval)
         if question is None or question.answer.done():
             raise await self._refusal(approval)
+        if question.row.expires_at < self._clock():  # the machine was asleep: its timers stood still
+            question.answer.set_result(None)
+            raise ClientError(f"The question {approval!r} has expired.", status=409, code="already_answered")
         verdict = self._verdict(question.row, decision, by)
         if decision.remember != "once" and self.find_tool(question.row) is None:
             message = f"The answer cannot be remembered: the tool {question.row.tool!r} no longer exists."
@@ -212,7 +216,7 @@ class Approvals:
             owner=row.owner,
             toolset=row.toolset,
             tool=row.tool,
-            definition=tool.gateway_tool.definition,
+            definition=self._rule_definition(row, tool),
             kind=row.kind,
             verdict=verdict.verdict,
             created_at=self._clock(),
@@ -230,8 +234,13 @@ class Approvals:
     async def _find_rule(self, row: ApprovalRow, tool: OpenTool) -> RuleRow | None:
         """Return the rule that answers a question: the newest, of this conversation before those for always."""
         rules = await self.store.find_rules(row.owner, row.tool)
-        matching = [rule for rule in rules if _matches(rule, row, tool.gateway_tool.definition)]
+        definition = self._rule_definition(row, tool)
+        matching = [rule for rule in rules if _matches(rule, row, definition)]
         return next((rule for rule in matching if rule.conversation is not None), matching[0] if matching else None)
+
+    def _rule_definition(self, row: ApprovalRow, tool: OpenTool) -> str:
+        """Return what a rule is bound to: the tool, and whether its result stays on this machine."""
+        return tool.gateway_tool.definition + (" local" if self._tools.is_local(row.model) else "")
 
     # Reading
 

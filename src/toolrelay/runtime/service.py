@@ -17,7 +17,7 @@ from toolrelay.core.messages import Call, Item, OpaqueItem
 from toolrelay.core.playback import shown_events
 from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
-from toolrelay.core.steps import StepEvent, TurnFailed, TurnResumed
+from toolrelay.core.steps import StepEvent, TurnFailed, TurnResumed, has_asked
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, StoreConflictError, ToolrelayError, invalid
 from toolrelay.runtime.approvals import Approvals, TurnQuestions
@@ -268,7 +268,7 @@ class TurnService:
         row, asked = past.row, past.progress.asked()
         if row.background and row.model in self._models:
             await self._resume_background(past, observe)
-        elif row.stored and asked and row.model in self._models:
+        elif row.stored and has_asked(past.steps) and row.model in self._models:
             observation = observe(row, past.request)
             parts = await self._replay(past, observation)
             self.turns.start(replace(parts, commands=parts.layer.resume()), None, observation.on_end)

@@ -19,7 +19,7 @@ from toolrelay.core.commands import Command, RecordStep
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.messages import Call
 from toolrelay.core.playback import shown_events
-from toolrelay.core.steps import ToolRunFinished
+from toolrelay.core.steps import ToolRunFinished, has_asked
 from toolrelay.core.turn import Turn
 from toolrelay.errors import InternalError, ToolrelayError
 from toolrelay.runtime.approvals import TurnQuestions
@@ -113,6 +113,11 @@ class RunningTurn:
     def can_park(self) -> bool:
         """Return whether the turn waits for a person, and its client can get the answer later (decision 15)."""
         return (self.row.stored or self.row.background) and self.parts.turn.waits_for_person
+
+    @property
+    def outlives_the_gateway(self) -> bool:
+        """Return whether the turn goes on after the next start: in the background, or stored and a person was asked."""
+        return self.row.background or (self.row.stored and has_asked(self.parts.ledger.steps))
 
     @property
     def is_stopping(self) -> bool:
@@ -361,7 +366,7 @@ class Turns:
         The answers and tools of background turns have this time to finish, unless `force` is set. Ends that are not on record are
         written once more.
         """
-        suspended = [each for each in self._running.values() if each.row.background or each.can_park]
+        suspended = [each for each in self._running.values() if each.outlives_the_gateway]
         for each in suspended:
             each.suspend()
         await asyncio.gather(*[each.cancel(_shutting_down()) for each in self._running.values() if each not in suspended])

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from toolrelay import log
 from toolrelay.core.approvals import PATHS, QuestionStatus
 from toolrelay.core.json import Json, JsonObject
+from toolrelay.core.steps import ToolRunFinished
 from toolrelay.errors import ClientError, invalid
 from toolrelay.runtime.approvals import ApprovalEvent, Approvals, Decision
 from toolrelay.runtime.gateway_tools import OpenTool
@@ -32,6 +33,7 @@ from toolrelay.wires.json import encode_repaired
 
 MAX_LISTED = 1000
 MAX_FILES = 200  # that a question lists
+MAX_LINE = 200  # characters
 PREVIEW_SECONDS = 5.0
 _STATUSES: tuple[QuestionStatus, ...] = get_args(QuestionStatus)
 _EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
@@ -183,15 +185,20 @@ class ApprovalPages:
             members["files"] = msgspec.to_builtins(files)
         return members
 
+    async def _shared_files(self, row: ApprovalRow) -> tuple[FilePreview, ...]:
+        stored = await self._approvals.store.load_turn(row.turn)
+        steps = [each.step for each in stored.steps] if stored is not None else []
+        outputs = [step.output for step in steps if isinstance(step, ToolRunFinished) and step.call_id == row.call_id]
+        entries = _decode(outputs[-1]) if outputs and isinstance(outputs[-1], str) else []
+        return tuple([_shared_file(entry) for entry in entries[:MAX_FILES]]) if isinstance(entries, list) else ()
+
     async def _files(self, row: ApprovalRow, tool: OpenTool | None, model: Model | None) -> tuple[FilePreview, ...] | None:
         """Return the files that a question is about, as they are now. None: it is not about files."""
         arguments = _decode(row.arguments)
         if not isinstance(arguments, dict):
             return None
         if row.kind == "share":
-            paths = arguments.get(PATHS)
-            names = [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []
-            return tuple([FilePreview(path=path, name=PurePosixPath(path).name) for path in names[:MAX_FILES]])
+            return await self._shared_files(row)
         if tool is None or tool.definition.files_argument is None:
             return None
         key = None if row.owner == LOCAL else row.owner
@@ -204,6 +211,15 @@ class ApprovalPages:
             log.warning("preview_failed", tool=row.tool, reason=str(error) or type(error).__name__)
             return None
         return preview.files[:MAX_FILES]
+
+
+def _shared_file(entry: Json) -> FilePreview:
+    """Return an entry of a result that a person is asked about, with the beginning of what the model would see."""
+    values = entry if isinstance(entry, dict) else {}
+    path, size = str(values.get("path", "")), values.get("size", 0)
+    shown = str(values.get("preview") or values.get("content") or "").strip()
+    first_line = shown.splitlines()[0][:MAX_LINE] if shown else ""
+    return FilePreview(path=path, name=PurePosixPath(path).name, size=size if isinstance(size, int) else 0, first_line=first_line)
 
 
 def _files_argument(row: ApprovalRow, definition: ToolDefinition | None) -> str | None:

@@ -83,8 +83,8 @@ class VaultFiles:
                 if next(entries, None) is not None:
                     return
         except OSError as error:
-            raise ToolError(f"the vault at {self.root} cannot be read: {error.strerror}") from error
-        raise ToolError(f"the vault at {self.root} cannot be read: the folder is empty; is its disk mounted?")
+            raise ToolError(f"the vault cannot be read: {error.strerror}") from error
+        raise ToolError("the vault cannot be read: its folder is empty; is its disk mounted?")
 
     def walk(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[FoundFile | str]:
         """Yield every note, and as a string the path of each folder that could not be read. Links are not followed."""
