@@ -89,3 +89,24 @@ def test_run_is_stopped_and_later_ones_do_not_begin(play: Play) -> None:
 
     assert play(story, hang) == [(STOPPED, True), (OUT_OF_TIME, True)]
     assert ran == ["hang"]
+
+
+def test_timer_that_fires_early_leaves_no_time(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock:
+        @staticmethod
+        def monotonic() -> float:
+            return 0.0  # as if no time had passed when the timer fires
+
+    monkeypatch.setattr(turns, "time", Clock)
+
+    @tool
+    async def hang() -> str:
+        """Never return."""
+        await asyncio.Event().wait()
+        return ""
+
+    async def story(executor: Executor) -> list[str]:
+        tools = tools_of(executor, 0.01)
+        return [str((await tools.run(call("hang", number))).output) for number in range(2)]
+
+    assert play(story, hang) == [STOPPED, OUT_OF_TIME]

@@ -43,6 +43,7 @@ MAX_REASON = 1000  # characters
 MAX_LISTENERS = 100
 MAX_UNREAD_EVENTS = 1000  # of a listener; one that reads less is dropped
 RULE_ENTROPY = 10  # bytes
+OPENING_SECONDS = 5.0  # from the record of a question until its turn waits for the answer
 
 
 class Decision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,6 +90,7 @@ class Approvals:
         self._entropy = entropy
         self._clock = clock
         self._open: dict[str, _OpenQuestion] = {}
+        self._opened = asyncio.Event()  # set, and replaced, when a question is opened
         self.is_closed = False
         self._listeners: set[asyncio.Queue[ApprovalEvent | None]] = set()
 
@@ -110,6 +112,8 @@ class Approvals:
 
     async def _wait(self, row: ApprovalRow) -> VerdictGiven | QuestionClosed:
         question = self._open[row.id] = _OpenQuestion(row)
+        self._opened.set()
+        self._opened = asyncio.Event()
         log.info("approval", status="pending", **_fields(row))
         self._publish("asked", row)
         seconds = max(0.0, row.expires_at - self._clock())
@@ -151,7 +155,7 @@ class Approvals:
 
     async def answer(self, approval: str, decision: Decision, by: str) -> ApprovalRow:
         """Answer a question, and return it when the answer is on record."""
-        question = self._open.get(approval)
+        question = self._open.get(approval) or await self._await_opening(approval)
         if question is None or question.answer.done():
             raise await self._refusal(approval)
         if question.row.expires_at < self._clock():  # the machine was asleep: its timers stood still
@@ -171,6 +175,18 @@ class Approvals:
         if row is None:
             raise _unknown(approval)
         return row
+
+    async def _await_opening(self, approval: str) -> _OpenQuestion | None:
+        """Wait for a question that is on record and not open yet: its turn is about to ask."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(OPENING_SECONDS):
+                while approval not in self._open:
+                    opened = self._opened
+                    row = await self.store.load_approval(approval)
+                    if row is None or row.status != "pending" or row.mode == "return":
+                        return self._open.get(approval)
+                    await opened.wait()
+        return self._open.get(approval)
 
     async def _refusal(self, approval: str) -> ClientError:
         row = await self.store.load_approval(approval)

@@ -59,6 +59,7 @@ class TurnTools:
             async with asyncio.timeout(left):
                 return await self._executor.run(call, context, max_result_bytes=model.max_tool_result_bytes)
         except TimeoutError:
+            self._seconds = 0  # a timer may fire a moment early: nothing is left all the same
             return ToolRunFinished(call_id=call.id, output=STOPPED, failed=True)
         finally:
             left = self._seconds_left()
