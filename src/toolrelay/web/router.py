@@ -20,7 +20,7 @@ Handler: TypeAlias = Callable[[Exchange], Awaitable[None]]
 
 _ID_PREFIX = "req_"
 _ROOT = "/v1"
-_LINKABLE_PATHS = frozenset({"/", _ROOT})  # pages for people, which links of other sites may open
+_LINKABLE_PATHS = frozenset({"/", _ROOT, "/approvals-inbox"})  # pages for people, which links of other sites may open
 
 
 class Pages(Protocol):

@@ -1,0 +1,70 @@
+"""The pages of the console and their files.
+
+They contain no data and need no key: scripts load the data from the API, which authenticates each request.
+"""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Match, Route
+from starlette.types import Scope
+
+from toolrelay import __version__
+from toolrelay.errors import ClientError
+from toolrelay.web.console.assets import Asset, load_assets
+
+PAGES = {"/": "chat.html", "/approvals-inbox": "inbox.html"}
+
+_POLICY = (
+    "default-src 'none'; "
+    "script-src 'self'; "
+    "style-src 'self'; "
+    "img-src 'self' data: blob:; "
+    "connect-src 'self'; "
+    "form-action 'self'; "
+    "frame-ancestors 'none'; "
+    "base-uri 'none'"
+)
+HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",  # the browser asks each time, and gets a 304
+}
+
+
+class _ConsoleRoute(Route):
+    """A page that is not below /v1."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        return (Match.NONE, {}) if scope.get("root_path") else super().matches(scope)
+
+
+def make_console_routes() -> list[Route]:
+    environment = Environment(
+        loader=PackageLoader("toolrelay.web.console"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    pages = {path: environment.get_template(name).render(version=__version__) for path, name in PAGES.items()}
+    assets = load_assets()
+
+    async def show_page(request: Request) -> Response:
+        return HTMLResponse(pages[request.url.path], headers=HEADERS)
+
+    async def send_asset(request: Request) -> Response:
+        asset = assets.get(request.path_params["path"])
+        if asset is None:
+            raise ClientError(f"There is no file {request.url.path}.", status=404, code="not_found")
+        return _respond(asset, request)
+
+    return [*(_ConsoleRoute(path, show_page) for path in PAGES), _ConsoleRoute("/console/{path:path}", send_asset)]
+
+
+def _respond(asset: Asset, request: Request) -> Response:
+    headers = {**HEADERS, "content-type": asset.content_type, "etag": asset.etag, "vary": "accept-encoding"}
+    if asset.etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(asset.compressed, headers={**headers, "content-encoding": "gzip"})
+    return Response(asset.body, headers=headers)
