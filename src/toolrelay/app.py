@@ -93,7 +93,7 @@ class App:
                 *ApprovalPages(self.approvals, self.models, approvers, keepalive=settings.server.keepalive_seconds).routes(),
             ],
             open_routes=[
-                *make_console_routes(),
+                *make_console_routes(authenticator),
                 *make_open_routes(self.metrics, authenticator, is_ready=lambda: self.ready),
             ],
             access=access,

@@ -1,9 +1,12 @@
 """The pages of the console and their files.
 
-They contain no data and need no key: scripts load the data from the API, which authenticates each request.
+They contain no data and need no key: scripts load the data from the API, which authenticates each request. Without keys, a
+foreign host is refused here as everywhere.
 """
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
@@ -13,7 +16,9 @@ from starlette.types import Scope
 
 from toolrelay import __version__
 from toolrelay.errors import ClientError
+from toolrelay.web.auth import Authenticator
 from toolrelay.web.console.assets import Asset, load_assets
+from toolrelay.web.site import exchange_of
 
 PAGES = {"/": "chat.html", "/approvals-inbox": "inbox.html"}
 
@@ -42,17 +47,23 @@ class _ConsoleRoute(Route):
         return (Match.NONE, {}) if scope.get("root_path") else super().matches(scope)
 
 
-def make_console_routes() -> list[Route]:
+def make_console_routes(authenticator: Authenticator) -> list[Route]:
     environment = Environment(
         loader=PackageLoader("toolrelay.web.console"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     pages = {path: environment.get_template(name).render(version=__version__) for path, name in PAGES.items()}
     assets = load_assets()
 
+    def check_host(request: Request) -> None:
+        with suppress(ClientError):  # no key is needed; without keys a foreign host or origin raises PolicyError
+            authenticator.identify(exchange_of(request).headers)
+
     async def show_page(request: Request) -> Response:
+        check_host(request)
         return HTMLResponse(pages[request.url.path], headers=HEADERS)
 
     async def send_asset(request: Request) -> Response:
+        check_host(request)
         asset = assets.get(request.path_params["path"])
         if asset is None:
             raise ClientError(f"There is no file {request.url.path}.", status=404, code="not_found")
