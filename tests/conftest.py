@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from typing import TypeVar
 
@@ -17,6 +18,10 @@ _UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("dev", _UNTIMED)
 settings.register_profile("ci", _UNTIMED, derandomize=True, print_blob=True)
 settings.load_profile("ci" if IN_CI else "dev")
+
+# A shell starts commands in the background with SIGINT ignored, which their children inherit: no test of Ctrl-C would end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 

@@ -56,7 +56,7 @@ def open_office(tmp_path: Path) -> Iterator[Any]:
 # Hold
 
 
-def test_tool_runs_only_after_a_yes(open_office: Any) -> None:
+def test_tool_runs_only_after_a_yes(open_office: Any) -> None:  # bug 48
     office = open_office(ONE, DONE)
     reply = office.asking.chat()
     question = office.approver.question()
@@ -93,7 +93,7 @@ def test_question_says_what_would_run_and_who_would_see_it(open_office: Any) -> 
     reply.result(TIMEOUT_SECONDS)
 
 
-def test_denial_is_the_result_and_the_model_goes_on(open_office: Any) -> None:
+def test_denial_is_the_result_and_the_model_goes_on(open_office: Any) -> None:  # bug 48
     office = open_office(ONE, DONE)
     reply = office.asking.chat()
     office.approver.deny(reason="not today")
@@ -102,7 +102,7 @@ def test_denial_is_the_result_and_the_model_goes_on(open_office: Any) -> None:
     assert office.told() == [denial_text("run", "not today")]
 
 
-def test_edited_arguments_run_and_the_model_is_told(open_office: Any) -> None:
+def test_edited_arguments_run_and_the_model_is_told(open_office: Any) -> None:  # bug 50
     office = open_office(ONE, DONE)
     reply = office.asking.responses()
     answered = office.approver.allow(arguments={"number": 7})
@@ -150,6 +150,8 @@ def test_call_that_breaks_the_schema_bothers_nobody(open_office: Any) -> None:
         {"verdict": "allow", "arguments": []},
         {"verdict": "allow", "remember": "sometimes"},
         {"verdict": "allow", "reason": 1},
+        {"verdict": "allow", "argumnets": {"number": 7}},
+        {"verdict": "allow", "paths": ["a.md"]},
         [],
         "allow",
     ],
@@ -164,7 +166,7 @@ def test_body_that_is_no_verdict_is_refused(open_office: Any, body: Any) -> None
     reply.result(TIMEOUT_SECONDS)
 
 
-def test_second_verdict_is_refused(open_office: Any) -> None:
+def test_second_verdict_is_refused(open_office: Any) -> None:  # bug 45, 48
     office = open_office(ONE, DONE)
     reply = office.asking.chat()
     question = office.approver.question()
@@ -184,7 +186,7 @@ def test_unknown_question_is_404(open_office: Any) -> None:
     assert office.approver.get("/approvals/appr_nothing").status_code == 404
 
 
-def test_expired_question_is_a_result_and_the_turn_goes_on(open_office: Any) -> None:
+def test_expired_question_is_a_result_and_the_turn_goes_on(open_office: Any) -> None:  # bug 48
     office = open_office(ONE, DONE, model="approval_expiry_seconds = 0.2")
     assert chat_text(office.asking.chat().result(TIMEOUT_SECONDS)) == "Done."
     assert office.told() == [NOT_ANSWERED]
@@ -210,7 +212,7 @@ def test_waiting_turns_do_not_count_as_running(open_office: Any) -> None:
     assert {chat_text(reply.result(TIMEOUT_SECONDS)) for reply in replies} == {"Done."}
 
 
-def test_keep_alive_flows_while_a_person_thinks(open_office: Any) -> None:
+def test_keep_alive_flows_while_a_person_thinks(open_office: Any) -> None:  # bug 46
     office = open_office(ONE, DONE, config="[server]\nkeepalive_seconds = 0.05\n")
     body = {"model": "fast", "stream": True, "messages": [{"role": "user", "content": "Go."}]}
     with httpx.stream("POST", f"{office.gateway.v1}/chat/completions", json=body, timeout=TIMEOUT_SECONDS) as response:
@@ -272,11 +274,21 @@ def test_cancel_withdraws_the_question(open_office: Any) -> None:
     assert office.approver.post(question["id"], verdict="allow").status_code == 409
 
 
+def test_cancel_withdraws_the_question_of_a_stored_response_whose_client_has_gone(open_office: Any) -> None:
+    office = open_office(ONE, DONE)
+    body = {"model": "fast", "input": "Go.", "stream": True}
+    with httpx.stream("POST", f"{office.gateway.v1}/responses", json=body, timeout=TIMEOUT_SECONDS):
+        question = office.approver.question()
+    cancelled = office.gateway.post(f"/v1/responses/resp_{question['turn']}/cancel", {})
+    assert (cancelled.status_code, cancelled.json().get("status")) == (200, "cancelled")
+    assert office.approver.get(f"/approvals/{question['id']}").json()["status"] == "withdrawn"
+
+
 # Crashes
 
 
 @pytest.mark.parametrize("members", [{"background": True}, {}], ids=["background", "stored"])
-def test_question_survives_kill_9(open_office: Any, members: dict[str, Any]) -> None:
+def test_question_survives_kill_9(open_office: Any, members: dict[str, Any]) -> None:  # bug 49
     office = open_office(ONE, DONE)
     body = {"model": "fast", "input": "Go.", "stream": True, **members}
     with ExitStack() as stack:
@@ -315,7 +327,7 @@ def test_question_of_a_chat_is_withdrawn_by_a_crash(open_office: Any) -> None:
         assert approver.post(asked["id"], verdict="allow").status_code == 409
 
 
-def test_sigterm_parks_a_stored_response_that_waits(open_office: Any) -> None:
+def test_sigterm_parks_a_stored_response_that_waits(open_office: Any) -> None:  # bug 49
     office = open_office(ONE, DONE)
     reply = office.asking.responses(background=True).result(TIMEOUT_SECONDS).json()
     office.approver.question()
@@ -327,7 +339,44 @@ def test_sigterm_parks_a_stored_response_that_waits(open_office: Any) -> None:
         assert gateway.get(f"/v1/responses/{reply['id']}").json()["status"] == "completed"
 
 
-def test_changed_arguments_on_record_are_not_run(open_office: Any) -> None:
+def test_sigterm_withdraws_the_question_of_a_chat_at_once(open_office: Any) -> None:
+    office = open_office(ONE, DONE)
+    reply = office.asking.chat()
+    asked = office.approver.question()
+    assert office.gateway.stop() == 0
+    assert reply.result(TIMEOUT_SECONDS).status_code == 503
+    with office.workshop.start() as gateway:
+        assert Approver(gateway).get(f"/approvals/{asked['id']}").json()["status"] == "withdrawn"
+
+
+def test_sigterm_ends_the_stream_of_a_stored_response_and_keeps_its_question(open_office: Any) -> None:
+    office = open_office(ONE, DONE)
+    reply = office.asking.responses(stream=True)
+    asked = office.approver.question()
+    office.workshop.keep_port(office.gateway)
+    assert office.gateway.stop() == 0
+    assert "shutting_down" in reply.result(TIMEOUT_SECONDS).text
+    with office.workshop.start() as gateway:
+        Approver(gateway).allow()
+        office.workshop.await_that(lambda: office.workshop.statuses() == ["finished"], office.workshop.statuses)
+        assert gateway.get(f"/v1/responses/resp_{asked['turn']}").json()["status"] == "completed"
+
+
+def test_turn_that_a_person_let_go_on_survives_kill_9_without_its_client(open_office: Any) -> None:
+    office = open_office(Round(text=("Let me see.",), calls=(("wait", {}),)), DONE)
+    body = {"model": "fast", "input": "Go.", "stream": True}
+    with httpx.stream("POST", f"{office.gateway.v1}/responses", json=body, timeout=TIMEOUT_SECONDS) as response:
+        response_id = next(read_events(response))["response"]["id"]
+        office.approver.question()
+    office.approver.allow()
+    office.workshop.await_line("wait")
+    office.workshop.kill(office.gateway)
+    with office.workshop.start() as gateway:
+        office.workshop.await_that(lambda: office.workshop.statuses() == ["finished"], office.workshop.statuses)
+        assert gateway.get(f"/v1/responses/{response_id}").json()["status"] == "completed"
+
+
+def test_changed_arguments_on_record_are_not_run(open_office: Any) -> None:  # bug 50
     """What runs is what was approved: the record of the verdict has a digest."""
     office = open_office(ONE, DONE)
     office.asking.responses(background=True).result(TIMEOUT_SECONDS)
@@ -341,6 +390,32 @@ def test_changed_arguments_on_record_are_not_run(open_office: Any) -> None:
     with office.workshop.start():
         office.workshop.await_that(lambda: office.workshop.statuses() == ["finished"], office.workshop.statuses)
     assert office.workshop.lines() == []
+
+
+def test_question_about_a_tool_that_is_gone_is_withdrawn(open_office: Any) -> None:
+    office = open_office(ONE, DONE)
+    office.asking.responses(background=True).result(TIMEOUT_SECONDS)
+    asked = office.approver.question()
+    office.workshop.kill(office.gateway)
+    tools = office.workshop.folder / "durable_tools.py"
+    tools.write_text(tools.read_text().replace("def once(", "def other("))
+    with office.workshop.start() as gateway:
+        office.workshop.await_that(lambda: office.workshop.statuses() == ["finished"], office.workshop.statuses)
+        approver = Approver(gateway)
+        assert approver.pending() == []
+        assert approver.get(f"/approvals/{asked['id']}").json()["status"] == "withdrawn"
+
+
+def test_question_of_a_turn_that_cannot_go_on_is_withdrawn(open_office: Any) -> None:
+    office = open_office(ONE, DONE)
+    conversation = office.gateway.post("/v1/conversations", {}).json()["id"]
+    office.asking.responses(background=True, conversation=conversation).result(TIMEOUT_SECONDS)
+    office.approver.question()
+    httpx.delete(f"{office.gateway.v1}/conversations/{conversation}")
+    office.workshop.kill(office.gateway)
+    with office.workshop.start() as gateway:
+        assert office.workshop.statuses() == ["failed"]
+        assert Approver(gateway).pending() == []
 
 
 # Events
@@ -425,7 +500,7 @@ def test_edit_is_remembered_as_edited(open_office: Any) -> None:
     assert json.loads(office.told()[0])["ran_with"] == {"number": 7}
 
 
-def test_answer_for_the_same_arguments_is_for_no_others(tmp_path: Path) -> None:
+def test_answer_for_the_same_arguments_is_for_no_others(tmp_path: Path) -> None:  # bug 48
     other = Round(calls=(("once", {"number": 2}),))
     with Upstream(play_by_text({"Go.": play(ONE, DONE), "Go on.": play(other, DONE)})) as upstream:
         workshop = Workshop(tmp_path, upstream, approval="always")
@@ -491,7 +566,7 @@ def test_answer_for_a_conversation_holds_in_it_only_on_responses(tmp_path: Path,
             reply.result(TIMEOUT_SECONDS)
 
 
-def test_changed_tool_is_asked_about_again(open_office: Any) -> None:
+def test_changed_tool_is_asked_about_again(open_office: Any) -> None:  # bug 50
     office = open_office(ONE, DONE)
     reply = office.asking.chat()
     office.approver.allow(remember="always")

@@ -150,6 +150,28 @@ def test_file_that_is_locked_during_a_run_fails_the_turn(tmp_path: Path, upstrea
         assert workshop.lines() == ["wait", "once 1"]
 
 
+def test_background_response_that_failed_in_a_locked_file_stays_failed(tmp_path: Path, upstream: Upstream) -> None:
+    workshop = Workshop(tmp_path, upstream, program=IMPATIENT)
+    with workshop.start() as gateway:
+        response = _Posted(gateway, {"model": "fast", "input": "wait", "stream": True, "background": True})
+        workshop.await_line("wait")
+        path = f"/v1/responses/resp_{workshop.last_turn()}"
+        with locked(workshop.database):
+            workshop.let_go()
+            stream = response.text()
+            assert gateway.get(path).json()["status"] == "failed"
+            assert gateway.get(f"{path}?stream=true").text == stream
+            assert gateway.post(f"{path}/cancel", {}).json()["status"] == "failed"
+        workshop.await_that(lambda: workshop.statuses() == ["failed"], workshop.statuses)
+        assert gateway.get(path).json()["status"] == "failed"
+        assert gateway.get(f"{path}?stream=true").text == stream
+        assert gateway.stop() == 0
+    with workshop.start() as gateway:
+        assert gateway.get(path).json()["status"] == "failed"
+        assert gateway.get(f"{path}?stream=true").text == stream
+        assert workshop.lines() == ["wait"]
+
+
 def test_full_disk_fails_the_turn_and_keeps_the_record(tmp_path: Path, upstream: Upstream) -> None:
     workshop = Workshop(tmp_path, upstream, program=SMALL_DISK)
     completed: list[dict[str, Any]] = []

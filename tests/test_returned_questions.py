@@ -81,7 +81,7 @@ def calls(response: Response) -> list[Any]:
     return [item for item in response.output if item.type == "mcp_call"]
 
 
-def test_response_ends_with_the_question_and_the_next_one_runs_the_tool(open_desk: Any) -> None:
+def test_response_ends_with_the_question_and_the_next_one_runs_the_tool(open_desk: Any) -> None:  # bug 48
     desk = open_desk(ONE, DONE)
     first = desk.create()
     assert first.status == "completed"
@@ -173,7 +173,7 @@ def test_second_answer_is_refused_also_from_a_fork(open_desk: Any) -> None:
     assert desk.workshop.lines() == ["once 1"]
 
 
-def test_two_answers_at_once_run_the_tool_once(open_desk: Any) -> None:
+def test_two_answers_at_once_run_the_tool_once(open_desk: Any) -> None:  # bug 45
     desk = open_desk(ONE, DONE)
     first = desk.create()
     given = {"type": "mcp_approval_response", "approval_request_id": questions(first)[0].id, "approve": True}
@@ -267,7 +267,7 @@ def test_conversation_keeps_questions_and_results(open_desk: Any) -> None:
     assert items.count("mcp_call") == 1
 
 
-def test_question_survives_kill_9(open_desk: Any) -> None:
+def test_question_survives_kill_9(open_desk: Any) -> None:  # bug 49
     desk = open_desk(ONE, DONE)
     first = desk.create(store=False)
     history = [{"role": "user", "content": "Go."}, *[item.model_dump(exclude_none=True) for item in first.output]]
@@ -297,7 +297,7 @@ def test_deleted_response_takes_its_question_with_it(open_desk: Any) -> None:
     assert desk.workshop.lines() == []
 
 
-def test_another_key_cannot_answer(open_desk: Any) -> None:
+def test_another_key_cannot_answer(open_desk: Any) -> None:  # bug 43
     desk = open_desk(ONE, DONE, config=KEYS, key="key-a")
     first = desk.create(store=False)
     bert = Desk(desk.workshop, desk.gateway, desk.upstream, "key-b")
@@ -305,6 +305,62 @@ def test_another_key_cannot_answer(open_desk: Any) -> None:
     with pytest.raises(openai.APIStatusError):
         bert.create(history, store=False)
     assert desk.workshop.lines() == []
+
+
+def test_questions_of_a_turn_that_failed_are_withdrawn_and_the_chain_goes_on(open_desk: Any) -> None:
+    desk = open_desk(Round(calls=(("once", {"number": 1}), ("wait", {}))), DONE)
+    go = desk.workshop.folder / "go"
+    go.touch()
+    reply = Asking(desk.gateway).chat()
+    approver = Approver(desk.gateway)
+    approver.deny("once")
+    approver.allow("wait", remember="always")
+    reply.result(TIMEOUT_SECONDS)
+    go.unlink()
+    stream = desk.client.responses.create(model="fast", input="Go.", stream=True)
+    events = {}
+    for event in stream:  # until `wait` runs: the first question is with the client by then
+        events[event.type] = event
+        if event.type == "response.output_item.added" and event.item.type == "mcp_call":
+            break
+    stream.close()
+    first = events["response.created"].response.id
+    question = events["response.output_item.done"].item
+    desk.workshop.await_that(lambda: desk.workshop.statuses()[-1] == "cancelled", desk.workshop.statuses)
+    with pytest.raises(openai.BadRequestError, match="withdrawn already"):
+        desk.create([answer(question)], previous_response_id=first)
+    assert desk.create("Go on.", previous_response_id=first).status == "completed"
+    assert "once 1" not in desk.workshop.lines()
+
+
+def test_returned_questions_do_not_hide_those_that_wait(open_desk: Any) -> None:
+    desk = open_desk(ONE, DONE)
+    reply = Asking(desk.gateway).chat()
+    approver = Approver(desk.gateway)
+    held = approver.question()
+    for _ in range(2):
+        desk.create()
+    listed = approver.get("/approvals?status=pending&limit=1").json()["approvals"]
+    assert [each["id"] for each in listed] == [held["id"]]
+    assert [each["id"] for each in approver.get("/approvals?limit=1").json()["approvals"]] == [held["id"]]
+    approver.deny()
+    reply.result(TIMEOUT_SECONDS)
+
+
+def test_yes_of_the_client_does_not_count_for_a_model_that_asks_an_approver(tmp_path: Path) -> None:
+    with Upstream(play(ONE, DONE)) as upstream:
+        held = f'[models.held]\nprovider = "compatible"\nwire = "chat"\nbase_url = "{upstream.url}/v1"\ntoolsets = ["mine"]\n'
+        workshop = Workshop(tmp_path, upstream, approval="always", model='approval = "return"', config=held)
+        with workshop.start() as gateway:
+            desk = Desk(workshop, gateway, upstream)
+            first = desk.create()
+            (question,) = questions(first)
+            answered: dict[str, Any] = {"previous_response_id": first.id}
+            with pytest.raises(openai.BadRequestError, match="asks an approver"):
+                desk.client.responses.create(model="held", input=[answer(question)], **answered)
+            assert workshop.lines() == []
+            denied = desk.client.responses.create(model="held", input=[answer(question, approve=False)], **answered)
+            assert denied.output_text == "Done."
 
 
 def test_chat_holds(open_desk: Any) -> None:

@@ -47,6 +47,8 @@ from toolrelay.web.http.server import BACKLOG, Server
 from toolrelay.web.pages import make_open_routes, make_routes
 from toolrelay.web.responses import make_response_routes
 from toolrelay.web.router import Router
+from toolrelay.web.sessions import Codes, Sessions
+from toolrelay.web.sign_in import SignInPages
 from toolrelay.web.site import Site
 from toolrelay.wires.base import discover as discover_wires
 
@@ -78,23 +80,31 @@ class App:
         self._usage_timer = UsageTimer(self.metrics.usage, self.store)
         self._retention_days = settings.store.retention_days
         self._pruning: asyncio.Task[None] | None = None
+        self._draining: asyncio.Future[None] | None = None
         self._limit = limit = ConcurrencyLimit(settings.limits.concurrent_turns)
         authenticator = Authenticator(settings.keys, settings.server.cors_origins)
-        access = _open_access(settings, authenticator)
+        sessions = Sessions(self.store, authenticator)
+        access = _open_access(settings, authenticator, sessions)
         data_dir = settings.environment.data_dir
         self._approver_token = cache(partial(load_or_create_approver_token, data_dir))
         self._has_keys = bool(settings.keys)
         approvers = Approvers(settings.keys, self._approver_token, token_file=str(data_dir / TOKEN_FILE))
+        self._codes = Codes()
+        sign_in = SignInPages(sessions, self._codes, authenticator, approvers, access)
         self.site = Site(
             routes=[
+                *sign_in.routes(),
                 *make_routes(self.models, started=int(time.time())),
                 *make_response_routes(self.service, keepalive=settings.server.keepalive_seconds),
                 *ConversationPages(self.store).routes(),
-                *ApprovalPages(self.approvals, self.models, approvers, keepalive=settings.server.keepalive_seconds).routes(),
+                *ApprovalPages(
+                    self.approvals, self.models, approvers, sessions, keepalive=settings.server.keepalive_seconds
+                ).routes(),
             ],
             open_routes=[
-                *make_console_routes(authenticator),
                 *make_open_routes(self.metrics, authenticator, is_ready=lambda: self.ready),
+                *sign_in.open_routes(),
+                *make_console_routes(authenticator),
             ],
             access=access,
             max_body_bytes=settings.server.max_body_bytes,
@@ -130,15 +140,22 @@ class App:
             await self.close()
             raise
 
+    def make_sign_in_code(self) -> str | None:
+        """Return a one-time code for the console. None: there are keys, and people sign in with those."""
+        return None if self._has_keys else self._codes.make()
+
     def drain(self) -> None:
         """Tell load balancers that the gateway stops, and end streams that have no end of their own."""
         self.ready = False
         self.approvals.close()
+        self._draining = asyncio.ensure_future(self.service.turns.drain())
 
     async def close(self, seconds: float = 0, force: asyncio.Event | None = None) -> None:
         """Stop everything. Background turns have this time to finish what they are doing, unless `force` is set."""
         self.watchdog.close()
         self.approvals.close()
+        if self._draining is not None:
+            await self._draining
         await self.service.turns.close(seconds, force)
         await self.tools.close()
         await self.executor.close()
@@ -152,10 +169,11 @@ class App:
         await self.store.close()
 
 
-def _open_access(settings: Settings, authenticator: Authenticator) -> Access:
+def _open_access(settings: Settings, authenticator: Authenticator, sessions: Sessions) -> Access:
     general = settings.limits.requests_per_minute
     has_limit = general > 0 or any(key.requests_per_minute for key in settings.keys)
-    return Access(authenticator, RateLimiter() if has_limit else None, requests_per_minute=general)
+    limiter = RateLimiter() if has_limit else None
+    return Access(authenticator, limiter, requests_per_minute=general, sessions=sessions)
 
 
 def open_models(settings: Settings) -> dict[str, Model]:
@@ -205,9 +223,15 @@ def serve_app(app: App, settings: ServerSettings, *, drain_seconds: int = DRAIN_
         port = listener.getsockname()[1]
         url_host = f"[{host}]" if ":" in host else host
         server = Server(app.router, send_timeout=settings.send_timeout_seconds)
-        ready_line = f"Toolrelay is ready at http://{url_host}:{port}"
-        _run(_serve_until_stopped(app, server, listener, partial(print, ready_line, file=stdout, flush=True), drain_seconds))
+        report_ready = partial(_report_ready, app, f"http://{url_host}:{port}", stdout or sys.stdout)
+        _run(_serve_until_stopped(app, server, listener, report_ready, drain_seconds))
     return 0
+
+
+def _report_ready(app: App, url: str, stdout: TextIO) -> None:
+    """Print the URL. Only a person at a terminal gets a code to sign in: other output may be kept in a log."""
+    code = app.make_sign_in_code() if stdout.isatty() else None
+    print(f"Toolrelay is ready at {url}" + (f"/?code={code}" if code else ""), file=stdout, flush=True)
 
 
 async def _serve_until_stopped(

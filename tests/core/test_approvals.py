@@ -40,7 +40,6 @@ from toolrelay.core.approvals import (
     describe_edit,
     is_empty_selection,
     keep_paths,
-    next_status,
     shared_paths,
 )
 from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, RecordStep, RunTool
@@ -82,7 +81,7 @@ PATHS = '{"paths":["a.md","b.md"]}'
 @pytest.mark.parametrize("status", get_args(QuestionStatus))
 def test_question_is_answered_at_most_once(status: QuestionStatus, answer: QuestionAnswer) -> None:
     expected = {"allow": "allowed", "edit": "edited", "deny": "denied", "expire": "expired", "withdraw": "withdrawn"}
-    assert next_status(status, answer) == (expected[answer] if status == "pending" else None)
+    assert TRANSITIONS.get((status, answer)) == (expected[answer] if status == "pending" else None)
 
 
 def test_every_status_is_reachable() -> None:
@@ -131,7 +130,10 @@ def test_tool_that_is_gone_is_not_asked_about_again() -> None:
     commands = replay(asking_steps(), GatewayTool(tool=Tool(name="g"))).resume()
     assert commands == [AskPerson(call_item(0, "g"), "{}")]
     gone = Turn.replay(asking_steps(), token=TOKEN, policy=Policy(tools={"h": GatewayTool(tool=Tool(name="h"))})).resume()
-    assert recorded(gone)[0] == ToolRunFinished(call_id=IDS[0], output="Unknown tool: g", failed=True)
+    assert recorded(gone)[:2] == [
+        QuestionClosed(call_id=IDS[0], status="withdrawn"),
+        ToolRunFinished(call_id=IDS[0], output="Unknown tool: g", failed=True),
+    ]
 
 
 # What the model is told
@@ -366,6 +368,13 @@ def test_denied_calls_of_an_earlier_turn_are_results() -> None:
     assert items[2] == result_item(7, denial_text("run", None))
 
 
+def test_results_of_an_earlier_turn_reach_a_model_that_has_no_tools_any_more() -> None:
+    request = replace(make_request(), items=(call_item(7, "g"),))
+    taken = (TakenCall(call=call_item(7, "g"), toolset="", arguments="{}"),)
+    turn = Turn(token="Turn1111111111111111", request=request, taken=taken, verdicts=[deny(7)])
+    assert next_request(turn.start()).items == (call_item(7, "g"), result_item(7, denial_text("run", None)))
+
+
 def test_results_are_inserted_after_the_group_of_their_calls() -> None:
     calls = (call_item(0, "f"), call_item(1, "g"))
     user = Message(role="user", content="Hi")
@@ -387,3 +396,9 @@ def test_private_result_is_marked_in_the_history() -> None:
     playbook = Playbook(make_turn(auto="g")) >> [*model_call(0, "g"), CALLS] << ...
     playbook >> ToolRunFinished(call_id=IDS[0], output="secret", private=True)
     assert next_request(playbook.commands).items[-1] == Result(call_id=IDS[0], output="secret", private=True)
+
+
+def test_turn_whose_toolset_is_gone_goes_on_with_its_history() -> None:
+    commands = Turn.replay(asking_steps(), token=TOKEN, policy=Policy()).resume()
+    (call,) = [command for command in commands if isinstance(command, CallModel)]
+    assert call.request.items == (call_item(0, "g"), Result(call_id=IDS[0], output="Unknown tool: g"))

@@ -314,8 +314,18 @@ def test_legacy_client_gets_one_call_besides_gateway_calls() -> None:
     playbook << [Notice(event="tool_block", rule="legacy_functions", tool="f"), Emit(client_call(0, "f", number=1))]
 
 
-def test_gateway_tool_outside_allowed_tools_is_not_run() -> None:  # bug 26
-    limited = make_turn(make_request("f", tool_choice=ToolChoice(names=(("function", "f"),))), auto="g")
+@pytest.mark.parametrize(
+    "choice",
+    [
+        ToolChoice(names=(("function", "f"),)),
+        ToolChoice(names=(("function", "f"),), raw={"type": "allowed_tools"}),
+        ToolChoice(mode="required", names=(("function", "f"),), raw={"type": "allowed_tools"}),
+        ToolChoice(raw={"type": "allowed_tools"}),
+    ],
+    ids=["allowed", "with a provider's tool", "required", "only a provider's tool"],
+)
+def test_gateway_tool_outside_allowed_tools_is_not_run(choice: ToolChoice) -> None:  # bug 26
+    limited = make_turn(make_request("f", tool_choice=choice), auto="g")
     playbook = Playbook(trusting_layer(limited)) >> [*model_call(0, "g"), CALLS]
     assert notices(playbook.commands) == [("not_in_allowed_tools", "g")]
     assert limited.finish == "stop"

@@ -33,6 +33,7 @@ from toolrelay.core.events import (
     TextDelta,
     Usage,
 )
+from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import CallKind, Item, Message, Reasoning
 from toolrelay.core.request import Tool, ToolChoice
 from toolrelay.core.steps import AnswerReceived, TurnFinished
@@ -90,6 +91,12 @@ def test_round_limit_asks_once_more_with_tool_choice_none(rounds: int) -> None: 
 NAMES: tuple[tuple[CallKind, str], ...] = (("function", "f"), ("function", "g"))
 
 
+def allow_with_search(mode: str, *, nested: bool = False) -> JsonObject:
+    """Return allowed_tools that contain a provider's own tool."""
+    members: JsonObject = {"mode": mode, "tools": [{"type": "function", "name": "g"}, {"type": "web_search"}]}
+    return {"type": "allowed_tools", **({"allowed_tools": members} if nested else members)}
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -100,6 +107,14 @@ NAMES: tuple[tuple[CallKind, str], ...] = (("function", "f"), ("function", "g"))
         (ToolChoice(names=NAMES), ToolChoice(names=NAMES)),
         (ToolChoice(mode="required", names=NAMES), ToolChoice(names=NAMES)),
         (ToolChoice(raw={"type": "web_search"}), ToolChoice()),
+        (ToolChoice(names=NAMES, raw=allow_with_search("auto")), ToolChoice(names=NAMES, raw=allow_with_search("auto"))),
+        *[
+            (
+                ToolChoice(mode="required", names=NAMES, raw=allow_with_search("required", nested=nested)),
+                ToolChoice(names=NAMES, raw=allow_with_search("auto", nested=nested)),
+            )
+            for nested in (False, True)
+        ],
     ],
     ids=format_value,
 )

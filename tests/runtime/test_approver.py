@@ -13,7 +13,7 @@ import pytest
 
 from toolrelay import log
 from toolrelay.errors import ConfigurationError
-from toolrelay.runtime.approver import FILE_NAME, load_or_create_approver_token
+from toolrelay.runtime.approver import FILE_NAME, load_or_create_approver_token, read_approver_token
 
 TOKEN = "a-token-of-43-characters-that-somebody-wrote"
 SRC = Path(__file__).resolve().parents[2] / "src"
@@ -41,6 +41,13 @@ def test_token_is_created_once_with_mode_600(tmp_path: Path) -> None:
     assert (data / FILE_NAME).read_text().strip() == token
     assert stat.S_IMODE((data / FILE_NAME).stat().st_mode) == 0o600
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
+
+
+def test_reading_makes_no_token(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    assert read_approver_token(data) is None
+    assert not data.exists()
+    assert load_or_create_approver_token(data) == read_approver_token(data)
 
 
 def test_every_directory_has_its_own_token(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from toolrelay.core.events import (
     ArgumentsDelta,
     CallFinished,
     CallStarted,
+    Noticed,
     StreamEvent,
     TextDelta,
 )
@@ -33,6 +34,7 @@ from toolrelay.core.steps import (
     CallPlanned,
     CallsHandedOver,
     ReceivedStep,
+    StepEvent,
     TurnAccepted,
     TurnFailed,
     TurnFinished,
@@ -93,6 +95,34 @@ def test_model_events_reach_client_in_batches() -> None:
         assert client.batches == 3
         assert backend.requests == [REQUEST]
         assert not backend.abandoned.is_set()
+
+    asyncio.run(story())
+
+
+class Steps:
+    """A ledger in memory."""
+
+    def __init__(self) -> None:
+        self.steps: list[StepEvent] = []
+
+    def add(self, step: StepEvent) -> None:
+        self.steps.append(step)
+
+    async def flush(self) -> None: ...
+
+
+def test_record_of_an_answer_has_its_times_and_retries() -> None:
+    async def story() -> None:
+        client, ledger = Client(), Steps()
+        retried = Noticed(event="upstream_retried", rule="status_429")
+        rounds = ScriptedBackend([[[retried], BEGUN, CALL, END]])
+        await drive(turn(policy=Policy(records_answers=True)), rounds, client, client, ledger=ledger)
+        (answer,) = [step for step in ledger.steps if isinstance(step, AnswerReceived)]
+        assert answer.retries == ("status_429",)
+        assert answer.first_ms is not None
+        assert answer.ms is not None
+        assert 0 <= answer.first_ms <= answer.ms
+        assert [(notice.event, notice.rule) for notice in client.notices] == [("upstream_retried", "status_429")]
 
     asyncio.run(story())
 

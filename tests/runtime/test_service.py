@@ -21,9 +21,10 @@ from toolrelay.core.events import AnswerFailed, AnswerFinished, AnswerStarted, S
 from toolrelay.core.json import Json
 from toolrelay.core.messages import Message, plain_text
 from toolrelay.core.request import Request
-from toolrelay.core.steps import StepEvent, ToolRunFinished
+from toolrelay.core.steps import StepEvent, ToolRunFinished, TurnAccepted, TurnFailed, TurnFinished
 from toolrelay.errors import InternalError, StoreError
 from toolrelay.runtime.approvals import Approvals
+from toolrelay.runtime.frames import FrameLog
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.runtime.service import INTERRUPTED, PLAIN, Observation, TurnOrder, TurnService
 from toolrelay.runtime.turns import RunningTurn
@@ -286,6 +287,108 @@ def test_turn_whose_end_cannot_be_recorded_fails_and_says_so(path: Path) -> None
         assert isinstance(last, AnswerFailed)
         assert "locked by another program" in last.error.message
         assert await stage.store.load_turn(TOKEN) is None  # nothing of it could be written
+
+    play(path, story)
+
+
+ENDS = ("response.completed", "response.failed", "response.incomplete")
+
+
+async def read_all(frame_log: FrameLog) -> bytes:
+    return b"".join([data async for data in frame_log.read(-1)])
+
+
+async def wait_until_recorded(stage: Stage) -> None:
+    async with asyncio.timeout(60):
+        while stage.service.turns.find_unrecorded(TOKEN, "me") or stage.service.frame_logs:  # noqa: ASYNC110 -- has no event
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("when", ["in the answer", "by a cancel"])
+def test_end_of_a_background_turn_is_recorded_as_soon_as_possible(path: Path, when: str) -> None:
+    async def story(stage: Stage) -> None:
+        running = await stage.start(None, BACKGROUND)
+        await running.wait_for_record()
+        frame_log = stage.service.frame_logs[TOKEN]
+        with locked(path):
+            if when == "by a cancel":
+                await running.cancel()
+            else:
+                stage.go.set()
+                await running.wait_for_end()
+            shown = await read_all(frame_log)
+            assert shown.count(b"event: response.failed") == 1
+            assert (await stage.stored()).row.status == "running"
+            unrecorded = stage.service.turns.find_unrecorded(TOKEN, "me")
+            assert unrecorded is not None
+            assert unrecorded.current_row.status == ("cancelled" if when == "by a cancel" else "failed")
+            assert stage.service.turns.find_unrecorded(TOKEN, "you") is None
+            assert not [each for each in await stage.frame_types(TOKEN) if each in ENDS], "an end that is not on record"
+        await wait_until_recorded(stage)
+        stored = await stage.stored()
+        assert stored.row.status == unrecorded.current_row.status
+        assert isinstance(stored.steps[-1].step, TurnFailed)
+        frames = await stage.store.load_frames(TOKEN)
+        assert b"".join([frame.data for frame in frames]) == shown
+
+    play(path, story)
+
+
+def test_finish_that_cannot_be_recorded_becomes_the_failure_that_was_shown(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        store = stage.store
+        reader = Reader()
+        await store.create_turn(turn(TOKEN, owner="me", stored=True, model=MODEL), steps(TurnAccepted(request=REQUEST)))
+        stored = await stage.stored()
+        running = await stage.service.resume(PastTurn.load(stored), reader, Observation(Quiet(), stage.ended.append))
+        await reader.read.wait()
+        with locked(path):
+            stage.go.set()
+            await running.wait(reader)
+        assert isinstance(reader.events[-1], AnswerFailed)
+        assert running.parts.turn.finish is None
+        await wait_until_recorded(stage)
+        stored = await stage.stored()
+        assert stored.row.status == "failed"
+        assert [each.step for each in stored.steps if isinstance(each.step, TurnFinished)] == []
+
+    play(path, story)
+
+
+def test_closing_tries_once_more_to_record_an_end(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        running = await stage.start(None, BACKGROUND)
+        await running.wait_for_record()
+        with locked(path):
+            await running.cancel()
+        await stage.service.turns.close()
+        assert (await stage.stored()).row.status == "cancelled"
+
+    play(path, story)
+
+
+def test_closing_gives_up_an_end_that_cannot_be_recorded(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        running = await stage.start(None, BACKGROUND)
+        await running.wait_for_record()
+        with locked(path):
+            await running.cancel()
+            await stage.service.turns.close()
+        assert (await stage.stored()).row.status == "running"
+        assert not [each for each in await stage.frame_types(TOKEN) if each in ENDS]
+
+    play(path, story)
+
+
+def test_deleted_turn_is_not_recorded_later(path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        running = await stage.start(None, BACKGROUND)
+        await running.wait_for_record()
+        with locked(path):
+            await running.cancel()
+        await stage.store.delete_response(TOKEN, "me")
+        await wait_until_recorded(stage)
+        assert await stage.store.load_turn(TOKEN) is None
 
     play(path, story)
 

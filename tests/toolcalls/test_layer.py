@@ -247,6 +247,14 @@ def test_bad_call_is_retried_and_usage_is_summed() -> None:
     ]
 
 
+def test_server_that_refuses_tools_after_an_upstream_retry_is_asked_in_text() -> None:
+    retried = Noticed(event="upstream_retried", rule="status_503")
+    backend = script([retried, REFUSAL], [TextDelta(HERMES), STOP])
+    auto = make_model(backend, model="qwen2:0.5b", tool_calling="auto")
+    assert [call.name for call in fold(run(auto)).calls] == ["now"]
+    assert auto.rejected == ["native_tools_refused"]
+
+
 def test_server_that_refuses_tools_is_asked_in_text_from_then_on() -> None:
     backend = script([REFUSAL], [TextDelta(HERMES), STOP])
     auto = make_model(backend, model="qwen2:0.5b", tool_calling="auto")

@@ -55,6 +55,12 @@ def test_tools_that_are_not_allowed_are_dropped(mode: str) -> None:  # bug 26
     assert notices == [("not_in_allowed_tools", "f")]
 
 
+def test_tool_in_a_namespace_passes_beside_a_providers_tools() -> None:
+    choice = ToolChoice(names=(("function", "f"),), raw={"type": "allowed_tools"})
+    events: list[StreamEvent] = [CallStarted(0, "find", namespace="crm")]
+    assert relay(make_request("f", tool_choice=choice), events) == (events, [])
+
+
 def test_tool_other_than_the_named_one_is_dropped() -> None:  # bug 26
     choice = ToolChoice(mode="named", names=(("function", "g"),))
     kept, notices = relay(make_request("f", "g", tool_choice=choice), [*model_call(0, "f"), *model_call(1, "g")])

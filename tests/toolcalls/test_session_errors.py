@@ -22,7 +22,7 @@ from tests.toolcalls.test_session import (
     retry,
     rules,
 )
-from toolrelay.core.events import AnswerFailed, ArgumentsDelta, TextDelta
+from toolrelay.core.events import AnswerFailed, ArgumentsDelta, CallFinished, CallStarted, StreamEvent, TextDelta
 from toolrelay.core.messages import Call, Message, plain_text
 from toolrelay.core.request import Tool, ToolChoice
 from toolrelay.core.validation import validate
@@ -86,6 +86,49 @@ def test_missing_required_native_call_is_retried_in_text() -> None:  # bug 26
     assert session.request.output is not None
     retry(session)
     assert calls(feed_text(session, '{"name": "get_time", "arguments": {}}')) == [("get_time", {})]
+
+
+NAMED = ToolChoice(mode="named", names=(("function", "get.weather"),))
+ONE_ALLOWED = replace(NAMED, mode="required")
+
+
+@pytest.mark.parametrize("choice", [NAMED, ONE_ALLOWED], ids=["named", "allowed"])
+@pytest.mark.parametrize("single", [False, True])
+def test_native_call_of_another_tool_does_not_meet_tool_choice(choice: ToolChoice, *, single: bool) -> None:  # bug 26
+    must = replace(REQUEST, tool_choice=choice, parallel_tool_calls=False if single else None)
+    other: list[StreamEvent] = [CallStarted(0, "get_time"), ArgumentsDelta(0, "{}"), CallFinished(0)]
+    session, events = feed_native([TextDelta("The time: "), *other, replace(STOP, finish="calls")], must)
+    assert rules(events)[1:] == ["no_call"]
+    assert fold(events).items == ()
+    retry(session)
+    (failed,) = [event for event in feed_text(session, "No.") if isinstance(event, AnswerFailed)]
+    assert failed.error.code == "tool_choice_unmet"
+    session, _ = feed_native([*other, STOP], must)
+    retry(session)
+    assert calls(feed_text(session, render_call("get_weather", '{"city":"Rome"}'))) == [("get.weather", {"city": "Rome"})]
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_named_tool_after_another_one_meets_tool_choice(*, single: bool) -> None:
+    must = replace(REQUEST, tool_choice=NAMED, parallel_tool_calls=False if single else None)
+    both: list[StreamEvent] = [CallStarted(0, "get_time"), CallFinished(0), CallStarted(1, "get.weather"), CallFinished(1), STOP]
+    _, events = feed_native(both, must)
+    assert [event.name for event in events if isinstance(event, CallStarted)] == ["get.weather"]
+    assert fold(events).finish == "calls"
+
+
+@pytest.mark.parametrize("cutoff", ["off", "first", "burst"])
+@pytest.mark.parametrize(
+    "options", [{"on_bad_call": "pass"}, {"is_gateway_call": lambda name: name == "get_time"}], ids=["pass", "gateway"]
+)
+def test_printed_call_of_another_tool_does_not_meet_tool_choice(options: dict[str, Any], cutoff: str) -> None:  # bug 26
+    session = make_session(replace(REQUEST, tool_choice=NAMED), cutoff=cutoff, **options)
+    events = feed_text(session, "The time: " + render_call("get_time", "{}") + " It is late.")
+    assert rules(events)[-1] == "no_call"
+    assert fold(events).items == ()
+    retry(session)
+    (failed,) = [event for event in feed_text(session, render_call("get_time", "{}")) if isinstance(event, AnswerFailed)]
+    assert failed.error.code == "tool_choice_unmet"
 
 
 def test_call_in_the_dialect_counts_despite_a_schema() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolrelay.core.json import JsonObject
+from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.request import OpaqueTool, Tool, ToolChoice
 from toolrelay.errors import ClientError
 from toolrelay.wires.tools import decode_tool_choice, decode_tools, nest_format
@@ -135,13 +135,10 @@ def test_every_shape_of_a_choice_is_decoded(raw: Any, choice: ToolChoice) -> Non
     assert decode_tool_choice(raw) == choice
 
 
-def test_allowed_tools_with_a_provider_tool_stay_raw() -> None:
-    raw: JsonObject = {
-        "type": "allowed_tools",
-        "mode": "auto",
-        "tools": [{"type": "function", "name": "f"}, {"type": "web_search"}],
-    }
-    assert decode_tool_choice(raw) == ToolChoice(raw=raw)
+def test_allowed_tools_with_a_provider_tool_stay_raw_and_name_the_others() -> None:
+    tools: list[Json] = [{"type": "function", "name": "f"}, {"type": "web_search"}, {"type": "custom", "name": "c"}]
+    raw: JsonObject = {"type": "allowed_tools", "mode": "required", "tools": tools}
+    assert decode_tool_choice(raw) == ToolChoice(mode="required", names=(("function", "f"), ("custom", "c")), raw=raw)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from toolrelay import __version__
-from toolrelay.cli import check, keys, replay, serve, store, tools
-from toolrelay.cli._output import FAILED, MISUSED, examples, print_configuration_error
+from toolrelay.cli import approvals, check, console, keys, replay, serve, store, tools
+from toolrelay.cli._output import FAILED, MISUSED, CommandError, examples, print_configuration_error
 from toolrelay.errors import ConfigurationError, StoreError
 
 # Without markup the help is plain text, and rich is not imported.
@@ -29,9 +29,11 @@ application = typer.Typer(
     ),
 )
 application.command(epilog=serve.EXAMPLES)(serve.serve)
+application.command(epilog=console.EXAMPLES)(console.console)
 application.command(epilog=check.EXAMPLES)(check.check)
 application.command(epilog=tools.EXAMPLES)(tools.tools)
 application.command(epilog=replay.EXAMPLES)(replay.replay)
+application.add_typer(approvals.application, name="approvals")
 application.add_typer(keys.application, name="keys", help="Make or hash a key for a client.")
 application.add_typer(store.application, name="store", help="Prune or export what was recorded.")
 
@@ -59,6 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ConfigurationError as error:
         print_configuration_error(error)
         sys.exit(MISUSED)
+    except CommandError as error:
+        typer.echo(f"toolrelay: {error.message}", err=True)
+        sys.exit(error.code)
     except StoreError as error:
         typer.echo(f"toolrelay: {error.message}", err=True)
         sys.exit(FAILED)

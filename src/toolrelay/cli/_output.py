@@ -1,4 +1,4 @@
-"""Exit codes, the option --config, and formatting of help texts and errors."""
+"""Exit codes, common options, and formatting of help texts and errors."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ ConfigFile = Annotated[
 DataDirectory = Annotated[
     str | None, typer.Option("--data-dir", metavar="DIRECTORY", help="Directory for state. Default: ~/.local/share/toolrelay.")
 ]
+
+
+class CommandError(Exception):
+    """The end of a command, with a message for the user and an exit code."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
 
 
 def examples(*lines: str) -> str:

@@ -43,11 +43,6 @@ def approval_id(call_id: str, kind: QuestionKind = "run") -> str:
     return f"{_PREFIXES[kind]}_{call_id.partition('_')[2]}"
 
 
-def next_status(status: QuestionStatus, answer: QuestionAnswer) -> QuestionStatus | None:
-    """Return the status after an answer, or None if it is refused."""
-    return TRANSITIONS.get((status, answer))
-
-
 def approval_digest(call_id: str, definition: str, arguments: str) -> str:
     """Return the digest of what a person approves: this call, of the tool as it is defined, with these arguments."""
     text = "\0".join((call_id, definition, canonical_json(arguments)))

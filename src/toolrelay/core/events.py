@@ -209,6 +209,9 @@ class Noticed(Struct, frozen=True, kw_only=True):
     split_emitted: bool | None = None
 
 
+UPSTREAM_RETRIED = "upstream_retried"  # the event of a Noticed whose rule is why a backend asked its model again
+
+
 class ChoiceFinished(Struct, frozen=True):
     """The end of a choice other than the first, which ends with the answer."""
 

@@ -96,12 +96,8 @@ class GatewayCalls:
                 return []
 
     def withdraw(self) -> list[Command]:
-        """Close the open questions: the turn ends without their answers."""
-        commands: list[Command] = []
-        for pending in self._progress.asked():
-            kind: QuestionKind = "run" if pending.state is CallState.ASKED else "share"
-            commands.append(self._record(QuestionClosed(call_id=pending.call.id, status="withdrawn", kind=kind)))
-        return commands
+        """Close the open questions, also those to the client: the turn fails, and cannot be taken up by their answers."""
+        return [self._record(step) for step in self._progress.withdrawals()]
 
     def resume(self) -> list[Command]:
         """Take up the calls that were active when the gateway stopped."""
@@ -112,11 +108,13 @@ class GatewayCalls:
                 commands.append(_ask_to_share(pending))
             elif tool is not None and pending.state is CallState.ASKED:
                 commands.append(AskPerson(pending.call, pending.arguments))
+            elif pending.state is CallState.ASKED:  # the tool is gone: nobody need answer, and `start` refuses the call
+                commands.append(self._record(QuestionClosed(call_id=pending.call.id, status="withdrawn")))
             elif tool is not None and tool.idempotent:
                 commands.append(RunTool(replace(pending.call, arguments=pending.arguments)))
             else:
-                output = OUTCOME_UNKNOWN if pending.state is CallState.RUNNING else _unknown_tool(pending)
-                commands += self._finish(pending, ToolRunFinished(call_id=pending.call.id, output=output, failed=True))
+                finished = ToolRunFinished(call_id=pending.call.id, output=OUTCOME_UNKNOWN, failed=True)
+                commands += self._finish(pending, finished)
         return commands
 
     def _runs_beside_others(self, pending: PendingGatewayCall) -> bool:

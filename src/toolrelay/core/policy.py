@@ -20,7 +20,6 @@ class GatewayTool(Struct, frozen=True, kw_only=True):
     definition       a digest of the tool and of where it comes from
     parallel         it may run beside other calls of the same answer
     idempotent       it may be run again if a run's outcome is unknown
-    files_argument   the argument that lists the files of a call
     asks_to_share    a person decides which entries of its result the model sees
     """
 
@@ -30,7 +29,6 @@ class GatewayTool(Struct, frozen=True, kw_only=True):
     needs_approval: bool = True
     parallel: bool = False
     idempotent: bool = False
-    files_argument: str | None = None
     asks_to_share: bool = False
 
 
@@ -39,6 +37,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     `same_name` decides whose tool a name is that the client declares too. `status_text`: tell Chat clients in text which tool
     runs. `joins_answers`: the client gets the texts of all answers as one, so that each must be a paragraph.
+    `sees_private`: the model may see private results.
     """
 
     tools: Mapping[str, GatewayTool] = {}
@@ -47,3 +46,4 @@ class Policy(Struct, frozen=True, kw_only=True):
     same_name: Literal["client", "gateway"] = "client"
     status_text: bool = False
     joins_answers: bool = False
+    sees_private: bool = True

@@ -159,6 +159,15 @@ class TurnProgress:
         """Return the calls with whose questions the turn ends."""
         return [pending for pending in self.pending.values() if pending.state is CallState.LEFT]
 
+    def withdrawals(self) -> list[QuestionClosed]:
+        """Return the steps that close all open questions of a turn that fails, also those to the client."""
+        run = [each for each in self.pending.values() if each.state in (CallState.ASKED, CallState.LEFT)]
+        share = [each for each in self.pending.values() if each.state is CallState.SHARE_ASKED]
+        return [
+            *[QuestionClosed(call_id=each.call.id, status="withdrawn") for each in run],
+            *[QuestionClosed(call_id=each.call.id, status="withdrawn", kind="share") for each in share],
+        ]
+
     @property
     def has_only_left(self) -> bool:
         """Return whether nothing but questions to the client is open."""

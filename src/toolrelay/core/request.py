@@ -30,19 +30,29 @@ class OpaqueTool(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True
 
 
 AnyTool: TypeAlias = Tool | OpaqueTool
+ALLOWED_TOOLS = "allowed_tools"  # the type of a tool_choice that lists tools
 
 
 class ToolChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`named` requires the one tool in `names`; in other modes `names`, if any, are the allowed tools (allowed_tools).
 
-    `raw` is a choice that only the client's wire can represent, such as a hosted tool. `reads_calls`: with `none`, a model that
-    prints its calls still has its tools described, and calls that it prints are dropped instead of shown as text.
+    `raw` is a choice that only the client's wire can represent: a hosted tool, or allowed tools of which one is hosted; then
+    `names` are the others. `reads_calls`: with `none`, a model that prints its calls still has its tools described, and calls
+    that it prints are dropped instead of shown as text.
     """
 
     mode: Literal["auto", "none", "required", "named"] = "auto"
     names: tuple[tuple[CallKind, str], ...] = ()
     raw: JsonObject | None = None
     reads_calls: bool = False
+
+    @property
+    def is_list(self) -> bool:
+        """Return whether only the tools in `names`, and hosted ones in `raw`, may be called."""
+        return bool(self.names) or (self.raw is not None and self.raw.get("type") == ALLOWED_TOOLS)
+
+    def allows(self, kind: CallKind, name: str) -> bool:
+        return self.mode != "none" and (not self.is_list or (kind, name) in self.names)
 
 
 class OutputFormat(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -29,7 +29,7 @@ def check_tool_choice(request: Request, gateway_tools: Collection[str] = ()) -> 
         return
     param, among = ("function_call", "functions") if request.legacy_functions else ("tool_choice", "tools")
     declared = {(tool.kind, tool.name) for tool in request.functions()}
-    for kind, name in choice.names:
+    for kind, name in () if choice.raw is not None else choice.names:  # a provider's tools may contain others
         if (kind, name) not in declared and not (kind == "function" and name in gateway_tools):
             raise invalid(f"{param} names the tool {name!r}, which is not in {among}.", param, code="unknown_tool")
     if choice.mode == "required" and not request.tools and not gateway_tools:

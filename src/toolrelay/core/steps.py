@@ -6,6 +6,7 @@ that steps contain.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -38,6 +39,9 @@ class AnswerReceived(_Step, frozen=True):
 
     `cut`: a call whose start the client has seen never finished, so the turn ends here. `call_count` is the number of calls in
     the turn so far. `raw` is what the model printed, if a dialect read it.
+
+    For the record only: `retries` are the reasons for which the request was sent to the model's server again. `first_ms` and `ms`
+    are the milliseconds from calling the model to its first event and to the end of the answer; the driver sets them.
     """
 
     items: tuple[Item, ...]
@@ -47,6 +51,9 @@ class AnswerReceived(_Step, frozen=True):
     call_count: int = 0
     service_tier: str | None = None
     raw: str | None = None
+    retries: tuple[str, ...] = ()
+    first_ms: float | None = None
+    ms: float | None = None
 
 
 class AnswerRejected(_Step, frozen=True):
@@ -197,3 +204,8 @@ def status_of(step: VerdictGiven | QuestionClosed) -> QuestionStatus:
     else:
         answer = "allow" if step.arguments is None else "edit"
     return TRANSITIONS["pending", answer]
+
+
+def has_asked(steps: Sequence[StepEvent]) -> bool:
+    """Return whether a person was asked in the turn. Its client may have left in the meantime, and come back for the answer."""
+    return any(isinstance(step, QuestionAsked) for step in steps)

@@ -31,9 +31,9 @@ tool that was running is repeated if it is idempotent, otherwise the model is to
 A truncated answer keeps its finish (length or content_filter) even if it has complete calls. If the client has seen the start of
 a call that never finished, the model is not asked again: the client would take the fragment for a call.
 
-After a gateway run a tool_choice of required or named becomes auto; otherwise the turn would loop. At the round limit, after a
-third identical call, and when `max_tool_calls` is used up, the model is asked once more with tool_choice none; a call made even
-then is dropped.
+After a gateway run a tool_choice of required or named becomes auto; otherwise the turn would loop. Allowed tools stay the same.
+At the round limit, after a third identical call, and when `max_tool_calls` is used up, the model is asked once more with
+tool_choice none; a call made even then is dropped.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from msgspec.structs import replace
 from toolrelay.core.assembly import Assembly, CallEntry
 from toolrelay.core.commands import AskAgain, CallModel, Command, Emit, End, Notice, RecordStep
 from toolrelay.core.events import (
+    UPSTREAM_RETRIED,
     AnswerFailed,
     AnswerFinished,
     AnswerStarted,
@@ -60,10 +61,11 @@ from toolrelay.core.events import (
 )
 from toolrelay.core.gateway_calls import GatewayCalls
 from toolrelay.core.identity import make_call_id
-from toolrelay.core.messages import ApprovalRequest, Call, GatewayCall, Item, insert_results
+from toolrelay.core.json import JsonObject
+from toolrelay.core.messages import ApprovalRequest, Call, GatewayCall, Item, insert_results, withhold_private
 from toolrelay.core.policy import BREAK, GatewayTool, Policy
 from toolrelay.core.progress import TurnProgress
-from toolrelay.core.request import Request, Tool, ToolChoice
+from toolrelay.core.request import ALLOWED_TOOLS, Request, Tool, ToolChoice
 from toolrelay.core.steps import (
     AnswerReceived,
     AnswerRejected,
@@ -181,6 +183,7 @@ class Turn:
 
     def _begin_answer(self) -> None:
         self._assembly = Assembly()
+        self._retries: list[str] = []  # reasons for which the backend asked its model again
         # (choice, index) of each call that was not dropped: its index for the client, or None for a gateway call.
         self._client_indexes: dict[tuple[int, int], int | None] = {}
 
@@ -211,15 +214,20 @@ class Turn:
             self.finish = step.finish
 
     def _model_request(self) -> Request:
-        """Return the client's request; with gateway tools added it always streams."""
+        """Return the client's request; with gateway tools added it always streams.
+
+        A turn that goes on after a restart may have results that its model may no longer see, or no tools any more.
+        """
         request, own = self.request, self._own_tools
-        if not own and not self._context:
+        progress = self._progress
+        if not own and not self._context and not progress.history and not progress.inherited:
             return request
+        items = self.items if self.policy.sees_private else withhold_private(self.items)
         if not own:
-            return replace(request, items=self.items)
+            return replace(request, items=items)
         kept = [tool for tool in request.tools if not (isinstance(tool, Tool) and tool.name in own)]
         tools = (*kept, *[each.tool for each in own.values()])
-        return replace(request, items=self.items, tools=tools, tool_choice=self._tool_choice(), stream=True)
+        return replace(request, items=items, tools=tools, tool_choice=self._tool_choice(), stream=True)
 
     def _tool_choice(self) -> ToolChoice | None:
         progress, limit = self._progress, self.request.max_tool_calls
@@ -275,6 +283,8 @@ class Turn:
             elif type(event) is Noticed:
                 _flush(out, commands)
                 out = []
+                if event.event == UPSTREAM_RETRIED:
+                    self._retries.append(event.rule)
                 commands.append(Notice(event=event.event, rule=event.rule, tool=event.tool, dialect=event.dialect))
             elif type(event) is AnswerFailed:
                 _flush(out, commands)
@@ -350,6 +360,7 @@ class Turn:
                 cut=cut,
                 call_count=self._call_count,
                 service_tier=event.service_tier,
+                retries=tuple(self._retries),
             )
         )
         commands: list[Command] = [received] if self._records_answers else []
@@ -362,9 +373,13 @@ class Turn:
     def _fail(self, event: AnswerFailed) -> list[Command]:
         self._is_reading = False
         self.error = event
-        error = event.error
-        failed = TurnFailed(code=error.code, message=error.message, status=error.status, error_type=error.type, param=error.param)
-        return [*self._calls.withdraw(), self._record(failed), Emit([event]), End()]
+        return [*self._calls.withdraw(), self._record(_failed_step(event.error)), Emit([event]), End()]
+
+    def retract_finish(self, error: ToolrelayError) -> TurnFailed:
+        """Fail a turn whose finish could not be recorded and was shown to nobody. Return the step to record instead."""
+        self.finish = None
+        self.error = AnswerFailed(error)
+        return _failed_step(error)
 
     # What comes next, by the steps so far
 
@@ -419,6 +434,10 @@ _HANDLED: frozenset[type[StreamEvent]] = frozenset(
 )
 
 
+def _failed_step(error: ToolrelayError) -> TurnFailed:
+    return TurnFailed(code=error.code, message=error.message, status=error.status, error_type=error.type, param=error.param)
+
+
 def _flush(events: list[StreamEvent], commands: list[Command]) -> None:
     if events:
         commands.append(Emit(events))
@@ -435,4 +454,12 @@ def _relax(choice: ToolChoice | None) -> ToolChoice | None:
     """Return the choice for the answer after a gateway run: a call is no longer required."""
     if choice is None or (choice.mode in ("auto", "none") and choice.raw is None):
         return choice
+    if choice.raw is not None and choice.is_list:
+        return replace(choice, mode="auto", raw=_make_optional(choice.raw))
     return ToolChoice(names=choice.names if choice.mode == "required" else ())
+
+
+def _make_optional(raw: JsonObject) -> JsonObject:
+    """Return allowed tools of which none has to be called. Chat nests their members."""
+    nested = raw.get(ALLOWED_TOOLS)
+    return {**raw, ALLOWED_TOOLS: {**nested, "mode": "auto"}} if isinstance(nested, dict) else {**raw, "mode": "auto"}

@@ -45,8 +45,11 @@ MAX_UNREAD_EVENTS = 1000  # of a listener; one that reads less is dropped
 RULE_ENTROPY = 10  # bytes
 
 
-class Decision(Struct, frozen=True, kw_only=True):
-    """A person's answer. `arguments` replace those of the question; `remember` makes a rule of it."""
+class Decision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A person's answer. `arguments` replace those of the question; `remember` makes a rule of it.
+
+    Unknown members are refused: a misspelt `arguments` would allow the call as it was asked.
+    """
 
     verdict: Literal["allow", "deny"]
     arguments: JsonObject | None = None
@@ -66,7 +69,7 @@ class _OpenQuestion:
     def __init__(self, row: ApprovalRow) -> None:
         loop = asyncio.get_running_loop()
         self.row = row
-        self.answer: asyncio.Future[VerdictGiven] = loop.create_future()
+        self.answer: asyncio.Future[VerdictGiven | None] = loop.create_future()  # None: it has expired
         self.recorded: asyncio.Future[QuestionStatus] = loop.create_future()
 
 
@@ -86,6 +89,7 @@ class Approvals:
         self._entropy = entropy
         self._clock = clock
         self._open: dict[str, _OpenQuestion] = {}
+        self.is_closed = False
         self._listeners: set[asyncio.Queue[ApprovalEvent | None]] = set()
 
     # Asking
@@ -110,8 +114,9 @@ class Approvals:
         self._publish("asked", row)
         seconds = max(0.0, row.expires_at - self._clock())
         await asyncio.wait([question.answer], timeout=seconds)
-        if question.answer.done():
-            return question.answer.result()
+        verdict = question.answer.result() if question.answer.done() else None
+        if verdict is not None:
+            return verdict
         question.answer.cancel()
         return QuestionClosed(call_id=row.call_id, status="expired", kind=row.kind)
 
@@ -149,7 +154,13 @@ class Approvals:
         question = self._open.get(approval)
         if question is None or question.answer.done():
             raise await self._refusal(approval)
+        if question.row.expires_at < self._clock():  # the machine was asleep: its timers stood still
+            question.answer.set_result(None)
+            raise ClientError(f"The question {approval!r} has expired.", status=409, code="already_answered")
         verdict = self._verdict(question.row, decision, by)
+        if decision.remember != "once" and self.find_tool(question.row) is None:
+            message = f"The answer cannot be remembered: the tool {question.row.tool!r} no longer exists."
+            raise ClientError(message, status=422, code="cannot_remember", param="remember")
         question.answer.set_result(verdict)
         status = await asyncio.shield(question.recorded)
         if status == "withdrawn":
@@ -198,14 +209,14 @@ class Approvals:
 
     async def _remember(self, row: ApprovalRow, decision: Decision, verdict: VerdictGiven) -> None:
         tool = self.find_tool(row)
-        if tool is None or (decision.remember == "conversation" and row.conversation is None):
+        if tool is None:
             return
         rule = RuleRow(
             id=f"rule_{make_token(self._entropy(RULE_ENTROPY))}",
             owner=row.owner,
             toolset=row.toolset,
             tool=row.tool,
-            definition=tool.gateway_tool.definition,
+            definition=self._rule_definition(row, tool),
             kind=row.kind,
             verdict=verdict.verdict,
             created_at=self._clock(),
@@ -223,8 +234,13 @@ class Approvals:
     async def _find_rule(self, row: ApprovalRow, tool: OpenTool) -> RuleRow | None:
         """Return the rule that answers a question: the newest, of this conversation before those for always."""
         rules = await self.store.find_rules(row.owner, row.tool)
-        matching = [rule for rule in rules if _matches(rule, row, tool.gateway_tool.definition)]
+        definition = self._rule_definition(row, tool)
+        matching = [rule for rule in rules if _matches(rule, row, definition)]
         return next((rule for rule in matching if rule.conversation is not None), matching[0] if matching else None)
+
+    def _rule_definition(self, row: ApprovalRow, tool: OpenTool) -> str:
+        """Return what a rule is bound to: the tool, and whether its result stays on this machine."""
+        return tool.gateway_tool.definition + (" local" if self._tools.is_local(row.model) else "")
 
     # Reading
 
@@ -233,8 +249,7 @@ class Approvals:
 
     async def list(self, status: QuestionStatus | None, *, limit: int) -> list[ApprovalRow]:
         """Return questions, the newest first. Those that a client answers are not listed as pending."""
-        rows = await self.store.list_approvals(status, limit=limit)
-        return [row for row in rows if row.mode == "hold" or row.status != "pending"]
+        return await self.store.list_approvals(status, limit=limit)
 
     async def events(self) -> AsyncGenerator[ApprovalEvent | None, None]:
         """Yield what happens from now on. The first value is None: the listener is there."""
@@ -250,7 +265,8 @@ class Approvals:
             self._listeners.discard(queue)
 
     def close(self) -> None:
-        """End the streams of events."""
+        """End the streams of events: the gateway stops, and nobody can answer any more."""
+        self.is_closed = True
         for queue in [*self._listeners]:
             self._drop_listener(queue)
 
@@ -270,14 +286,17 @@ class Approvals:
 
 
 class TurnQuestions:
-    """Asks the questions of one turn. See driver.Asker."""
+    """Asks the questions of one turn. See driver.Asker. `outlives`: the turn goes on after the next start of the gateway."""
 
-    def __init__(self, approvals: Approvals, *, mode: ApprovalMode, slot: TurnSlot) -> None:
+    def __init__(self, approvals: Approvals, *, mode: ApprovalMode, slot: TurnSlot, outlives: bool) -> None:
         self._approvals = approvals
         self._mode: ApprovalMode = mode
         self._slot = slot
+        self._outlives = outlives
 
     async def ask(self, command: AskPerson) -> VerdictGiven | QuestionClosed | QuestionLeft:
+        if self._approvals.is_closed and not self._outlives:
+            raise InternalError("The gateway is shutting down.", status=503, code="shutting_down")
         return await self._approvals.ask(approval_id(command.call.id, command.kind), self._mode, self._slot)
 
 

@@ -32,6 +32,12 @@ def load_or_create_approver_token(data_dir: Path) -> str:
         ) from None
 
 
+def read_approver_token(data_dir: Path) -> str | None:
+    """Return the stored token, or None if there is none. Raise ConfigurationError if it cannot be used."""
+    path = data_dir / FILE_NAME
+    return load_or_create_approver_token(data_dir) if os.path.lexists(path) else None
+
+
 def _create(path: Path) -> None:
     """Create the file whole: gateways that start at the same time all get the token of the first."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

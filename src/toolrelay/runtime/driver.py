@@ -10,16 +10,19 @@ ledger is not recorded.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from toolrelay.backends.base import Backend, Wanted
 from toolrelay.core.commands import AskAgain, AskPerson, CallModel, Command, DrainModel, Emit, End, Notice, RecordStep, RunTool
-from toolrelay.core.events import StreamEvent
+from toolrelay.core.events import Noticed, StreamEvent
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Request
-from toolrelay.core.steps import ReceivedStep, StepEvent, ToolRunFinished
+from toolrelay.core.steps import AnswerReceived, ReceivedStep, StepEvent, ToolRunFinished
 from toolrelay.errors import InternalError
 
 USAGE_SECONDS = 0.1  # limit on waiting for the usage of an answer that was cut off
@@ -154,7 +157,19 @@ async def _run_tools(
 class _CommandRunner:
     """Executes commands at once where possible. The others, the last of a batch, are `deferred`."""
 
-    __slots__ = ("_deadline", "_draining", "_failure", "_has_unsaved", "_layer", "_ledger", "_observer", "_sink", "deferred")
+    __slots__ = (
+        "_called_at",
+        "_deadline",
+        "_draining",
+        "_failure",
+        "_first_at",
+        "_has_unsaved",
+        "_layer",
+        "_ledger",
+        "_observer",
+        "_sink",
+        "deferred",
+    )
 
     def __init__(self, layer: Layer, sink: Sink, observer: Observer, ledger: Ledger | None) -> None:
         self._layer = layer
@@ -162,6 +177,8 @@ class _CommandRunner:
         self._observer = observer
         self._ledger = ledger
         self._has_unsaved = False
+        self._called_at = 0.0
+        self._first_at: float | None = None
         self._deadline = asyncio.timeout(None)
         self._draining = False
         self._failure: Exception | None = None
@@ -180,9 +197,13 @@ class _CommandRunner:
     async def call_model(self, backend: Backend, request: Request) -> None:
         self._draining = False
         self._deadline = deadline = asyncio.timeout(None)
+        deliver = self._deliver
+        if self._ledger is not None:
+            deliver = self._deliver_timed
+            self._called_at, self._first_at = time.monotonic(), None
         try:
             async with deadline:
-                await backend.stream_into(request, self._deliver)
+                await backend.stream_into(request, deliver)
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -190,6 +211,19 @@ class _CommandRunner:
             raise self._failure
         if not self.deferred:
             await self.run(self._layer.handle_model_stop())
+
+    def _deliver_timed(self, batch: list[StreamEvent]) -> Awaitable[Wanted | None] | Wanted | None:
+        """Note when the first event arrives. Only recorded turns need it."""
+        if self._first_at is None and batch and type(batch[0]) is not Noticed:
+            self._first_at = time.monotonic()
+        return self._deliver(batch)
+
+    def _add_times(self, step: StepEvent) -> StepEvent:
+        """Return the step, an answer with the times that it took."""
+        if type(step) is not AnswerReceived or self._first_at is None:
+            return step
+        called_at = self._called_at
+        return replace(step, first_ms=_milliseconds(self._first_at - called_at), ms=_milliseconds(time.monotonic() - called_at))
 
     def _deliver(self, batch: list[StreamEvent]) -> Awaitable[Wanted | None] | Wanted | None:
         """What fails here is raised by `call_model`, not through the backend, which would take it for its own."""
@@ -235,7 +269,7 @@ class _CommandRunner:
             elif type(command) is RecordStep:
                 self._observer.record(command)
                 if self._ledger is not None:
-                    self._ledger.add(command.step)
+                    self._ledger.add(self._add_times(command.step))
                     self._has_unsaved = True
             elif type(command) is Notice:
                 self._observer.notice(command)
@@ -251,3 +285,7 @@ class _CommandRunner:
         rest = self._execute(commands)
         if rest is not None:
             await rest
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from toolrelay.core.events import StreamEvent
 from toolrelay.stores.base import Frame, Store
@@ -14,12 +14,25 @@ PAGE = 1000
 
 
 class FrameLog:
-    """A follower of a running turn. The place of a frame in the list is its sequence number."""
+    """A follower of a running turn. The place of a frame in the list is its sequence number.
 
-    def __init__(self, store: Store, turn: str, encoder: Encoder, frames: Sequence[bytes] = ()) -> None:
+    While `may_store` returns False, nothing is stored: the turn's end is not on record, and a stream that shows it must not go on
+    after a restart.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        turn: str,
+        encoder: Encoder,
+        frames: Sequence[bytes] = (),
+        *,
+        may_store: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._store = store
         self._turn = turn
         self._encoder = encoder
+        self._may_store = may_store
         self._frames = [*frames]  # durable ones, until the end
         self._unsaved: list[bytes] = []
         self._lock = asyncio.Lock()
@@ -28,7 +41,7 @@ class FrameLog:
 
     def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
         self._unsaved += split_frames(self._encoder.encode(events))
-        return self.save() if self._unsaved else None
+        return self.save() if self._unsaved and self._may_store() else None
 
     def add(self, frames: Sequence[bytes]) -> None:
         self._unsaved += frames
@@ -39,18 +52,18 @@ class FrameLog:
 
     async def _save(self) -> None:
         async with self._lock:
-            unsaved, first = [*self._unsaved], len(self._frames)
-            if not unsaved:
+            unsaved, first = [*self._unsaved], len(self._frames) - (len(self._unsaved) if self._has_ended else 0)
+            if not unsaved or not self._may_store():
                 return
             await self._store.append_frames(self._turn, [Frame(first + number, data) for number, data in enumerate(unsaved)])
-            self._frames += unsaved
+            if not self._has_ended:
+                self._frames += unsaved
             del self._unsaved[: len(unsaved)]
             self._wake()
 
     def end(self) -> None:
         """End the stream. Its readers also get what could not be stored: it says why the turn has failed."""
         self._frames += self._unsaved
-        self._unsaved = []
         self._has_ended = True
         self._wake()
 

@@ -103,6 +103,10 @@ class GatewayTools:
         }
         return granted
 
+    def is_local(self, model: str) -> bool:
+        """Return whether what the model sees stays on this machine."""
+        return model in self._settings.models and self._settings.models[model].local
+
     def models_with(self, toolset: str) -> list[str]:
         """Return the models that may use the toolset, without those that are never offered a tool."""
         models = self._settings.models.items()
@@ -192,7 +196,6 @@ def _open_tool(name: str, definition: ToolDefinition, settings: ToolsetSettings,
         definition=_digest(definition, settings),
         parallel=settings.parallel,
         idempotent=definition.idempotent,
-        files_argument=definition.files_argument,
         asks_to_share=definition.asks_to_share,
     )
     return OpenTool(gateway_tool=gateway_tool, definition=definition, settings=settings, toolset=toolset)

@@ -87,7 +87,23 @@ class TurnLedger:
         self._messages: list[MessageRow] = []
         self._approvals: list[ApprovalRow | ApprovalAnswer] = []
         self._status: TurnStatus | None = None
+        self._has_conflict = False
         self._lock = asyncio.Lock()
+
+    @property
+    def has_unsaved_end(self) -> bool:
+        """Return whether the turn has ended and its record does not say so."""
+        return any(isinstance(each.step, TurnFinished | TurnFailed) for each in self._unsaved)
+
+    @property
+    def may_store_frames(self) -> bool:
+        """Return whether a stream may be stored up to here: no frame may show an end that is not on record."""
+        return not self._has_conflict and not self.has_unsaved_end
+
+    @property
+    def current_row(self) -> TurnRow:
+        """Return the row as it would be if all steps were written."""
+        return self.row if self._status is None else replace(self.row, status=self._status)
 
     def add(self, step: StepEvent) -> None:
         at = self._clock()
@@ -111,6 +127,12 @@ class TurnLedger:
             case TurnFailed(code=code):
                 self._status = "cancelled" if code in _CANCELLED else "failed"
 
+    def replace_finish(self, failed: TurnFailed) -> None:
+        """Record that the turn failed instead of its finish, which could not be written."""
+        if self._unsaved and isinstance(self._unsaved[-1].step, TurnFinished):
+            del self._unsaved[-1], self.steps[-1]
+            self.add(failed)
+
     async def flush(self) -> None:
         """Write the steps. A write that has begun is finished, also if the caller is cancelled: the next must not overtake it.
 
@@ -127,11 +149,13 @@ class TurnLedger:
             try:
                 await self._append(steps, messages, approvals)
             except StoreConflictError:
+                self._has_conflict = True
                 self._drop(steps, messages, approvals)
                 del self.steps[steps[0].seq : steps[-1].seq + 1]
                 if self.row.idempotency_key is not None and any(isinstance(each.step, ToolRunStarted) for each in steps):
                     raise StoreConflictError(_KEY_IN_USE) from None
                 raise
+            self._has_conflict = False
             self._drop(steps, messages, approvals)
         for saved in steps:
             self._on_saved(saved.step)
@@ -172,7 +196,7 @@ class TurnLedger:
     ) -> None:
         head, items = self._end_conversation() if self._status == "finished" else (None, [])
         if not self.created.is_set():
-            row = self.row if self._status is None else replace(self.row, status=self._status)
+            row = self.current_row
             # Any other conversation existed when the turn began. On Responses it has a row only if the client names it.
             creates = row.conversation == make_conversation_id(row.id) and row.wire != RESPONSES
             await self._store.create_turn(

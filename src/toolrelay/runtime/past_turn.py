@@ -18,6 +18,7 @@ from toolrelay.errors import InternalError
 from toolrelay.stores.base import ConversationItem, StoredTurn, TurnRow
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.responses.outgoing import input_items, is_input_id
+from toolrelay.wires.responses.references import PRIVATE
 from toolrelay.wires.responses.request import NAME as RESPONSES
 from toolrelay.wires.responses.resource import is_output, item_members, output_id
 
@@ -151,7 +152,15 @@ class PastTurn:
         )
 
     def conversation_items(self) -> list[ConversationItem]:
-        """Return input and output for the conversation, with the ids under which the client knows them."""
+        """Return input and output for the conversation, with the ids under which the client knows them.
+
+        A call with a private result is marked, because the conversation may outlive the record of the turn.
+        """
         given = input_items(self.request.items, self.row.id)
-        shown = [item_members(item, own_id, "completed") for own_id, item in self.output()]
+        results = [item for item in (*self.inherited, *self.history) if isinstance(item, Result)]
+        private = {item.call_id for item in results if item.private}
+        shown = [
+            item_members(item, own_id, "completed") | ({PRIVATE: True} if getattr(item, "id", None) in private else {})
+            for own_id, item in self.output()
+        ]
         return [ConversationItem(id=str(data["id"]), data=data) for data in (*given, *shown)]

@@ -72,7 +72,7 @@ class ReturnedQuestions:
         await self._check_complete(known, results, answers, owner)
         taken = [
             await self._take_turn([*group], owner, is_local=is_local)
-            for _, group in groupby(answers, key=lambda answer: answer.row.turn)
+            for _, group in groupby(sorted(answers, key=_turn_of), key=_turn_of)
         ]
         has_calls = {item.id for item in known if isinstance(item, Call)}
         return (
@@ -136,6 +136,10 @@ class ReturnedQuestions:
         if is_empty_selection(arguments, None if tool is None else tool.definition.files_argument):
             return msgspec.structs.replace(denial, reason=reason or NO_FILES)
         return VerdictGiven(call_id=row.call_id, verdict="allow", arguments=arguments, reason=reason, by=owner)
+
+
+def _turn_of(answer: _Answer) -> str:
+    return answer.row.turn
 
 
 def _taken(pending: PendingGatewayCall, *, is_local: bool) -> TakenCall:

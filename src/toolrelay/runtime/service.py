@@ -11,17 +11,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrelay import log
-from toolrelay.core.approvals import QuestionKind
 from toolrelay.core.commands import RecordStep
 from toolrelay.core.identity import make_conversation_id
 from toolrelay.core.messages import Call, Item, OpaqueItem
 from toolrelay.core.playback import shown_events
 from toolrelay.core.policy import Policy
-from toolrelay.core.progress import CallState
 from toolrelay.core.request import Request
-from toolrelay.core.steps import QuestionClosed, StepEvent, TurnFailed, TurnResumed
+from toolrelay.core.steps import StepEvent, TurnFailed, TurnResumed, has_asked
 from toolrelay.core.turn import Turn
-from toolrelay.errors import ClientError, InternalError, StoreConflictError, ToolrelayError
+from toolrelay.errors import ClientError, InternalError, StoreConflictError, ToolrelayError, invalid
 from toolrelay.runtime.approvals import Approvals, TurnQuestions
 from toolrelay.runtime.driver import Observer
 from toolrelay.runtime.executor import Executor
@@ -146,21 +144,39 @@ class TurnService:
         if not request.background:
             return self.turns.start(parts, follower, on_end)
         envelope = Envelope(token=row.id, created=int(row.created_at), model=request.model, request=request)
-        return self._start_background(parts, FrameLog(self.store, row.id, ResponsesEncoder(envelope)), on_end)
+        return self._start_background(parts, self._frame_log(parts, ResponsesEncoder(envelope)), on_end)
+
+    def _frame_log(self, parts: TurnParts, encoder: ResponsesEncoder, frames: Sequence[bytes] = ()) -> FrameLog:
+        ledger = parts.ledger
+        return FrameLog(self.store, ledger.row.id, encoder, frames, may_store=lambda: ledger.may_store_frames)
 
     def _start_background(self, parts: TurnParts, frame_log: FrameLog, on_end: Callable[[RunningTurn], None]) -> RunningTurn:
-        token = parts.ledger.row.id
-        self.frame_logs[token] = frame_log
+        row = parts.ledger.row
+        self.frame_logs[row.id] = frame_log
 
         def end(running: RunningTurn) -> None:
             frame_log.end()
-            del self.frame_logs[token]
+            if self.turns.find_unrecorded(row.id, row.owner) is None:
+                del self.frame_logs[row.id]
             on_end(running)
 
-        return self.turns.start(parts, frame_log, end)
+        async def save_rest() -> None:
+            with contextlib.suppress(ToolrelayError):  # `end_stream` adds what is missing
+                await frame_log.save()
+            del self.frame_logs[row.id]
+
+        return self.turns.start(parts, frame_log, end, on_recorded=save_rest)
 
     async def _prepare(self, order: TurnOrder) -> TurnParts:
         past = await self.resolve(order.request, order.owner, order.model)
+        if _approval_mode(order.model, order.request) != "return" and any(
+            each.verdict == "allow" for each in past.taken.verdicts
+        ):
+            message = (
+                f"The model {order.request.model!r} asks an approver: the client's own yes does not count for it. "
+                "Send the answers to the model that asked, or deny."
+            )
+            raise invalid(message, "model", code="approver_needed")
         request, context, known_items = past.request, past.context, 0
         conversation = context.conversation
         if conversation is None:
@@ -184,7 +200,7 @@ class TurnService:
             idempotency_key=order.idempotency_key,
             request_digest=order.digest,
         )
-        policy = replace(order.policy, records_answers=True)
+        policy = replace(order.policy, records_answers=True, sees_private=order.model.settings.local)
         turn = Turn(
             token=order.token,
             request=request,
@@ -198,7 +214,9 @@ class TurnService:
         return self._parts(turn, order.model, order.observer, ledger, order.slot)
 
     def _parts(self, turn: Turn, model: Model, observer: Observer, ledger: TurnLedger, slot: TurnSlot) -> TurnParts:
-        questions = TurnQuestions(self.approvals, mode=_approval_mode(model, turn.request), slot=slot)
+        outlives = ledger.row.stored or ledger.row.background
+        mode = _approval_mode(model, turn.request)
+        questions = TurnQuestions(self.approvals, mode=mode, slot=slot, outlives=outlives)
         return TurnParts(
             turn=turn,
             layer=ToolCallLayer(turn, model.mode),
@@ -250,7 +268,7 @@ class TurnService:
         row, asked = past.row, past.progress.asked()
         if row.background and row.model in self._models:
             await self._resume_background(past, observe)
-        elif row.stored and asked and row.model in self._models:
+        elif row.stored and has_asked(past.steps) and row.model in self._models:
             observation = observe(row, past.request)
             parts = await self._replay(past, observation)
             self.turns.start(replace(parts, commands=parts.layer.resume()), None, observation.on_end)
@@ -263,15 +281,19 @@ class TurnService:
     async def _withdraw(self, past: PastTurn, *further: StepEvent) -> None:
         """Close the open questions of a turn whose client can no longer receive an answer, and record further steps."""
         ledger = TurnLedger(self.store, past.row, steps=past.steps, clock=self._clock)
-        for pending in past.progress.asked():
-            kind: QuestionKind = "run" if pending.state is CallState.ASKED else "share"
-            ledger.add(QuestionClosed(call_id=pending.call.id, status="withdrawn", kind=kind))
-        for step in further:
+        for step in (*past.progress.withdrawals(), *further):
             ledger.add(step)
         await ledger.flush()
 
     async def _end_interrupted(self, stored: StoredTurn) -> None:
-        """End a turn that cannot be taken up."""
+        """End a turn that cannot be taken up. Its questions are withdrawn, unless its record cannot be read."""
+        try:
+            past = PastTurn.load(stored)
+        except Exception:  # noqa: BLE001 -- whatever is wrong with the record, the turn must end
+            past = None
+        if past is not None:
+            await self._withdraw(past, TurnFailed(code=INTERRUPTED, message=_RESTARTED))
+            return
         seq = stored.steps[-1].seq + 1 if stored.steps else 0
         failed = StoredStep(seq=seq, at=self._clock(), step=TurnFailed(code=INTERRUPTED, message=_RESTARTED))
         await self.store.append_steps(stored.row.id, [failed], status="failed")
@@ -283,7 +305,7 @@ class TurnService:
         observation = observe(past.row, past.request)
         parts = await self._replay(past, observation)
         commands = parts.layer.fail(_interrupted()) if recovery.is_cut else parts.layer.resume()
-        frame_log = FrameLog(self.store, past.row.id, recovery.encoder, frames)
+        frame_log = self._frame_log(parts, recovery.encoder, frames)
         frame_log.add(recovery.frames)
         await frame_log.save()
         self._start_background(replace(parts, commands=commands), frame_log, observation.on_end)
@@ -309,6 +331,9 @@ class TurnService:
         running = self.turns.find(row.id, owner)
         if running is not None and running.is_stopping:
             await running.wait_for_end()
+        unrecorded = self.turns.find_unrecorded(row.id, owner)
+        if unrecorded is not None:
+            await unrecorded.flush()
         stored = await self.store.load_turn(row.id, owner)
         return None if stored is None else PastTurn.load(stored)
 
@@ -330,7 +355,8 @@ class TurnService:
     async def _replay(self, past: PastTurn, observation: Observation, *, recorded: int | None = None) -> TurnParts:
         row, request = past.row, past.request
         model = self._models[row.model]
-        policy = replace(self.policy(request, model, KeyName(request.key)), records_answers=True)
+        policy = self.policy(request, model, KeyName(request.key))
+        policy = replace(policy, records_answers=True, sees_private=model.settings.local)
         context = await self._past.context(request, row.owner, is_local=model.settings.local, end=past.context_end)
         turn = Turn.replay(past.steps, token=row.id, policy=policy, context=context.items)
         ledger = self._ledger(row, model, request, steps=past.steps[:recorded])

@@ -19,7 +19,7 @@ from toolrelay.core.commands import Command, RecordStep
 from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
 from toolrelay.core.messages import Call
 from toolrelay.core.playback import shown_events
-from toolrelay.core.steps import ToolRunFinished
+from toolrelay.core.steps import ToolRunFinished, has_asked
 from toolrelay.core.turn import Turn
 from toolrelay.errors import InternalError, ToolrelayError
 from toolrelay.runtime.approvals import TurnQuestions
@@ -31,6 +31,7 @@ from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.toolsets.base import ToolContext
 
 OUT_OF_TIME = "The time for tools in this turn is used up. The tool was not run: answer with what you know."
+RETRY_SECONDS = (0.2, 30.0)  # before the first retry of a record that could not be written, and at most
 STOPPED = "The time for tools in this turn is used up. The tool was stopped, its outcome is unknown: answer with what you know."
 
 
@@ -112,6 +113,11 @@ class RunningTurn:
     def can_park(self) -> bool:
         """Return whether the turn waits for a person, and its client can get the answer later (decision 15)."""
         return (self.row.stored or self.row.background) and self.parts.turn.waits_for_person
+
+    @property
+    def outlives_the_gateway(self) -> bool:
+        """Return whether the turn goes on after the next start: in the background, or stored and a person was asked."""
+        return self.row.background or (self.row.stored and has_asked(self.parts.ledger.steps))
 
     @property
     def is_stopping(self) -> bool:
@@ -246,6 +252,8 @@ class RunningTurn:
             await ledger.flush()
         except ToolrelayError as problem:
             log.error("not_recorded", turn=self.row.id, reason=problem.message)
+            if turn.error is None:
+                ledger.replace_finish(turn.retract_finish(error))
         else:
             if turn.error is None:  # it had finished, and only its followers did not know
                 end = shown_events(ledger.steps)[-1]
@@ -270,12 +278,23 @@ async def _wait_for_first(ending: asyncio.Future[list[None]], force: asyncio.Eve
     await asyncio.wait(waiting)
 
 
+async def _do_nothing() -> None:
+    return
+
+
 class Turns:
-    """The turns that run, by token."""
+    """The turns that run, by token; and those that have ended while their end could not be recorded.
+
+    The end of a turn that is on record is written again and again until that succeeds or the gateway stops: otherwise it would
+    seem to run for ever.
+    """
 
     def __init__(self, on_stop: Callable[[str], None] = lambda _: None) -> None:
         """`on_stop` is called with the token of a turn that no longer runs."""
         self._running: dict[str, RunningTurn] = {}
+        self._unrecorded: dict[str, TurnLedger] = {}
+        self._recording: set[asyncio.Task[None]] = set()
+        self._closing = asyncio.Event()
         self._on_stop = on_stop
 
     def start(
@@ -285,10 +304,19 @@ class Turns:
         on_end: Callable[[RunningTurn], None],
         *,
         events: Sequence[StreamEvent] = (),
+        on_recorded: Callable[[], Awaitable[None]] = _do_nothing,
     ) -> RunningTurn:
+        """`on_recorded` is called after an end that could not be recorded at once: it is on record now, or was given up."""
+
         def end(ended: RunningTurn) -> None:
-            self._running.pop(ended.row.id, None)
-            self._on_stop(ended.row.id)
+            token, ledger = ended.row.id, ended.parts.ledger
+            self._running.pop(token, None)
+            if ledger.created.is_set() and ledger.has_unsaved_end:
+                self._unrecorded[token] = ledger
+                task = asyncio.create_task(self._record_late(ledger, on_recorded))
+                self._recording.add(task)
+                task.add_done_callback(self._recording.discard)
+            self._on_stop(token)
             on_end(ended)
 
         running = RunningTurn(parts, end, events)
@@ -300,12 +328,45 @@ class Turns:
         running = self._running.get(token)
         return running if running is not None and running.row.owner == owner else None
 
+    async def drain(self) -> None:
+        """Stop the turns that wait for a person: nobody can answer any more. Those that can go on after the next start do."""
+        waiting = [each for each in self._running.values() if each.parts.turn.waits_for_person]
+        for each in waiting:
+            if each.can_park:
+                each.suspend()
+        await asyncio.gather(*[each.stop() if each.can_park else each.cancel(_shutting_down()) for each in waiting])
+
+    def find_unrecorded(self, token: str, owner: str) -> TurnLedger | None:
+        """Return the ledger of a turn that has ended, if it has steps that the store has not."""
+        ledger = self._unrecorded.get(token)
+        return ledger if ledger is not None and ledger.row.owner == owner else None
+
+    async def _record_late(self, ledger: TurnLedger, on_recorded: Callable[[], Awaitable[None]]) -> None:
+        token, (seconds, most) = ledger.row.id, RETRY_SECONDS
+        while ledger.has_unsaved_end:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._closing.wait()
+            is_last = self._closing.is_set()
+            try:
+                await ledger.flush()
+            except ToolrelayError as problem:
+                if is_last:
+                    log.error("not_recorded", turn=token, reason=problem.message)
+                    break
+            else:
+                log.info("recorded_late", turn=token)
+            seconds = min(seconds * 2, most)
+        del self._unrecorded[token]
+        await on_recorded()
+
     async def close(self, seconds: float = 0, force: asyncio.Event | None = None) -> None:
         """Stop all turns. Background turns, and stored ones that wait for a person, go on after the next start; the others fail.
 
-        The answers and tools of background turns have this time to finish, unless `force` is set.
+        The answers and tools of background turns have this time to finish, unless `force` is set. Ends that are not on record are
+        written once more.
         """
-        suspended = [each for each in self._running.values() if each.row.background or each.can_park]
+        suspended = [each for each in self._running.values() if each.outlives_the_gateway]
         for each in suspended:
             each.suspend()
         await asyncio.gather(*[each.cancel(_shutting_down()) for each in self._running.values() if each not in suspended])
@@ -313,6 +374,8 @@ class Turns:
         if working and seconds > 0:
             await _wait_for_first(asyncio.gather(*[each.wait_for_task() for each in working]), force, seconds)
         await asyncio.gather(*[each.stop() for each in suspended])
+        self._closing.set()
+        await asyncio.gather(*self._recording)
 
 
 def _shutting_down() -> InternalError:

@@ -171,6 +171,25 @@ class RuleRow(Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+class SessionRow(Struct, frozen=True, kw_only=True):
+    """A person who is signed in with a browser.
+
+    digest        the hash of the token in the cookie
+    owner         the name of the key that was used to sign in, or "local"
+    credential    a hash of that key, so that the session ends with it; empty for "local"
+    """
+
+    id: str
+    digest: str
+    owner: str
+    credential: str
+    may_approve: bool
+    user_agent: str
+    created_at: float
+    last_used_at: float
+    expires_at: float
+
+
 class PruneResult(Struct, frozen=True, kw_only=True):
     """How many rows were deleted."""
 
@@ -310,6 +329,28 @@ class Store(Protocol):
     async def find_rules(self, owner: str, tool: str) -> list[RuleRow]: ...
 
     async def delete_rule(self, rule: str) -> bool: ...
+
+    # Sessions
+
+    async def add_session(self, session: SessionRow) -> None:
+        """Add a session, and delete those that have expired when it was created."""
+        ...
+
+    async def find_session(self, digest: str) -> SessionRow | None:
+        """Return the session of a token's hash, also if it has expired."""
+        ...
+
+    async def list_sessions(self, owner: str | None = None) -> list[SessionRow]:
+        """Return the sessions of an owner, or all, the newest first."""
+        ...
+
+    async def touch_session(self, session: str, at: float) -> None:
+        """Set the time of the last use."""
+        ...
+
+    async def delete_session(self, session: str, owner: str | None = None) -> bool:
+        """Delete a session, if it is this owner's. False: no such session."""
+        ...
 
     # Usage, retention, export
 

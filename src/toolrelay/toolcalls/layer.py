@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Notice, RecordStep
-from toolrelay.core.events import AnswerFailed, StreamEvent
+from toolrelay.core.events import AnswerFailed, Noticed, StreamEvent
 from toolrelay.core.request import Request
 from toolrelay.core.steps import AnswerReceived, AnswerRejected, ReceivedStep
 from toolrelay.core.turn import Turn
@@ -64,7 +64,7 @@ class ToolCallLayer:
 
     def handle(self, events: Sequence[StreamEvent]) -> list[Command]:
         """Process a batch of the model's events."""
-        if self._may_fall_back and events:
+        if self._may_fall_back and events and type(events[0]) is not Noticed:
             self._may_fall_back = False
             if self._refuses_tools(events[0]):
                 return self._fall_back()

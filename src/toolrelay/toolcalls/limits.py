@@ -38,7 +38,8 @@ class CallRules:
         choice = self._choice
         if choice is not None and choice.mode == "none":
             return "tool_choice_none"
-        if choice is not None and choice.names and (start.kind, start.name) not in choice.names:
+        is_hosted = start.namespace is not None and choice is not None and choice.raw is not None  # its server knows the choice
+        if choice is not None and not is_hosted and not choice.allows(start.kind, start.name):
             return "not_the_named_tool" if choice.mode == "named" else "not_in_allowed_tools"
         if self._single and start.choice in self._choices_with_call:
             return "parallel_tool_calls_false"

@@ -29,10 +29,9 @@ _decode_tools = msgspec.json.Decoder(list[Tool]).decode
 def offered_tools(request: Request) -> tuple[Tool, ...]:
     """Return the tools that tool_choice allows: none, all, or the named ones. With `reads_calls` all stay described."""
     choice = request.tool_choice or ToolChoice()
-    if choice.mode == "none" and not choice.reads_calls:
-        return ()
-    allowed = dict.fromkeys(choice.names)
-    return tuple(tool for tool in request.functions() if not allowed or (tool.kind, tool.name) in allowed)
+    if choice.reads_calls:
+        return request.functions()
+    return tuple(tool for tool in request.functions() if choice.allows(tool.kind, tool.name))
 
 
 def render_prompt(request: Request, dialect: Dialect, names: ToolNames) -> Request:

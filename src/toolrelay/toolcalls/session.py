@@ -8,6 +8,7 @@
     should have reasoned first, and did not  its text, scanned again without that expectation
     makes a bad call                         by `on_bad_call`; retry: nothing, and the model is asked again with the error
     makes no call although it must           nothing: its text is withheld and it is asked again; then it is an error
+    calls a tool that tool_choice excludes   not that call; if it must call, the same as without a call
     is truncated in a call                   no call; finish `length`
 
 A bad call names an unknown tool, has arguments that are not a JSON object and cannot be repaired unambiguously, or violates a
@@ -205,7 +206,8 @@ class ToolCallSession:
                 self._writer.out.append(event)
 
     def _must_call(self) -> bool:
-        return self._plan.must_call and not self._writer.started
+        """A call that a rule dropped does not count: it names a tool that tool_choice excludes."""
+        return self._plan.must_call and not self._writer.admitted
 
     def _emit_text(self, event: TextDelta) -> None:
         if self._cuts_text:
@@ -220,7 +222,7 @@ class ToolCallSession:
     # Calls
 
     def _start_call(self, key: CallKey, start: CallStarted) -> None:
-        if self._single and self._writer.finished:
+        if self._single and self._writer.finished and not self._must_call():
             self._cut("parallel_tool_calls_false")
         else:
             self._pending.start(key, start)
@@ -246,6 +248,8 @@ class ToolCallSession:
 
     def _emit_call(self, call: PendingCall) -> None:
         call.write_to(self._writer)
+        if self._must_call():
+            return
         cutoff = self._options.cutoff
         if (call.printed or self._options.whole_calls) and cutoff != "off":
             self._cuts_text = True
@@ -277,7 +281,7 @@ class ToolCallSession:
                 self._fail("The model made a call that cannot be used, and a part of it had already been sent.")
             elif call.arguments:
                 self._writer.finish_call(call.index)
-        elif policy == "retry" and not self._writer.started and self._tries < MAX_TRIES:
+        elif policy == "retry" and not self._writer.admitted and self._tries < MAX_TRIES:
             self._ask_again(error, call)
         elif policy == "fail":
             self._fail(f"The model made a call that cannot be used ({error.rule}).")

@@ -9,11 +9,12 @@ from toolrelay.toolcalls.limits import CallRules
 
 
 class AnswerWriter:
-    """Append events to `out`. `started` and `finished` count calls, including those dropped by a rule."""
+    """Append events to `out`. `started` and `finished` count calls, including those dropped by a rule; `admitted` does not."""
 
     def __init__(self, rules: CallRules) -> None:
         self.out: list[StreamEvent] = []
         self.started = 0
+        self.admitted = 0
         self.finished = 0
         self._rules = rules
         self._dropped: set[int] = set()
@@ -33,12 +34,15 @@ class AnswerWriter:
 
     def start_call(self, start: CallStarted) -> int:
         """Return the call's index in the answer."""
-        self.release_withheld()
         index = self.started
         self.started += 1
-        if self._rules.admit(start, self.out):
-            self.out.append(replace(start, index=index))
+        notices: list[StreamEvent] = []
+        if self._rules.admit(start, notices):
+            self.admitted += 1
+            self.release_withheld()
+            self.out += [*notices, replace(start, index=index)]
         else:
+            self.out += notices
             self._dropped.add(index)
         return index
 

@@ -6,6 +6,7 @@ from toolrelay.errors import ToolrelayError
 from toolrelay.runtime.limits import RateLimiter, client_network, rate_limit_error
 from toolrelay.web.auth import Authenticator, Identity
 from toolrelay.web.http.exchange import Exchange
+from toolrelay.web.sessions import Sessions
 
 _HEADERS = b"x-ratelimit-limit-requests: %d\r\nx-ratelimit-remaining-requests: %d\r\nx-ratelimit-reset-requests: %.3fs\r\n"
 _EXPOSED = (
@@ -21,8 +22,16 @@ class Access:
     from an address that is over its limit, because all clients behind one proxy have the same address.
     """
 
-    def __init__(self, authenticator: Authenticator, limiter: RateLimiter | None = None, *, requests_per_minute: int = 0) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        limiter: RateLimiter | None = None,
+        *,
+        requests_per_minute: int = 0,
+        sessions: Sessions | None = None,
+    ) -> None:
         """`limiter` is None if neither keys nor addresses have a limit; `requests_per_minute` is for those without their own."""
+        self._sessions = sessions
         self._authenticator = authenticator
         self._limiter = limiter
         self._requests_per_minute = requests_per_minute
@@ -31,11 +40,11 @@ class Access:
         """Return who sent the request, or raise the error for those who may not send it, or not now."""
         limiter = self._limiter
         if limiter is None:
-            return self._authenticator.identify(exchange.headers)
+            return await self._identify(exchange)
         try:
-            identity = self._authenticator.identify(exchange.headers)
+            identity = await self._identify(exchange)
         except ToolrelayError:
-            await self._count(limiter, exchange, "refused", _network(exchange), self._requests_per_minute)
+            await self.count_refused(exchange)
             raise
         if identity.name is None:
             await self._count(limiter, exchange, "address", _network(exchange), self._requests_per_minute)
@@ -43,6 +52,18 @@ class Access:
             limit = identity.requests_per_minute or self._requests_per_minute
             await self._count(limiter, exchange, "key", identity.name, limit)
         return identity
+
+    async def count_refused(self, exchange: Exchange) -> None:
+        """Count a request that is refused. Raise a 429 if there were too many from its address."""
+        if self._limiter is not None:
+            await self._count(self._limiter, exchange, "refused", _network(exchange), self._requests_per_minute)
+
+    async def _identify(self, exchange: Exchange) -> Identity:
+        if b"cookie" in exchange.headers and self._sessions is not None:
+            identity = await self._sessions.identify(exchange)
+            if identity is not None:
+                return identity
+        return self._authenticator.identify(exchange.headers)
 
     async def _count(self, limiter: RateLimiter, exchange: Exchange, kind: str, name: str, limit: int) -> None:
         if limit == 0:

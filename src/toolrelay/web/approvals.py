@@ -16,21 +16,24 @@ from starlette.routing import Route
 from toolrelay import log
 from toolrelay.core.approvals import PATHS, QuestionStatus
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.errors import ClientError, ToolrelayError, invalid
+from toolrelay.core.steps import ToolRunFinished
+from toolrelay.errors import ClientError, invalid
 from toolrelay.runtime.approvals import ApprovalEvent, Approvals, Decision
 from toolrelay.runtime.gateway_tools import OpenTool
 from toolrelay.runtime.models import Model
 from toolrelay.settings import LOCAL
 from toolrelay.stores.base import ApprovalRow, RuleRow
-from toolrelay.toolsets.base import FilePreview, ToolContext
+from toolrelay.toolsets.base import FilePreview, ToolContext, ToolDefinition
 from toolrelay.web.approver_auth import Approvers
 from toolrelay.web.paging import whole_number
-from toolrelay.web.site import identify
+from toolrelay.web.sessions import Sessions
+from toolrelay.web.site import exchange_of, identify
 from toolrelay.wires.base import KEEP_ALIVE
 from toolrelay.wires.json import encode_repaired
 
 MAX_LISTED = 1000
 MAX_FILES = 200  # that a question lists
+MAX_LINE = 200  # characters
 PREVIEW_SECONDS = 5.0
 _STATUSES: tuple[QuestionStatus, ...] = get_args(QuestionStatus)
 _EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
@@ -41,7 +44,16 @@ _decode_decision = msgspec.json.Decoder(Decision).decode
 class ApprovalPages:
     """All pages need an approver, who sees the questions of everybody."""
 
-    def __init__(self, approvals: Approvals, models: Mapping[str, Model], approvers: Approvers, *, keepalive: float = 15) -> None:
+    def __init__(
+        self,
+        approvals: Approvals,
+        models: Mapping[str, Model],
+        approvers: Approvers,
+        sessions: Sessions,
+        *,
+        keepalive: float = 15,
+    ) -> None:
+        self._sessions = sessions
         self._approvals = approvals
         self._models = models
         self._approvers = approvers
@@ -59,10 +71,7 @@ class ApprovalPages:
 
     def _approver(self, request: Request) -> str:
         """Return the name of who sent the request, or raise the error for those who may not approve."""
-        name = identify(request).name
-        if name is not None:
-            return self._approvers.require_key(name)
-        return self._approvers.require(request.headers.get("authorization"))
+        return self._approvers.require_identity(identify(request), request.headers.get("authorization"))
 
     async def list(self, request: Request) -> Response:
         self._approver(request)
@@ -72,7 +81,7 @@ class ApprovalPages:
             raise invalid(f"'status' must be one of {', '.join(_STATUSES)}.", "status")
         limit = whole_number(request.query_params, "limit", default=100, least=1, most=MAX_LISTED)
         rows = await self._approvals.list(wanted, limit=limit)
-        return _respond({"approvals": [await self._describe(row) for row in rows]})
+        return _respond({"approvals": await asyncio.gather(*[self._describe(row) for row in rows])})
 
     async def retrieve(self, request: Request) -> Response:
         self._approver(request)
@@ -96,9 +105,13 @@ class ApprovalPages:
         self._approver(request)
         source = self._approvals.events()
         await anext(source)  # from here on nothing is missed
-        return StreamingResponse(self._frames(source), headers=_EVENT_STREAM)
+        return StreamingResponse(self._frames(source, request), headers=_EVENT_STREAM)
 
-    async def _frames(self, source: AsyncGenerator[ApprovalEvent | None, None]) -> AsyncGenerator[bytes, None]:
+    async def _is_signed_out(self, request: Request) -> bool:
+        """Return whether a request came with a session that has ended since."""
+        return identify(request).session_id is not None and await self._sessions.find(exchange_of(request).headers) is None
+
+    async def _frames(self, source: AsyncGenerator[ApprovalEvent | None, None], request: Request) -> AsyncGenerator[bytes, None]:
         yield KEEP_ALIVE  # so that the listener knows that it is connected
         following: asyncio.Future[ApprovalEvent | None] | None = None
         async with aclosing(source):
@@ -106,6 +119,8 @@ class ApprovalPages:
                 while True:
                     following = following or asyncio.ensure_future(anext(source))
                     done, _ = await asyncio.wait([following], timeout=self._keepalive if self._keepalive > 0 else None)
+                    if await self._is_signed_out(request):
+                        return
                     if not done:
                         yield KEEP_ALIVE
                         continue
@@ -152,6 +167,7 @@ class ApprovalPages:
             "purpose": definition.description if definition is not None else "",
             "hints": definition.hints if definition is not None else None,
             "arguments": _decode(row.arguments),
+            "files_argument": _files_argument(row, definition),
             "schema": definition.parameters if definition is not None and row.kind == "run" else None,
             "model": row.model,
             "provider": None if model is None else model.settings.provider,
@@ -169,15 +185,20 @@ class ApprovalPages:
             members["files"] = msgspec.to_builtins(files)
         return members
 
+    async def _shared_files(self, row: ApprovalRow) -> tuple[FilePreview, ...]:
+        stored = await self._approvals.store.load_turn(row.turn)
+        steps = [each.step for each in stored.steps] if stored is not None else []
+        outputs = [step.output for step in steps if isinstance(step, ToolRunFinished) and step.call_id == row.call_id]
+        entries = _decode(outputs[-1]) if outputs and isinstance(outputs[-1], str) else []
+        return tuple([_shared_file(entry) for entry in entries[:MAX_FILES]]) if isinstance(entries, list) else ()
+
     async def _files(self, row: ApprovalRow, tool: OpenTool | None, model: Model | None) -> tuple[FilePreview, ...] | None:
         """Return the files that a question is about, as they are now. None: it is not about files."""
         arguments = _decode(row.arguments)
         if not isinstance(arguments, dict):
             return None
         if row.kind == "share":
-            paths = arguments.get(PATHS)
-            names = [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []
-            return tuple([FilePreview(path=path, name=PurePosixPath(path).name) for path in names[:MAX_FILES]])
+            return await self._shared_files(row)
         if tool is None or tool.definition.files_argument is None:
             return None
         key = None if row.owner == LOCAL else row.owner
@@ -186,10 +207,26 @@ class ApprovalPages:
         try:
             async with asyncio.timeout(PREVIEW_SECONDS):
                 preview = await tool.toolset.preview(tool.definition.name, arguments, context)
-        except (ToolrelayError, TimeoutError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 -- one broken toolset must not hide the questions of the others
             log.warning("preview_failed", tool=row.tool, reason=str(error) or type(error).__name__)
             return None
         return preview.files[:MAX_FILES]
+
+
+def _shared_file(entry: Json) -> FilePreview:
+    """Return an entry of a result that a person is asked about, with the beginning of what the model would see."""
+    values = entry if isinstance(entry, dict) else {}
+    path, size = str(values.get("path", "")), values.get("size", 0)
+    shown = str(values.get("preview") or values.get("content") or "").strip()
+    first_line = shown.splitlines()[0][:MAX_LINE] if shown else ""
+    return FilePreview(path=path, name=PurePosixPath(path).name, size=size if isinstance(size, int) else 0, first_line=first_line)
+
+
+def _files_argument(row: ApprovalRow, definition: ToolDefinition | None) -> str | None:
+    """Return the argument that lists the files of a question, from which a person picks."""
+    if row.kind == "share":
+        return PATHS
+    return None if definition is None else definition.files_argument
 
 
 def _rule_members(rule: RuleRow) -> JsonObject:

@@ -1,4 +1,7 @@
-"""Who may answer approvals: a key with `approve = true` or, where no keys are configured, the reader of the approver's token."""
+"""Who may answer approvals: a key with `approve = true`, or its session in a browser.
+
+Where no keys are configured: the reader of the approver's token, or a session.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import NamedTuple
 
 from toolrelay.errors import ClientError, PolicyError
 from toolrelay.settings import LOCAL, KeySettings
-from toolrelay.web.auth import bearer_token
+from toolrelay.web.auth import Identity, bearer_token
 
 _SOMEWHERE = "approver.token in the data directory"
 
@@ -53,6 +56,14 @@ class Approvers:
         if not any(each.name == name and each.may_approve for each in self._credentials):
             raise _not_an_approver(name)
         return name
+
+    def require_identity(self, identity: Identity, authorization: bytes | str | None) -> str:
+        """Return the approver's name for a request that was authenticated, or raise a 401 or 403."""
+        if identity.session_id is not None:
+            if not identity.may_approve:
+                raise _not_an_approver(identity.name or LOCAL)
+            return identity.name or LOCAL
+        return self.require(authorization) if identity.name is None else self.require_key(identity.name)
 
     def _match(self, presented: bytes | None) -> _Credential | None:
         if presented is None:

@@ -17,6 +17,7 @@ from toolrelay.errors import ClientError
 from toolrelay.runtime.models import Model
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.web.auth import Authenticator
+from toolrelay.web.sign_in import redirect_code
 from toolrelay.web.site import exchange_of, identify
 from toolrelay.wires.json import encode
 
@@ -41,6 +42,9 @@ def make_routes(models: Mapping[str, Model], *, started: int) -> list[Route]:
         return json_response(describe(name))
 
     async def welcome(request: Request) -> Response:
+        redirect = redirect_code(request)
+        if redirect is not None:
+            return redirect
         identity = identify(request)
         visible = [name for name in models if identity.may_use(name)]
         host = request.headers.get("host") or "127.0.0.1:8787"

@@ -32,6 +32,9 @@ def make_response_routes(service: TurnService, *, keepalive: float) -> list[Rout
             if not running.row.stored or not running.parts.ledger.steps:
                 raise _missing(response_id)
             return PastTurn(running.row, running.parts.ledger.steps)
+        unrecorded = service.turns.find_unrecorded(token, owner)
+        if unrecorded is not None and unrecorded.row.stored:
+            return PastTurn(unrecorded.current_row, [*unrecorded.steps])
         stored = await service.store.load_turn(token, owner)
         if stored is None or not stored.row.stored:
             raise _missing(response_id)
@@ -60,9 +63,9 @@ def make_response_routes(service: TurnService, *, keepalive: float) -> list[Rout
 
     async def cancel(request: Request) -> Response:
         past = await load(request)
-        if not past.row.background:
-            raise invalid("Only a response with 'background' can be cancelled. Close the connection of another one.", "id")
         running = service.turns.find(past.row.id, past.row.owner)
+        if not past.row.background and (running is None or not running.can_park):  # one that waits may have no connection
+            raise invalid("Only a response with 'background' can be cancelled. Close the connection of another one.", "id")
         if running is not None:
             await running.cancel()
             past = await load(request)

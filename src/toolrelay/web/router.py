@@ -20,7 +20,8 @@ Handler: TypeAlias = Callable[[Exchange], Awaitable[None]]
 
 _ID_PREFIX = "req_"
 _ROOT = "/v1"
-_LINKABLE_PATHS = frozenset({"/", _ROOT, "/approvals-inbox"})  # pages for people, which links of other sites may open
+# Pages for people, which links of other sites may open.
+_LINKABLE_PATHS = frozenset({"/", _ROOT, "/approvals-inbox", "/console/sign-in"})
 
 
 class Pages(Protocol):
@@ -36,10 +37,11 @@ class Pages(Protocol):
 class Router:
     """The application that the HTTP server runs: endpoints, which are all POST, and pages.
 
-    Paths are written without /v1, which is optional in a request.
+    Paths are written without /v1, which is optional in a request. `paths` are those of the endpoints.
     """
 
     def __init__(self, endpoints: Mapping[str, Handler], pages: Pages, authenticator: Authenticator) -> None:
+        self.paths = tuple(endpoints)
         self._endpoints = {f"{root}{path}": handler for path, handler in endpoints.items() for root in ("", _ROOT)}
         self._pages = pages
         self._last_time = 0

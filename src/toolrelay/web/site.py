@@ -33,9 +33,9 @@ class Site:
 
     def __init__(self, *, routes: Iterable[Route], open_routes: Sequence[BaseRoute], access: Access, max_body_bytes: int) -> None:
         guard = [Middleware(_Guard, access=access)]
-        self._routes = [*open_routes, *(_with_middleware(route, guard) for route in routes)]
+        self.routes = [*open_routes, *(_with_middleware(route, guard) for route in routes)]
         application = Starlette(
-            routes=self._routes,
+            routes=self.routes,
             exception_handlers=dict.fromkeys((ToolrelayError, HTTPException, ClientDisconnect, Exception), _respond_exception),
         )
         application.router.redirect_slashes = False  # the router has removed extra slashes
@@ -50,7 +50,7 @@ class Site:
     def methods(self, path: str) -> set[str]:
         """Return the methods of a path, except HEAD and OPTIONS, which are implied. There are none if there is no such page."""
         scope: Scope = {"type": "http", "method": "", "path": path, "root_path": "", "headers": []}
-        found = [route for route in self._routes if route.matches(scope)[0] is not Match.NONE]
+        found = [route for route in self.routes if route.matches(scope)[0] is not Match.NONE]
         # Files are mounted and have no list of methods.
         return {method for route in found for method in (getattr(route, "methods", None) or {"GET"})} - {"HEAD"}
 

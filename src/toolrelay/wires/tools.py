@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import CallKind
-from toolrelay.core.request import AnyTool, OpaqueTool, Tool, ToolChoice
+from toolrelay.core.request import ALLOWED_TOOLS, AnyTool, OpaqueTool, Tool, ToolChoice
 from toolrelay.errors import ClientError, invalid
 from toolrelay.wires.extra import unknown_members
 from toolrelay.wires.json import convert
@@ -105,17 +105,16 @@ def _decode_choice_object(raw: dict[str, Any], param: str) -> ToolChoice:
         case "function" | "custom" as kind:
             return ToolChoice(mode="named", names=(_decode_name(raw, kind, param),))
         case "allowed_tools":
-            members, param = _unnest(raw, "allowed_tools", param)
+            members, param = _unnest(raw, ALLOWED_TOOLS, param)
             allowed = convert(members, _AllowedTools, param)
             if not allowed.tools:
                 raise invalid("allowed_tools must name at least one tool.", f"{param}.tools", code="empty_array")
-            if any(tool.get("type") not in ("function", "custom") for tool in allowed.tools):
-                return ToolChoice(raw=raw)
             names = tuple(
                 _decode_name(tool, "custom" if tool["type"] == "custom" else "function", f"{param}.tools[{number}]")
                 for number, tool in enumerate(allowed.tools)
+                if tool.get("type") in ("function", "custom")
             )
-            return ToolChoice(mode=allowed.mode, names=names)
+            return ToolChoice(mode=allowed.mode, names=names, raw=raw if len(names) < len(allowed.tools) else None)
         case str():
             return ToolChoice(raw=raw)
         case _:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.upstream import Upstream
 from toolrelay.backends.http import HttpBackend, HttpSettings
-from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent, TextDelta
+from toolrelay.core.events import AnswerFailed, AnswerFinished, Noticed, StreamEvent, TextDelta
 from toolrelay.core.messages import Message
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
@@ -108,11 +108,12 @@ async def batches(backend: HttpBackend, request: Request, on_batch: Callable[[],
 
 
 def ask(upstream: Upstream, request: Request = STREAMED, read_timeout: float = 30) -> tuple[list[StreamEvent], Pauses]:
-    """Return one request's events, and the pauses between its tries."""
+    """Return one request's events without notices, and the pauses between its tries."""
 
     async def main() -> tuple[list[StreamEvent], Pauses]:
         async with backend_for(upstream, read_timeout=read_timeout) as (backend, pauses):
-            return await collect(backend, request), pauses
+            events = await collect(backend, request)
+            return [event for event in events if not isinstance(event, Noticed)], pauses
 
     return asyncio.run(main())
 

@@ -25,7 +25,7 @@ from tests.upstream import CLOSE, RESET, Gate, Script, Step, Upstream, chunk, re
 from toolrelay import log
 from toolrelay.backends.http import BACKOFF, HttpBackend
 from toolrelay.backends.http import backend as http_backend
-from toolrelay.core.events import TextDelta
+from toolrelay.core.events import Noticed, StreamEvent, TextDelta
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 
@@ -75,7 +75,7 @@ def test_dead_idle_connection_is_replaced_without_backoff() -> None:
     async def main(upstream: Upstream) -> None:
         async with backend_for(upstream) as (backend, pauses):
             assert await collect(backend) == [DONE]
-            assert await collect(backend) == [DONE]
+            assert await collect(backend) == [*[Noticed(event="upstream_retried", rule="upstream_cut")] * 2, DONE]
             assert pauses == [0.2, 0.6]
 
     done = stream(b"[DONE]\n")
@@ -90,7 +90,7 @@ def test_unreachable_upstream_error_has_address_and_reason() -> None:
         port = probe.getsockname()[1]
     pauses = Pauses()
     backend = HttpBackend(settings_for(f"http://127.0.0.1:{port}/v1"), WIRE, Profile(), pause=pauses)
-    error = failure(asyncio.run(collect(backend)))
+    error = failure(asyncio.run(collect(backend))[-1:])
     assert (error.status, error.code) == (502, "upstream_unreachable")
     assert error.message == f"The model's server at 127.0.0.1:{port} cannot be reached: Connection refused."
     assert pauses == [0.2, 0.6]
@@ -119,6 +119,16 @@ def test_retryable_status_is_retried_twice(status: int) -> None:
         assert (error.status, error.code, error.message) == (status, "refused", "refused with 4 bytes: busy")
         assert pauses == [0.2, 0.6]
         assert len(upstream.requests) == 3
+
+
+def test_each_retry_is_a_notice_with_its_reason() -> None:
+    async def main(upstream: Upstream) -> list[StreamEvent]:
+        async with backend_for(upstream) as (backend, _):
+            return await collect(backend)
+
+    with Upstream([CLOSE], reply(b"busy", 429), stream(b"[DONE]\n")) as upstream:
+        retries = [Noticed(event="upstream_retried", rule=rule) for rule in ("upstream_cut", "status_429")]
+        assert asyncio.run(main(upstream)) == [*retries, DONE]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 500, 529])

@@ -202,7 +202,7 @@ def test_vanished_vault_is_an_error_until_it_is_back(vault: Path, vanish: Callab
         assert len(await paths(toolset, "note")) == 2
         vanish(vault, away)
         for run in (search(toolset, "note"), read(toolset, "One.md")):
-            with pytest.raises(ToolError, match=r"the vault at .* cannot be read: "):
+            with pytest.raises(ToolError, match="the vault cannot be read: "):
                 await run
         before = notes_in_index(vault)
         bring_back(vault, away)

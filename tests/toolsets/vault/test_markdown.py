@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrelay.toolsets.vault.markdown import MAX_FRONTMATTER, decode_note, first_line, read_tags, split_frontmatter
+from toolrelay.toolsets.vault.markdown import (
+    MAX_FRONTMATTER,
+    decode_note,
+    first_line,
+    read_possible_tags,
+    read_tags,
+    split_frontmatter,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +73,9 @@ def test_tags_are_read_from_frontmatter_and_text_but_not_from_code(text: str, ta
         "\ttags: x\ntags:\n- private\n",
         "x: &a [1]\ny: *a\ntags: private\n",
         "key: '\ntags: private\n",
+        "? [a]\n: b\ntags: private\n",
+        "{a: 1}: b\ntags: private\n",
+        "x: [\ntags:\n\n- private\n",
         f"tags: private\nlong: {'x' * MAX_FRONTMATTER}\n",
         "a: " + "[" * 20_000 + "\ntags: private\n",
         "a: " + "{a: " * 5_000 + "\ntags: private\n",
@@ -76,6 +86,31 @@ def test_tags_are_read_from_frontmatter_and_text_but_not_from_code(text: str, ta
 )
 def test_frontmatter_that_is_no_yaml_keeps_its_tags(frontmatter: str) -> None:
     assert "private" in read_tags(f"---\n{frontmatter}---\ntext")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- press ` #private\n- press ` again",
+        "# a ` b\n#private\n# c ` d",
+        "| a ` | #private |\n|---|---|\n| b ` | c |",
+        "> ```\n> code\n\ntext #private",
+        "- item\n  ```\n  code\n\ntext #private",
+        "    ```\n\n#private",
+        "---\na: 1\n...\ntags: [private]\n---\n",
+        "---\rtags: private\r---\r",
+        "\n---\ntags: private\n---\n",
+        "---\nx: [\ntags: [a,\nprivate]\n---\n",
+    ],
+)
+def test_tag_that_readers_may_see_is_possible(text: str) -> None:
+    """Which text is code or frontmatter, readers decide in different ways: for rules about private notes the tag counts."""
+    assert "private" in read_possible_tags(text)
+
+
+def test_words_are_no_possible_tags() -> None:
+    assert read_possible_tags("---\ntags: [a]\ntitle: private\n---\nprivate\ntags: private\n") == {"a"}
+    assert read_possible_tags("tags: private\na#private") == set()
 
 
 def test_aliases_are_not_expanded() -> None:

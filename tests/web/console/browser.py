@@ -7,12 +7,14 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Playwright
 
 NODE = Path(__file__).resolve().parents[2] / "node"
+_NODE_BINARY = Path(sys.executable).parent / "node"
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _FLAGS = ["--no-sandbox", "--no-zygote", "--disable-gpu"]  # tests may run as root
 _FONTS = "<fontconfig><dir>{folder}/fonts</dir><dir>/usr/share/fonts</dir><cachedir>{folder}/font-cache</cachedir></fontconfig>"
@@ -44,7 +46,7 @@ def _unpack() -> Path:
             unfinished = cache / f"unfinished-{version}"
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir()
-            subprocess.run(["node", "chromium.mjs"], cwd=NODE, env={**os.environ, "TMPDIR": str(unfinished)}, check=True)
+            subprocess.run([_NODE_BINARY, "chromium.mjs"], cwd=NODE, env={**os.environ, "TMPDIR": str(unfinished)}, check=True)
             fonts = _FONTS.format(folder=folder)  # the package's own names /tmp; without any font Chromium crashes
             (unfinished / "fonts/fonts.conf").write_text(fonts)
             unfinished.rename(folder)

@@ -285,6 +285,17 @@ TOOLS: list[dict[str, Any]] = [
             {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp", "server_label": "s"}]},
             ToolChoice(raw={"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp", "server_label": "s"}]}),
         ),
+        (
+            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}, {"type": "function", "name": "f"}]},
+            ToolChoice(
+                names=(("function", "f"),),
+                raw={
+                    "type": "allowed_tools",
+                    "mode": "auto",
+                    "tools": [{"type": "web_search"}, {"type": "function", "name": "f"}],
+                },
+            ),
+        ),
         ({"type": "file_search"}, ToolChoice(raw={"type": "file_search"})),
     ],
 )
@@ -371,6 +382,8 @@ def test_null_and_empty_settings_equal_missing_settings() -> None:
         ({"parallel_tool_calls": "yes"}, "parallel_tool_calls"),
         ({"temperature": "hot"}, "temperature"),
         ({"max_output_tokens": 1.5}, "max_output_tokens"),
+        ({"max_tool_calls": 1.5}, "max_tool_calls"),
+        ({"max_tool_calls": -1}, "max_tool_calls"),
         ({"tools": {}}, "tools"),
         ({"tools": [{"type": "function"}]}, "tools[0].name"),
         ({"tools": [{"type": "function", "name": "f", "strict": "yes"}]}, "tools[0].strict"),

@@ -25,7 +25,7 @@ from toolrelay.backends.codex.rpc import object_of
 from toolrelay.backends.codex.settings import CodexSettings, location_for
 from toolrelay.backends.codex.status import inspect
 from toolrelay.backends.redaction import redact, redact_failure
-from toolrelay.core.events import AnswerFailed, Noticed, StreamEvent
+from toolrelay.core.events import UPSTREAM_RETRIED, AnswerFailed, Noticed, StreamEvent
 from toolrelay.core.json import JsonObject
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ToolrelayError
@@ -100,6 +100,8 @@ class CodexBackend:
                     yield None, redact_failure([AnswerFailed(to_gateway_error(error))], key)
                     return
                 log.warning("codex_turn_retried", model=self._settings.name, reason=redact(error.message, key))
+                rule = "process_gone" if error.is_gone else "started_too_early"
+                yield None, [Noticed(event=UPSTREAM_RETRIED, rule=rule)]
             except ToolrelayError as error:
                 yield None, redact_failure([AnswerFailed(error)], key)
                 return

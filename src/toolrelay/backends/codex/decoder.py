@@ -42,6 +42,7 @@ from toolrelay.backends.codex.rpc import Notification, ServerRequest, object_of,
 from toolrelay.backends.codex.server_requests import REFUSALS, PendingRequests
 from toolrelay.backends.codex.tools import BUILTIN_TOOLS, decode_arguments
 from toolrelay.core.events import (
+    UPSTREAM_RETRIED,
     AnswerFailed,
     AnswerFinished,
     AnswerStarted,
@@ -299,7 +300,7 @@ class CodexDecoder:
             message = "The model's server cut its answer off. A second answer would begin anew, so there is none."
             self._fail(BackendError(message, code="upstream_cut"))
         else:
-            self._notice("nothing_said", None, "upstream_retried")
+            self._notice("nothing_said", None, UPSTREAM_RETRIED)
 
     def _end_turn(self, params: JsonObject) -> None:
         turn = object_of(params.get("turn"))

@@ -90,6 +90,4 @@ def decode_arguments(tool: Tool, arguments: str) -> tuple[CallKind, str]:
 def _allowed(request: Request) -> list[Tool]:
     """Return the tools that tool_choice allows; Codex itself has no tool_choice."""
     choice = request.tool_choice or ToolChoice()
-    if choice.mode == "none":
-        return []
-    return [tool for tool in request.functions() if not choice.names or (tool.kind, tool.name) in choice.names]
+    return [tool for tool in request.functions() if choice.allows(tool.kind, tool.name)]

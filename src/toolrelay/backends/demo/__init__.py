@@ -12,7 +12,7 @@ from toolrelay.backends.base import BackendKind, Deliver, deliver_all
 from toolrelay.backends.demo.calls import call_best_tool, fill_schema, find_calls, to_json
 from toolrelay.core import events as ev
 from toolrelay.core.messages import Call, Message, Result, Text, plain_text
-from toolrelay.core.request import Request
+from toolrelay.core.request import Request, ToolChoice
 from toolrelay.errors import invalid
 from toolrelay.settings import ModelSettings
 
@@ -94,9 +94,9 @@ def _read(request: Request) -> tuple[str, str, int]:
 
 
 def _plan(request: Request, message: str, past_calls: int) -> list[Call]:
-    mode, names = (request.tool_choice.mode, request.tool_choice.names) if request.tool_choice else ("auto", ())
-    tools = [tool for tool in request.functions() if not names or (tool.kind, tool.name) in names]
-    if mode == "none" or not tools or (mode == "auto" and _REPEAT.match(message)):
+    choice = request.tool_choice or ToolChoice()
+    mode, tools = choice.mode, [tool for tool in request.functions() if choice.allows(tool.kind, tool.name)]
+    if not tools or (mode == "auto" and _REPEAT.match(message)):
         return []
     calls = find_calls(message, tools)
     obligatory = [] if mode == "auto" else calls or call_best_tool(message, tools)

@@ -22,7 +22,7 @@ from toolrelay.backends.http.errors import UpstreamError
 from toolrelay.backends.http.pool import ConnectionPool, Origin
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.backends.redaction import redact, redact_failure
-from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent
+from toolrelay.core.events import UPSTREAM_RETRIED, AnswerFailed, AnswerFinished, Noticed, StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ConfigurationError, ToolrelayError
@@ -87,7 +87,7 @@ class HttpBackend:
     async def stream_into(self, request: Request, deliver: Deliver) -> None:
         response = None
         try:
-            response = await self._respond(self._encode(request))
+            response = await self._respond(self._encode(request), deliver)
             if self._is_stream(response, asked=request.stream):
                 last = await self._stream_body(response, deliver)
             else:
@@ -144,23 +144,24 @@ class HttpBackend:
                 self._warned.add(field)
                 log.warning("field_dropped", model=self._name, field=field[:100], wire=self._wire.name)
 
-    async def _respond(self, request: bytes) -> UpstreamResponse:
-        """Return the first response with status 2xx, or raise the error of the last try."""
+    async def _respond(self, request: bytes, deliver: Deliver) -> UpstreamResponse:
+        """Return the first response with status 2xx, or raise the error of the last try. Deliver a notice of each retry."""
         tries = 0
         while True:
             try:
                 response = await self._pool.send(request)
             except UpstreamError as fault:
-                error, is_retryable = self._backend_error(fault), fault.retryable
+                error, is_retryable, reason = self._backend_error(fault), fault.retryable, fault.code
             else:
                 if 200 <= response.status < 300:
                     return response
                 error, is_retryable = await self._read_error(response), response.status in _RETRIED
+                reason = f"status_{response.status}"
             if not is_retryable or tries == len(self._backoff) or (error.retry_after or 0) > MAX_RETRY_AFTER:
                 raise error
             pause = self._backoff[tries] if error.retry_after is None else error.retry_after
             tries += 1
-            log.info("upstream_retried", model=self._name, status=error.status, code=error.code, seconds=pause)
+            await deliver_batch(deliver, [Noticed(event=UPSTREAM_RETRIED, rule=reason)])
             await self._pause(pause)
 
     async def _read_error(self, response: UpstreamResponse) -> BackendError:

@@ -27,8 +27,11 @@ _ANSWER = """
     UPDATE approvals SET status = ?, answered_at = ?, answered_by = ?, new_arguments = ?, reason = ?
     WHERE id = ? AND status = 'pending'"""
 _SELECT_APPROVAL = f"SELECT {APPROVAL_COLUMNS} FROM approvals WHERE id = ?"
+# Not those that a client is to answer.
 _SELECT_APPROVALS = f"""
-    SELECT {APPROVAL_COLUMNS} FROM approvals WHERE (? IS NULL OR status = ?) ORDER BY created_at DESC, id DESC LIMIT ?"""
+    SELECT {APPROVAL_COLUMNS} FROM approvals
+    WHERE (? IS NULL OR status = ?) AND (mode = 'hold' OR status <> 'pending')
+    ORDER BY created_at DESC, id DESC LIMIT ?"""
 _INSERT_RULE = f"INSERT INTO rules ({RULE_COLUMNS}) VALUES ({', '.join('?' * len(RuleRow.__struct_fields__))})"
 _SELECT_RULES = f"SELECT {RULE_COLUMNS} FROM rules ORDER BY created_at DESC, id DESC"
 _SELECT_RULES_OF_TOOL = f"SELECT {RULE_COLUMNS} FROM rules WHERE owner = ? AND tool = ? ORDER BY created_at DESC, id DESC"

@@ -18,6 +18,7 @@ from toolrelay.stores.base import (
     MessageRow,
     PruneResult,
     RuleRow,
+    SessionRow,
     StoredStep,
     StoredTurn,
     TurnRow,
@@ -26,7 +27,7 @@ from toolrelay.stores.base import (
 )
 from toolrelay.stores.readers import ReaderPool
 from toolrelay.stores.sql import approvals as sql_approvals
-from toolrelay.stores.sql import conversations, retention, turns
+from toolrelay.stores.sql import conversations, retention, sessions, turns
 from toolrelay.stores.sql.database import Database, Operation
 from toolrelay.stores.sql.export import EXPORTS
 from toolrelay.stores.writer import MAX_WAITING, GroupCommitWriter
@@ -201,6 +202,23 @@ class SqlStore:
 
     async def delete_rule(self, rule: str) -> bool:
         return await self._writer.run(lambda connection: sql_approvals.delete_rule(connection, rule))
+
+    # Sessions
+
+    async def add_session(self, session: SessionRow) -> None:
+        await self._writer.run(lambda connection: sessions.add_session(connection, session))
+
+    async def find_session(self, digest: str) -> SessionRow | None:
+        return await self._read(lambda connection: sessions.find_session(connection, digest))
+
+    async def list_sessions(self, owner: str | None = None) -> list[SessionRow]:
+        return await self._read(lambda connection: sessions.list_sessions(connection, owner))
+
+    async def touch_session(self, session: str, at: float) -> None:
+        await self._writer.run(lambda connection: sessions.touch_session(connection, session, at))
+
+    async def delete_session(self, session: str, owner: str | None = None) -> bool:
+        return await self._writer.run(lambda connection: sessions.delete_session(connection, session, owner))
 
     # Usage, retention, export
 

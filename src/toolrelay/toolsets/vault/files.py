@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from toolrelay.errors import ToolError
-from toolrelay.toolsets.vault.markdown import decode_note, read_tags
+from toolrelay.toolsets.vault.markdown import decode_note, read_possible_tags, read_tags
 from toolrelay.toolsets.vault.rules import SUFFIX, Rules, encodable, is_note_name, split_path
 
 MAX_NOTE_BYTES = 5_000_000  # of a larger note only the beginning is read
@@ -83,8 +83,8 @@ class VaultFiles:
                 if next(entries, None) is not None:
                     return
         except OSError as error:
-            raise ToolError(f"the vault at {self.root} cannot be read: {error.strerror}") from error
-        raise ToolError(f"the vault at {self.root} cannot be read: the folder is empty; is its disk mounted?")
+            raise ToolError(f"the vault cannot be read: {error.strerror}") from error
+        raise ToolError("the vault cannot be read: its folder is empty; is its disk mounted?")
 
     def walk(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[FoundFile | str]:
         """Yield every note, and as a string the path of each folder that could not be read. Links are not followed."""
@@ -214,7 +214,8 @@ class VaultFiles:
         text = decode_note(content)
         is_cut = status.st_size > len(content)
         tags = frozenset() if text is None else frozenset(read_tags(text))
-        known = None if text is None or is_cut else tags
+        possible = read_possible_tags(text) if text is not None and self.rules.has_private_tags else tags
+        known = None if text is None or is_cut else possible
         return Note(
             path=path,
             size=status.st_size,
@@ -223,7 +224,7 @@ class VaultFiles:
             text=text,
             is_cut=is_cut,
             is_private=any(self.rules.is_private(each, known) for each in {path, real_path})
-            or (is_cut and self.rules.is_private(path, tags)),
+            or (is_cut and self.rules.is_private(path, possible)),
             tags=tags,
         )
 

@@ -21,7 +21,7 @@ from toolrelay.toolsets.vault.folding import UNICODE_VERSION, fold, fold_input, 
 from toolrelay.toolsets.vault.rules import encodable
 from toolrelay.toolsets.vault.words import NameList, Names, WordList, Words
 
-VERSION = 2
+VERSION = 3
 PUBLIC, PRIVATE = "public", "private"
 
 _APPLICATION_ID = 0x546F5276  # "ToRv"

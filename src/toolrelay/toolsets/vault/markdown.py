@@ -22,7 +22,7 @@ _FENCED = re.compile(
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _BACKTICKS = re.compile("`+")
 _TAG = re.compile(r"#(?<![\w/&#]#)(?<!\]\(#)(?<!\[\[#)(?P<tag>[^\s\u2000-\u206f\u2e00-\u2e7f'!\"#$%&()*+,.:;<=>?@^`{|}~\[\]\\]+)")
-_TAG_LINE = re.compile(r"^[\"']?tags?[\"']?[ \t]*:(?P<value>.*(?:\n[ \t]*(?:-|#).*|\n[ \t]+.*)*)", re.MULTILINE | re.IGNORECASE)
+_TAG_LINE = re.compile(r"^[\"']?tags?[\"']?[ \t]*:(?P<value>.*(?:\n(?![^\s#-][^:\n]*:).*)*)", re.MULTILINE | re.IGNORECASE)
 _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -68,6 +68,22 @@ def read_tags(text: str) -> set[str]:
         if "`" in body or "~~~" in body:
             body = "\n\n".join(map(_remove_inline_code, _BLANK_LINE.split(_FENCED.sub("\n\n", body))))
         found += [match["tag"] for match in _TAG.finditer(body)]
+    return _fold_tags(found)
+
+
+def read_possible_tags(text: str) -> set[str]:
+    """Return the tags of a note and all that could be one: in code, and where frontmatter may be read in another way.
+
+    What is code depends on lists, quotes and tables, which are not parsed here. A note with a private tag must not be missed.
+    """
+    found = [match["tag"] for match in _TAG.finditer(text)]
+    if text.lstrip().startswith("---"):
+        lines = text.lstrip().replace("\r\n", "\n").replace("\r", "\n")
+        found += _read_tag_lines(lines[3 : max(lines.find("\n---", 3), 0)])
+    return read_tags(text) | _fold_tags(found)
+
+
+def _fold_tags(found: list[str]) -> set[str]:
     tags: set[str] = set()
     for tag in set(found):
         parts = [part for part in fold_input(tag.lstrip("#")).split("/") if part]
@@ -106,6 +122,10 @@ def _read_frontmatter_tags(frontmatter: str) -> list[str]:
             return list(_read_yaml_tags(frontmatter))
         except (yaml.YAMLError, ValueError):  # ValueError: an escape such as "\UFFFFFFFF"
             pass
+    return _read_tag_lines(frontmatter)
+
+
+def _read_tag_lines(frontmatter: str) -> list[str]:
     return [
         word for match in _TAG_LINE.finditer(frontmatter) for word in _split_tags(re.sub(r"[\[\]\"'{}]|- ", " ", match["value"]))
     ]
@@ -119,6 +139,8 @@ def _read_yaml_tags(frontmatter: str) -> Iterator[str]:
     depth, key = 0, None
     for event in yaml.parse(frontmatter, Loader=_YAML_LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
+            if depth == 1 and key is None:
+                raise yaml.YAMLError("a key that is no scalar")
             depth += 1
             if depth > _MAX_DEPTH:
                 raise yaml.YAMLError("too deep")

@@ -10,6 +10,7 @@ from importlib.resources.abc import Traversable
 
 from msgspec import Struct
 
+FOLDERS = ("static", "vendor")
 TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -28,7 +29,7 @@ class Asset(Struct, frozen=True, kw_only=True):
 def load_assets() -> Mapping[str, Asset]:
     """Return all files by their path below /console/."""
     package = files("toolrelay.web.console")
-    found = [*_walk(package / "static", "static"), *_walk(package / "vendor", "vendor")]
+    found = [each for folder in FOLDERS for each in _walk(package / folder, folder)]
     return {path: _load(file, content_type) for path, file, content_type in found}
 
 

@@ -17,11 +17,13 @@ from starlette.types import Scope
 from toolrelay import __version__
 from toolrelay.errors import ClientError
 from toolrelay.web.auth import Authenticator
-from toolrelay.web.console.assets import Asset, load_assets
+from toolrelay.web.console.assets import FOLDERS, Asset, load_assets
+from toolrelay.web.sign_in import redirect_code
 from toolrelay.web.site import exchange_of
 
 PAGES = {"/": "chat.html", "/approvals-inbox": "inbox.html"}
 
+_PREFIX = "/console/"
 _POLICY = (
     "default-src 'none'; "
     "script-src 'self'; "
@@ -35,7 +37,7 @@ _POLICY = (
 HEADERS = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # with "no-referrer" the scripts' POSTs would say `Origin: null`
     "cache-control": "no-cache",  # the browser asks each time, and gets a 304
 }
 
@@ -60,16 +62,17 @@ def make_console_routes(authenticator: Authenticator) -> list[Route]:
 
     async def show_page(request: Request) -> Response:
         check_host(request)
-        return HTMLResponse(pages[request.url.path], headers=HEADERS)
+        return redirect_code(request) or HTMLResponse(pages[request.url.path], headers=HEADERS)
 
     async def send_asset(request: Request) -> Response:
         check_host(request)
-        asset = assets.get(request.path_params["path"])
+        asset = assets.get(request.url.path.removeprefix(_PREFIX))
         if asset is None:
             raise ClientError(f"There is no file {request.url.path}.", status=404, code="not_found")
         return _respond(asset, request)
 
-    return [*(_ConsoleRoute(path, show_page) for path in PAGES), _ConsoleRoute("/console/{path:path}", send_asset)]
+    folders = [f"{_PREFIX}{folder}/{{path:path}}" for folder in FOLDERS]
+    return [*(_ConsoleRoute(path, show_page) for path in PAGES), *(_ConsoleRoute(path, send_asset) for path in folders)]
 
 
 def _respond(asset: Asset, request: Request) -> Response:

@@ -10,6 +10,8 @@ from toolrelay.core.messages import Call, Item, OpaqueItem, Result
 from toolrelay.wires.json import convert, encode
 from toolrelay.wires.responses.request import APPROVAL_RESPONSE, NAME
 
+PRIVATE = "private"  # a member of an mcp_call in a conversation: only local models may see the output
+
 
 class ApprovalResponse(Struct, frozen=True, kw_only=True):
     """An answer to an mcp_approval_request. `arguments` is an extension: JSON text that replaces the model's arguments."""
@@ -48,4 +50,5 @@ def gateway_call_items(raw: JsonObject) -> list[Item]:
             output = "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
         case _:
             output = "The outcome of this call is unknown."
-    return [Call(id=call_id, name=name, arguments=arguments), Result(call_id=call_id, output=output)]
+    result = Result(call_id=call_id, output=output, private=raw.get(PRIVATE) is True)
+    return [Call(id=call_id, name=name, arguments=arguments), result]

@@ -24,7 +24,7 @@ from toolrelay.core.messages import (
     Role,
     Text,
 )
-from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Sampling, ToolChoice
+from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Sampling
 from toolrelay.core.request_checks import find_orphan_result
 from toolrelay.errors import invalid
 from toolrelay.wires.extra import unknown_members
@@ -90,6 +90,8 @@ def decode_request(body: bytes) -> Request:
         raise invalid("'input' must hold at least one item.", "input", code="empty_array")
     if not fields.input:
         raise invalid("'input' must be the user's words or a list of items.", "input", code="missing_required_parameter")
+    if fields.max_tool_calls is not None and fields.max_tool_calls < 0:
+        raise invalid("'max_tool_calls' must be at least 0.", "max_tool_calls", code="integer_below_min_value")
     extra = unknown_members(value, _KNOWN) or {}
     include = tuple(fields.include or ())
     output, verbosity = _decode_text(fields.text, extra) if fields.text else (None, None)
@@ -99,7 +101,7 @@ def decode_request(body: bytes) -> Request:
         items=_decode_input(fields.input, has_context=bool(fields.previous_response_id or conversation)),
         instructions=fields.instructions,
         tools=decode_tools(fields.tools or [], NAME),
-        tool_choice=None if fields.tool_choice is None else _decode_choice(fields.tool_choice),
+        tool_choice=None if fields.tool_choice is None else decode_tool_choice(fields.tool_choice),
         parallel_tool_calls=fields.parallel_tool_calls,
         max_tool_calls=fields.max_tool_calls,
         sampling=Sampling(
@@ -169,15 +171,6 @@ def _decode_reasoning(raw: dict[str, Any], *, encrypted: bool) -> ReasoningOptio
     if not (settings.effort or settings.summary or unknown or encrypted):
         return None
     return ReasoningOptions(effort=settings.effort, summary=settings.summary, encrypted=encrypted, extra=unknown)
-
-
-def _decode_choice(raw: str | dict[str, Any]) -> ToolChoice:
-    """Decode the choice. One that allows a provider's tools stays as it is."""
-    if isinstance(raw, dict) and raw.get("type") == "allowed_tools" and isinstance(raw.get("tools"), list):
-        are_own = [isinstance(tool, dict) and tool.get("type") in ("function", "custom") for tool in raw["tools"]]
-        if not all(are_own):
-            return ToolChoice(raw=raw)
-    return decode_tool_choice(raw)
 
 
 # Items
