@@ -94,8 +94,9 @@ class Desk:
             self.problems.append(text)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Not for the whole session: while Playwright runs, no other test of the process can use asyncio.run."""
     with sync_playwright() as playwright:
         started = launch(playwright)
         yield started

@@ -28,7 +28,7 @@ def test_page_forbids_inline_scripts_and_frames(gateway: Gateway, path: str) -> 
     assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
     assert page.headers["x-content-type-options"] == "nosniff"
-    assert page.headers["referrer-policy"] == "no-referrer"
+    assert page.headers["referrer-policy"] == "same-origin"
     assert not re.search(r"<script(?![^>]* src=)|<style| style=| on[a-z]+=", page.text)
 
 
