@@ -17,7 +17,7 @@ NPM := PATH="$(abspath $(BIN)):$$PATH" npm --prefix tests/node
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types format golden transcripts docs bench soak lock setup clean
+.PHONY: help run test check lint types format golden transcripts docs vendor screenshots bench soak lock setup clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do printf 'make %-11s %s\n' "$$name" "$$text"; done
@@ -53,6 +53,12 @@ transcripts: setup ## record tests/transcripts again (ARGS="hermes codex.calls":
 
 docs: $(VENV)/.dev ## regenerate the tables in docs/ from the code
 	$(PY) docs/make_tables.py
+
+vendor: $(VENV)/.dev ## copy the console's libraries from their npm packages, checked by hash (ARGS=--update: record new hashes)
+	PATH="$(abspath $(BIN)):$$PATH" $(PY) tests/web/console/vendor.py $(ARGS)
+
+screenshots: setup ## take the console's pictures in docs/images again
+	$(PY) -m pytest tests/web/console/test_screenshots.py --screenshots docs/images
 
 bench: $(VENV)/.dev ## measure the cost of the gateway, the dialects, the store, the vault, gateway tools and Codex (ARGS="--quick": only the gateway, one short round)
 	$(PY) bench/run.py $(ARGS)

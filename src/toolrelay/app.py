@@ -40,6 +40,7 @@ from toolrelay.web.access import Access
 from toolrelay.web.approvals import ApprovalPages
 from toolrelay.web.approver_auth import Approvers
 from toolrelay.web.auth import Authenticator
+from toolrelay.web.console.pages import make_console_routes
 from toolrelay.web.conversations import ConversationPages
 from toolrelay.web.endpoints import Endpoint
 from toolrelay.web.http.server import BACKLOG, Server
@@ -103,6 +104,7 @@ class App:
             open_routes=[
                 *make_open_routes(self.metrics, authenticator, is_ready=lambda: self.ready),
                 *sign_in.open_routes(),
+                *make_console_routes(authenticator),
             ],
             access=access,
             max_body_bytes=settings.server.max_body_bytes,

@@ -55,7 +55,7 @@ def test_every_kind_of_request_counts_against_the_address(limited: Gateway, api:
         ask(limited, "GET", "/v1/models/nowhere"),
         ask(limited, "POST", api.path, body=demo(api)),
         ask(limited, "GET", "/models/"),
-        ask(limited, "GET", "/"),
+        ask(limited, "GET", "/v1/"),
         ask(limited, "HEAD", "/v1/models"),
         ask(limited, "DELETE", "/v1/responses/resp_1"),
     ]

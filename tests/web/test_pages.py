@@ -41,7 +41,7 @@ def test_model_name_with_special_characters_is_found() -> None:
         [name] = [model["id"] for model in gateway.get("/v1/models").json()["data"]]
         for path in ("/v1/models/org/model:7b%20%3C%C3%A9%3E", "/v1/models/org%2Fmodel%3A7b%20%3C%C3%A9%3E/"):
             assert gateway.get(path).json()["id"] == name == "org/model:7b <é>"
-        assert "<é>" not in gateway.get("/").text, "names are escaped"
+        assert "<é>" not in gateway.get("/v1/").text, "names are escaped"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ class _Page(HTMLParser):
 
 
 def test_welcome_page_links_work(gateway: Gateway) -> None:
-    page = _Page(gateway.get("/").text)
+    page = _Page(gateway.get("/v1/").text)
     assert f"http://127.0.0.1:{gateway.port}/v1" in page.text
     assert {"fast", "demo"} <= set(page.text.split())
     assert page.links
@@ -107,13 +107,13 @@ def test_welcome_page_links_work(gateway: Gateway) -> None:
 
 def test_welcome_page_escapes_the_host(gateway: Gateway) -> None:
     with RawClient(gateway.port) as client:
-        reply = client.get("/?<script>", 'host: localhost:80"><script>alert(1)</script>').reply()
+        reply = client.get("/v1/?<script>", 'host: localhost:80"><script>alert(1)</script>').reply()
     assert b"<script>" not in reply.body
 
 
 def example(gateway: Gateway, **headers: str) -> tuple[list[str], str]:
     """Return the words of the example command, as a shell splits them, and the text of the page."""
-    text = _Page(gateway.get("/", **headers).text).text
+    text = _Page(gateway.get("/v1/", **headers).text).text
     command = text[text.index("curl ") :].partition("\n\n")[0].replace("\\\n", " ")
     return shlex.split(command), text
 
@@ -136,7 +136,7 @@ def test_welcome_page_shows_only_the_models_of_the_key() -> None:
     models = "".join(f'[models.{name}]\nprovider = "demo"\n' for name in ("hidden", "mine-1"))
     with running(keys + models) as gateway:
         words, text = example(gateway, authorization="Bearer some")
-        without_models = gateway.get("/", authorization="Bearer none")
+        without_models = gateway.get("/v1/", authorization="Bearer none")
     assert "hidden" not in text
     assert json.loads(words[words.index("-d") + 1])["model"] == "mine-1"
     [authorization] = [word for word in words if word.lower().startswith("authorization: bearer ")]

@@ -20,7 +20,8 @@ Handler: TypeAlias = Callable[[Exchange], Awaitable[None]]
 
 _ID_PREFIX = "req_"
 _ROOT = "/v1"
-_LINKABLE_PATHS = frozenset({"/", _ROOT, "/console/sign-in"})  # pages for people, which links of other sites may open
+# Pages for people, which links of other sites may open.
+_LINKABLE_PATHS = frozenset({"/", _ROOT, "/approvals-inbox", "/console/sign-in"})
 
 
 class Pages(Protocol):

@@ -1,0 +1,1 @@
+"""The web console: pages for people, a thin client of the gateway's own API."""

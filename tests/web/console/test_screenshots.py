@@ -1,0 +1,27 @@
+"""Pictures of the console, for the documentation: `make screenshots`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.web.console.conftest import Desk, send
+
+
+def test_pictures_are_taken(desk: Desk, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    folder = Path(request.config.getoption("--screenshots") or tmp_path)
+    page = desk.window(viewport={"width": 1100, "height": 720}, color_scheme="light")
+    page.get_by_role("button", name="Show Markdown").click()
+    expect(page.locator(".code .t-kwd").first).to_be_visible()
+    page.screenshot(path=folder / "console-chat.png")
+    page.get_by_role("button", name="New chat").click()
+    desk.enqueue("Bees make honey.", ("file_read", '{"filePaths": ["Bees.md", "Garden/Hive.md"]}'))
+    send(page, "What do my notes say about bees?", "chat")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    page.screenshot(path=folder / "console-approval.png")
+    dialog.get_by_role("button", name="Approve and Execute").click()
+    expect(page.locator(".message.assistant[data-done]")).to_have_count(1)
+    assert {path.name for path in folder.glob("*.png")} >= {"console-chat.png", "console-approval.png"}
