@@ -266,13 +266,14 @@ def test_denied_model_is_told_the_reason(approvals: Run, gateway: AskingGateway)
 # ids
 
 
-def test_beginning_of_an_id_is_enough(approvals: Run, gateway: AskingGateway) -> None:
+def test_beginning_or_end_of_an_id_is_enough(approvals: Run, gateway: AskingGateway) -> None:
     question, answer = gateway.ask()
-    assert json.loads(approvals("show", question[:12], "--json").out)["id"] == question
-    assert json.loads(approvals("show", question[5:12], "--json").out)["id"] == question
-    assert approvals("allow", question[:12]).code == 0
+    assert json.loads(approvals("show", question[:-4], "--json").out)["id"] == question
+    assert json.loads(approvals("show", question[5:-4], "--json").out)["id"] == question
+    assert json.loads(approvals("show", question[-12:], "--json").out)["id"] == question
+    assert approvals("allow", question[-12:]).code == 0
     answer.result(TIMEOUT_SECONDS)
-    assert json.loads(approvals("show", question[:12], "--json").out)["status"] == "allowed"
+    assert json.loads(approvals("show", question[-12:], "--json").out)["status"] == "allowed"
 
 
 def test_dash_is_the_only_open_question(approvals: Run, gateway: AskingGateway) -> None:
@@ -283,7 +284,8 @@ def test_dash_is_the_only_open_question(approvals: Run, gateway: AskingGateway) 
 
 
 @pytest.mark.parametrize(
-    ("wanted", "problem"), [((), "Several questions are open. Name one"), (("appr",), "Several questions begin with appr:")]
+    ("wanted", "problem"),
+    [((), "Several questions are open. Name one"), (("appr",), "Several questions begin or end with appr:")],
 )
 def test_ambiguous_id_lists_the_questions(approvals: Run, gateway: AskingGateway, wanted: tuple[str, ...], problem: str) -> None:
     first, _ = gateway.ask()

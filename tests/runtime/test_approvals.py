@@ -41,6 +41,7 @@ def test_answer_waits_for_the_turn_that_is_about_to_ask(tmp_path: Path) -> None:
         assert verdict == VerdictGiven(call_id="call_1", verdict="deny", by="anna")
         approvals.note_step(verdict)
         assert (await answering).id == "appr_1"
+        await approvals.store.close()
 
     asyncio.run(story())
 
@@ -53,6 +54,7 @@ def test_answer_to_a_question_that_nobody_waits_for_is_refused(tmp_path: Path, m
         with pytest.raises(ClientError, match="its turn is not running") as caught:
             await approvals.answer("appr_1", DENY, "anna")
         assert caught.value.status == 409
+        await approvals.store.close()
 
     asyncio.run(story())
 
@@ -71,5 +73,6 @@ def test_answer_after_the_expiry_is_refused_although_the_timer_stood_still(tmp_p
         assert caught.value.status == 409
         assert await asking == QuestionClosed(call_id="call_1", status="expired")
         await events.aclose()
+        await approvals.store.close()
 
     asyncio.run(story())

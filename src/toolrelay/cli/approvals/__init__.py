@@ -40,7 +40,7 @@ application = typer.Typer(
         "toolrelay approvals                   list the open questions",
         "toolrelay approvals watch             answer questions as they come",
         "toolrelay approvals allow             allow the only open question",
-        "toolrelay approvals deny appr_4f01    deny the one whose id begins so",
+        "toolrelay approvals deny 8c0000        deny the one whose id begins or ends so",
     ),
 )
 
@@ -94,7 +94,7 @@ QuestionId = Annotated[
     str | None,
     typer.Argument(
         metavar="ID",
-        help="Id of the question, or its beginning. Default, or -: the only one that is open.",
+        help="Id of the question, or its beginning or end. Default, or -: the only one that is open.",
         autocompletion=_complete_question,
         show_default=False,
     ),

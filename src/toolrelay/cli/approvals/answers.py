@@ -54,7 +54,7 @@ class Editor(NamedTuple):
 
 
 def find_question(client: Client, wanted: str | None) -> Question:
-    """Return the question with an id or a unique beginning of it. Without an id: the only one that is open."""
+    """Return the question with an id or a unique part of it. Without an id: the only one that is open."""
     open_questions = client.list_questions()
     if wanted is None or wanted == ONLY_ONE:
         if not open_questions:
@@ -67,19 +67,19 @@ def find_question(client: Client, wanted: str | None) -> Question:
     if not found:
         found = _with_prefix(client.list_questions(None), wanted)
     if len(found) > 1:
-        raise _ambiguous(f"Several questions begin with {escape_controls(wanted)}", found)
+        raise _ambiguous(f"Several questions begin or end with {escape_controls(wanted)}", found)
     if not found and not _ID.fullmatch(wanted):
         raise CommandError(f"There is no question {escape_controls(wanted)}.")
     return client.retrieve(found[0]["id"] if found else wanted)
 
 
 def _with_prefix(questions: Sequence[Question], prefix: str) -> list[Question]:
-    """Return the questions whose ids begin with this. The part before the underscore may be left out."""
+    """Return the questions whose ids begin or end with this. Ids that are made one after the other begin alike."""
     exact = [question for question in questions if question["id"] == prefix]
     return exact or [
         question
         for question in questions
-        if prefix and (question["id"].startswith(prefix) or question["id"].partition("_")[2].startswith(prefix))
+        if prefix and (question["id"].endswith(prefix) or question["id"].startswith((prefix, f"appr_{prefix}", f"shar_{prefix}")))
     ]
 
 
