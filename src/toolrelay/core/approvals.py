@@ -60,8 +60,8 @@ def denial_text(kind: QuestionKind, reason: str | None) -> str:
 def describe_edit(arguments: str, output: Content) -> Content:
     """Return a result that says which arguments the tool ran with, because a person changed the model's."""
     if isinstance(output, str):
-        return _encode({"ran_with": _decode(arguments), "result": _decode(output)})
-    return Text(text=_encode({"ran_with": _decode(arguments)})), *output
+        return _encode({"ran_with": decode_text(arguments), "result": decode_text(output)})
+    return Text(text=_encode({"ran_with": decode_text(arguments)})), *output
 
 
 def canonical_json(arguments: str) -> str:
@@ -74,7 +74,7 @@ def canonical_json(arguments: str) -> str:
 
 def is_empty_selection(arguments: str, files_argument: str | None) -> bool:
     """Return whether a person unselected every file of a call: that is a denial."""
-    value = _decode(arguments)
+    value = decode_text(arguments)
     return files_argument is not None and isinstance(value, dict) and value.get(files_argument) == []
 
 
@@ -83,7 +83,7 @@ def is_empty_selection(arguments: str, files_argument: str | None) -> bool:
 
 def shared_paths(output: Content) -> list[str] | None:
     """Return the paths of a result. None: it is not a list of entries that all have a path."""
-    value = _decode(output) if isinstance(output, str) else None
+    value = decode_text(output) if isinstance(output, str) else None
     paths = [_path_of(entry) for entry in value] if isinstance(value, list) else [None]
     known = [path for path in paths if path is not None]
     return known if len(known) == len(paths) else None
@@ -92,7 +92,7 @@ def shared_paths(output: Content) -> list[str] | None:
 def keep_paths(output: Content, paths: Sequence[str]) -> str:
     """Return the result with only those entries that have one of the paths."""
     kept = frozenset(paths)
-    value = _decode(output) if isinstance(output, str) else []
+    value = decode_text(output) if isinstance(output, str) else []
     return _encode([entry for entry in value if _path_of(entry) in kept] if isinstance(value, list) else [])
 
 
@@ -101,7 +101,7 @@ def _path_of(entry: Json) -> str | None:
     return path if isinstance(path, str) else None
 
 
-def _decode(text: str) -> Json:
+def decode_text(text: str) -> Json:
     """Return the value of a JSON text; any other text as it is."""
     try:
         value: Json = msgspec.json.decode(text)

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from toolrelay import log
-from toolrelay.core.approvals import PATHS, QuestionStatus
+from toolrelay.core.approvals import PATHS, QuestionStatus, decode_text
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.steps import ToolRunFinished
 from toolrelay.errors import ClientError, invalid
@@ -166,7 +166,7 @@ class ApprovalPages:
             "title": (definition.title if definition is not None else "") or row.tool,
             "purpose": definition.description if definition is not None else "",
             "hints": definition.hints if definition is not None else None,
-            "arguments": _decode(row.arguments),
+            "arguments": decode_text(row.arguments),
             "files_argument": _files_argument(row, definition),
             "schema": definition.parameters if definition is not None and row.kind == "run" else None,
             "model": row.model,
@@ -178,7 +178,7 @@ class ApprovalPages:
             "expires_at": row.expires_at,
             "answered_at": row.answered_at,
             "answered_by": row.answered_by,
-            "ran_with": None if row.new_arguments is None else _decode(row.new_arguments),
+            "ran_with": None if row.new_arguments is None else decode_text(row.new_arguments),
             "reason": row.reason,
         }
         if row.status == "pending" and (files := await self._files(row, tool, model)) is not None:
@@ -189,12 +189,12 @@ class ApprovalPages:
         stored = await self._approvals.store.load_turn(row.turn)
         steps = [each.step for each in stored.steps] if stored is not None else []
         outputs = [step.output for step in steps if isinstance(step, ToolRunFinished) and step.call_id == row.call_id]
-        entries = _decode(outputs[-1]) if outputs and isinstance(outputs[-1], str) else []
+        entries = decode_text(outputs[-1]) if outputs and isinstance(outputs[-1], str) else []
         return tuple([_shared_file(entry) for entry in entries[:MAX_FILES]]) if isinstance(entries, list) else ()
 
     async def _files(self, row: ApprovalRow, tool: OpenTool | None, model: Model | None) -> tuple[FilePreview, ...] | None:
         """Return the files that a question is about, as they are now. None: it is not about files."""
-        arguments = _decode(row.arguments)
+        arguments = decode_text(row.arguments)
         if not isinstance(arguments, dict):
             return None
         if row.kind == "share":
@@ -238,8 +238,8 @@ def _rule_members(rule: RuleRow) -> JsonObject:
         "kind": rule.kind,
         "verdict": rule.verdict,
         "conversation": rule.conversation,
-        "arguments": None if rule.arguments is None else _decode(rule.arguments),
-        "runs_with": None if rule.new_arguments is None else _decode(rule.new_arguments),
+        "arguments": None if rule.arguments is None else decode_text(rule.arguments),
+        "runs_with": None if rule.new_arguments is None else decode_text(rule.new_arguments),
         "reason": rule.reason,
         "created_at": rule.created_at,
         "created_by": rule.created_by,
@@ -248,12 +248,3 @@ def _rule_members(rule: RuleRow) -> JsonObject:
 
 def _respond(value: Any) -> Response:  # noqa: ANN401 -- JSON
     return Response(encode_repaired(value), headers={"content-type": "application/json", "cache-control": "no-store"})
-
-
-def _decode(text: str) -> Json:
-    """Return the value of a JSON text; any other text as it is."""
-    try:
-        value: Json = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return text
-    return value

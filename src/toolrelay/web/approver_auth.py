@@ -1,4 +1,4 @@
-"""Who may answer approvals: a key with `approve = true`, or its session in a browser.
+"""Authentication of approvers: a key with `approve = true`, or its session in a browser.
 
 Where no keys are configured: the reader of the approver's token, or a session.
 """

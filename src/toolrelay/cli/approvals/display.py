@@ -28,7 +28,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 PATHS = "paths"  # the argument of a question about sharing
 
 
-class File(NamedTuple):
+class ListedFile(NamedTuple):
     """A file of a question, and what the gateway says about it, if it does."""
 
     path: str
@@ -66,14 +66,14 @@ def files_argument(question: Question) -> str | None:
     return max(names, key=lambda name: sum(_is_in(path, listed) for path in arguments[name]), default=None)
 
 
-def files_of(question: Question) -> list[File]:
+def files_of(question: Question) -> list[ListedFile]:
     """Return the files of a question in its own order, also those that the gateway did not look at."""
     argument = files_argument(question)
     if argument is None:
         return []
     previews = {file["path"]: file for file in question["files"]}
     paths = [path for path in question["arguments"][argument] if isinstance(path, str)]
-    return [File(path, previews.get(path, {})) for path in dict.fromkeys(paths)]
+    return [ListedFile(path, previews.get(path, {})) for path in dict.fromkeys(paths)]
 
 
 def describe_model(question: Question) -> str:
@@ -179,14 +179,14 @@ def print_question(console: Console, question: Question, *, max_lines: int | Non
     _print(console, Padding(grid, (0, 0, 0, 2)))
 
 
-def print_choices(console: Console, files: Sequence[File], chosen: Iterable[str]) -> None:
+def print_choices(console: Console, files: Sequence[ListedFile], chosen: Iterable[str]) -> None:
     """Print files as a numbered list with check boxes."""
     ticked = frozenset(chosen)
     marks = [(f"{number} [{'x' if file.path in ticked else ' '}]", file) for number, file in enumerate(files, 1)]
     _print(console, Padding(_files_grid(marks), (0, 0, 0, 2)))
 
 
-def _files_grid(files: Iterable[tuple[str | None, File]]) -> Table:
+def _files_grid(files: Iterable[tuple[str | None, ListedFile]]) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(overflow="fold")

@@ -29,7 +29,7 @@ _TICK_MS = 500  # how often the watch looks whether the folder is still the same
 _POLL_SECONDS = 0.05
 
 
-class Follower:
+class VaultFollower:
     """`done` and `total` count the notes of the scan that runs, or ran last."""
 
     def __init__(self, files: VaultFiles, index: Index, name: str) -> None:

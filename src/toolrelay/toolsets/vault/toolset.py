@@ -14,7 +14,7 @@ from toolrelay.errors import ConfigurationError, ToolError
 from toolrelay.toolsets.base import Preview, PrivateOutput, ToolContext, ToolDefinition, ToolOutput
 from toolrelay.toolsets.python.threads import FunctionOutcome, Threads
 from toolrelay.toolsets.vault.files import VaultFiles
-from toolrelay.toolsets.vault.follower import Follower
+from toolrelay.toolsets.vault.follower import VaultFollower
 from toolrelay.toolsets.vault.index import Index, is_damaged
 from toolrelay.toolsets.vault.query import Query, parse_query
 from toolrelay.toolsets.vault.reading import preview_files, read_files
@@ -31,7 +31,7 @@ class VaultToolset:
     ) -> None:
         self._files = files
         self._index = index
-        self._follower = Follower(files, index, name)
+        self._follower = VaultFollower(files, index, name)
         self._tools = define_tools(asks_to_share=asks_to_share)
         self._wait_seconds = timeout_seconds - min(1.0, timeout_seconds / 5)  # the executor stops a run at the time-out
         self._threads = Threads(max_concurrent + 1, f"toolset {name}")
