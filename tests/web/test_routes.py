@@ -33,6 +33,9 @@ READING = {
     "/readyz",
     "/responses/{id}",
     "/responses/{id}/input_items",
+    "/settings",
+    "/traces",
+    "/usage",
 }
 
 # What else changes something. A verdict lets a turn go on that has asked; it cannot name another tool.

@@ -65,6 +65,15 @@ class Approvers:
             return identity.name or LOCAL
         return self.require(authorization) if identity.name is None else self.require_key(identity.name)
 
+    def require_operator(self, identity: Identity, authorization: bytes | str | None) -> str:
+        """Return the name of who may change settings and keys, or raise a 401 or 403.
+
+        That is who runs the gateway: someone who has its data directory, or signed in with a one-time code.
+        """
+        if identity.name is not None:
+            raise PolicyError(f"The key {identity.name!r} may not change settings.", code="not_an_operator")
+        return self.require_identity(identity, authorization)
+
     def _match(self, presented: bytes | None) -> _Credential | None:
         if presented is None:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import posixpath
 import re
 from hashlib import sha256
 
@@ -62,9 +63,21 @@ def test_other_files_are_not_served(gateway: Gateway, path: str) -> None:
         assert client.get(f"/console/{path}", "host: localhost").reply().status == 404
 
 
-def test_whole_chat_page_is_under_the_limit(gateway: Gateway) -> None:
-    files = sum(len(asset.compressed) for asset in load_assets().values())
-    assert files + len(gzip.compress(gateway.get("/").content)) < MAX_PAGE_BYTES
+@pytest.mark.parametrize("path", PAGES)
+def test_whole_page_is_under_the_limit(gateway: Gateway, path: str) -> None:
+    """All that the page, its scripts and their imports load."""
+    assets = load_assets()
+    page = gateway.get(path)
+    found: set[str] = set()
+    waiting = re.findall(r'(?:src|href)="/console/([^"]+)"', page.text)
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name in assets:
+            found.add(name)
+            imports = re.findall(r'^(?:import|export)\b[^"]*"(\.[^"]+)"', assets[name].body.decode(), re.MULTILINE)
+            waiting += [posixpath.normpath(posixpath.join(posixpath.dirname(name), each)) for each in imports]
+    assert {"static/console.css", "static/api.js", "static/dom.js"} <= found
+    assert sum(len(assets[name].compressed) for name in found) + len(gzip.compress(page.content)) < MAX_PAGE_BYTES
 
 
 def test_vendored_files_have_their_hashes_and_licences() -> None:

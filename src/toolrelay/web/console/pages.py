@@ -21,7 +21,13 @@ from toolrelay.web.console.assets import FOLDERS, Asset, load_assets
 from toolrelay.web.sign_in import redirect_code
 from toolrelay.web.site import exchange_of
 
-PAGES = {"/": "chat.html", "/approvals-inbox": "inbox.html"}
+PAGES = {
+    "/": "chat.html",
+    "/approvals-inbox": "inbox.html",
+    "/traces": "traces.html",
+    "/usage": "usage.html",
+    "/settings": "settings.html",
+}
 
 _PREFIX = "/console/"
 _POLICY = (

@@ -1,0 +1,5 @@
+// The page of settings.
+
+import { ApprovalDesk } from "./approvals.js";
+
+new ApprovalDesk({}).start();
