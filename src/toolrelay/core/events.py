@@ -32,6 +32,8 @@ MAX_TOKENS = 2**53 - 1  # exact in any JSON; sums of it are within the integers 
 
 def limit_tokens(figure: float) -> int:
     """Return a reported figure as one that can be added up and stored, however absurd it is."""
+    if type(figure) is int and 0 <= figure <= MAX_TOKENS:
+        return figure
     return int(min(max(figure, 0), MAX_TOKENS))
 
 

@@ -389,6 +389,8 @@ class Turn:
             return []
         if progress.answer is None:
             return self._call_model()
+        if not progress.unplanned and not progress.pending:
+            return self._end(progress.answer)
         commands: list[Command] = []
         for call in [*progress.unplanned]:
             own = self._own_tools.get(call.name) if call.namespace is None else None
@@ -401,7 +403,7 @@ class Turn:
             return commands + self._end(progress.answer)
         if not progress.is_settled:
             return commands
-        if progress.answer.cut or progress.client_calls or not progress.pending:
+        if progress.answer.cut or progress.client_calls:
             return commands + self._end(progress.answer)
         return commands + self._call_model()
 

@@ -179,7 +179,7 @@ class _CommandRunner:
         self._has_unsaved = False
         self._called_at = 0.0
         self._first_at: float | None = None
-        self._deadline = asyncio.timeout(None)
+        self._deadline: asyncio.Timeout  # of the current call
         self._draining = False
         self._failure: Exception | None = None
         self.deferred: list[Command] = []

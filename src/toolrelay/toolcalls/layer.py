@@ -103,8 +103,12 @@ class ToolCallLayer:
                 self._may_fall_back = self._mode.fallback is not None
                 out += self._begin_answer()
                 continue
-            if type(command) is RecordStep and isinstance(command.step, AnswerReceived | AnswerRejected):
-                out.append(RecordStep(replace(command.step, raw=self._session.printed or None)))
+            if (
+                type(command) is RecordStep
+                and isinstance(command.step, AnswerReceived | AnswerRejected)
+                and self._session.printed
+            ):
+                out.append(RecordStep(replace(command.step, raw=self._session.printed)))
                 continue
             if type(command) is AskAgain and isinstance(self._session, ToolCallSession):
                 self._session.retry()
