@@ -59,6 +59,7 @@ CLIENTS = {
     "langchain-openai": ("LangChain in Python", "tests/oracles/test_langchain.py"),
     "@langchain/openai (npm)": ("LangChain in JavaScript, as Obsidian Copilot uses it from 3.2", "tests/oracles/test_copilot.py"),
     "@ai-sdk/openai (npm)": ("The AI SDK with its default OpenAI model", "tests/oracles/test_node_state.py"),
+    "openai-codex-cli-bin": ("Codex CLI, with the file of its page", "tests/test_docs_clients.py"),
 }
 MODELS = {
     "openai-codex-cli-bin": ("the Codex app-server, behind it a scripted provider", "tests/backends/codex/test_backend.py"),

@@ -40,6 +40,14 @@ def test_every_document_is_two_links_from_the_readme(page: Path) -> None:
     assert page.resolve() in first | second
 
 
+def test_security_page_names_only_tests_that_exist() -> None:
+    page = ROOT / "docs/security.md"
+    named = re.findall(r"\[`(\w+)`\]\(([^)]+\.py)\)", page.read_text())
+    assert len(named) > 50
+    for name, file in named:
+        assert re.search(rf"^(async )?def {name}\(", (page.parent / file).read_text(), re.MULTILINE), f"{file} has no {name}"
+
+
 def test_architecture_names_only_modules_and_members_that_exist() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     for file in re.findall(r"`([\w/]+\.py)`", page):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from tests.approving import Asking
 from tests.web.console.conftest import Desk, send
 
 
@@ -25,3 +26,19 @@ def test_pictures_are_taken(desk: Desk, request: pytest.FixtureRequest, tmp_path
     dialog.get_by_role("button", name="Approve and Execute").click()
     expect(page.locator(".message.assistant[data-done]")).to_have_count(1)
     assert {path.name for path in folder.glob("*.png")} >= {"console-chat.png", "console-approval.png"}
+
+
+def test_picture_of_a_question_of_another_client_is_taken(desk: Desk, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    folder = Path(request.config.getoption("--screenshots") or tmp_path)
+    page = desk.window(viewport={"width": 1100, "height": 720}, color_scheme="light")
+    expect(page.get_by_label("Message", exact=True)).to_be_visible()
+    desk.enqueue("It is mild in Paris.", ("get_weather", '{"city": "Paris"}'))
+    answer = Asking(desk.gateway).chat("What is the weather in Paris?", model="chat", stream=True)
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("The weather of a city.")
+    approve = dialog.get_by_role("button", name="Approve and Execute")
+    expect(approve).to_be_enabled()
+    page.screenshot(path=folder / "console-asked-by-client.png")
+    approve.click()
+    assert "mild" in answer.result().text
+    expect(page.locator(".message")).to_have_count(0)  # the conversation is the other client's
