@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from toolrelay.web.sessions import COOKIE
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
 
@@ -38,6 +40,15 @@ def test_every_document_is_two_links_from_the_readme(page: Path) -> None:
     first = links(ROOT / "README.md")
     second = {further for near in first if near.suffix == ".md" and near.exists() for further in links(near)}
     assert page.resolve() in first | second
+
+
+def test_privacy_page_names_everything_that_the_browser_keeps() -> None:
+    page = (ROOT / "docs/privacy.md").read_text()
+    scripts = "\n".join(path.read_text() for path in (ROOT / "src/toolrelay/web/console/static").glob("*.js"))
+    kept = set(re.findall(r"[\"'`](toolrelay\.\w+)[\"'`]", scripts))
+    assert kept >= {"toolrelay.conversations", "toolrelay.model"}
+    assert [name for name in [*sorted(kept), COOKIE] if f"`{name}`" not in page] == []
+    assert not re.search(r"sessionStorage|indexedDB|document\.cookie|caches\.open|serviceWorker", scripts)
 
 
 def test_security_page_names_only_tests_that_exist() -> None:
