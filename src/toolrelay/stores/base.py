@@ -25,7 +25,7 @@ class TurnRow(Struct, frozen=True, kw_only=True):
     """A turn without its steps.
 
     id               the turn's token; a Responses id is "resp_" and this
-    owner            the name of the client's key, or "local"
+    owner            the client's key: its id in the store, its name if it is in the configuration file; or "local"
     created_at       Unix seconds
     previous         the turn that this one continues (previous_response_id)
     stored           a Responses resource that may be retrieved
@@ -175,7 +175,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     """A person who is signed in with a browser.
 
     digest        the hash of the token in the cookie
-    owner         the name of the key that was used to sign in, or "local"
+    owner         the key that was used to sign in (see TurnRow), or "local"
     credential    a hash of that key, so that the session ends with it; empty for "local"
     """
 
@@ -188,6 +188,27 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     created_at: float
     last_used_at: float
     expires_at: float
+
+
+class KeyRow(Struct, frozen=True, kw_only=True):
+    """A client's key. A revoked key stays, so that its name is not used again.
+
+    id              the owner of what the key does; a rotated key keeps it
+    sha256          the hash of the key
+    last_used_at    exact to some minutes
+    """
+
+    id: str
+    name: str
+    sha256: str
+    approve: bool
+    models: tuple[str, ...]
+    toolsets: tuple[str, ...]
+    requests_per_minute: int
+    created_at: float
+    rotated_at: float | None = None
+    revoked_at: float | None = None
+    last_used_at: float | None = None
 
 
 class PruneResult(Struct, frozen=True, kw_only=True):
@@ -352,6 +373,28 @@ class Store(Protocol):
         """Delete a session, if it is this owner's. False: no such session."""
         ...
 
+    # Keys
+
+    async def add_key(self, key: KeyRow) -> None:
+        """Add a key. A name that another key has or had is a conflict."""
+        ...
+
+    async def list_keys(self) -> list[KeyRow]:
+        """Return all keys, the revoked ones too, the oldest first."""
+        ...
+
+    async def rotate_key(self, key: str, sha256: str, at: float) -> bool:
+        """Replace the hash of a key, and end its sessions. False: there is no such key, or it was revoked."""
+        ...
+
+    async def revoke_key(self, key: str, at: float) -> bool:
+        """Revoke a key, and end its sessions. False: there is no such key, or it was revoked before."""
+        ...
+
+    async def touch_key(self, key: str, at: float) -> None:
+        """Set the time of the last use."""
+        ...
+
     # Usage, retention, export
 
     async def add_usage(self, rows: Sequence[UsageRow]) -> None:
@@ -368,7 +411,7 @@ class Store(Protocol):
     def export(self) -> AsyncIterator[JsonObject]:
         """Yield everything as JSON objects.
 
-        Their `type` is "turn" (with its steps), "message", "approval", "conversation", "rule" or "usage".
+        Their `type` is "turn" (with its steps), "message", "approval", "conversation", "rule", "key" (without its hash) or "usage".
         """
         ...
 

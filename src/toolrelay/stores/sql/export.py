@@ -11,6 +11,7 @@ from toolrelay.core.json import JsonObject
 from toolrelay.stores.base import ApprovalRow, RuleRow, TurnRow
 from toolrelay.stores.sql.approvals import APPROVAL_COLUMNS, RULE_COLUMNS
 from toolrelay.stores.sql.database import Connection
+from toolrelay.stores.sql.keys import KEY_COLUMNS, decode_key
 from toolrelay.stores.sql.turns import TURN_COLUMNS, decode_row
 
 PAGE = 100
@@ -21,6 +22,7 @@ _MESSAGE_COLUMNS = ("turn", "position", "at", "role", "content", "content_json",
 _MESSAGES = f"SELECT {', '.join(_MESSAGE_COLUMNS)} FROM messages WHERE turn = ? ORDER BY position"
 _APPROVALS = f"SELECT {APPROVAL_COLUMNS} FROM approvals WHERE turn = ? ORDER BY created_at, id"
 _RULES = f"SELECT {RULE_COLUMNS} FROM rules WHERE id > ? ORDER BY id LIMIT ?"
+_KEYS = f"SELECT {KEY_COLUMNS} FROM api_keys WHERE id > ? ORDER BY id LIMIT ?"
 _CONVERSATION_COLUMNS = ("id", "owner", "created_at", "last_used_at", "metadata")
 _CONVERSATIONS = f"SELECT {', '.join(_CONVERSATION_COLUMNS)} FROM conversations WHERE id > ? ORDER BY id LIMIT ?"
 _ITEMS = "SELECT data FROM items WHERE conversation = ? ORDER BY position"
@@ -55,6 +57,15 @@ def export_rules(start: Sequence[object], connection: Connection) -> Page:
     return [_record("rule", RuleRow.__struct_fields__, values) for values in rows], (rows[-1][0],) if len(rows) == PAGE else None
 
 
+def export_keys(start: Sequence[object], connection: Connection) -> Page:
+    """Return the keys without their hashes, for the names of owners."""
+    rows = [decode_key(values) for values in connection.execute(_KEYS, (*start, PAGE)).fetchall()]
+    records = [{"type": "key", **msgspec.structs.asdict(row)} for row in rows]
+    for record in records:
+        del record["sha256"]
+    return records, (rows[-1].id,) if len(rows) == PAGE else None
+
+
 def export_usage(start: Sequence[object], connection: Connection) -> Page:
     rows = connection.execute(_USAGE, (*start, PAGE)).fetchall()
     return [_record("usage", _USAGE_COLUMNS, values) for values in rows], tuple(rows[-1][:3]) if len(rows) == PAGE else None
@@ -64,6 +75,7 @@ EXPORTS: tuple[tuple[Callable[[Sequence[object], Connection], Page], tuple[objec
     (export_turns, (float("-inf"), "")),
     (export_conversations, ("",)),
     (export_rules, ("",)),
+    (export_keys, ("",)),
     (export_usage, (-1, "", "")),
 )
 

@@ -15,6 +15,7 @@ from toolrelay.stores.base import (
     Conversation,
     ConversationItem,
     Frame,
+    KeyRow,
     MessageRow,
     PruneResult,
     RuleRow,
@@ -27,7 +28,7 @@ from toolrelay.stores.base import (
 )
 from toolrelay.stores.readers import ReaderPool
 from toolrelay.stores.sql import approvals as sql_approvals
-from toolrelay.stores.sql import conversations, retention, sessions, turns
+from toolrelay.stores.sql import conversations, keys, retention, sessions, turns
 from toolrelay.stores.sql.database import Database, Operation
 from toolrelay.stores.sql.export import EXPORTS
 from toolrelay.stores.writer import MAX_WAITING, GroupCommitWriter
@@ -219,6 +220,23 @@ class SqlStore:
 
     async def delete_session(self, session: str, owner: str | None = None) -> bool:
         return await self._writer.run(lambda connection: sessions.delete_session(connection, session, owner))
+
+    # Keys
+
+    async def add_key(self, key: KeyRow) -> None:
+        await self._writer.run(lambda connection: keys.add_key(connection, key))
+
+    async def list_keys(self) -> list[KeyRow]:
+        return await self._read(keys.list_keys)
+
+    async def rotate_key(self, key: str, sha256: str, at: float) -> bool:
+        return await self._writer.run(lambda connection: keys.rotate_key(connection, key, sha256, at))
+
+    async def revoke_key(self, key: str, at: float) -> bool:
+        return await self._writer.run(lambda connection: keys.revoke_key(connection, key, at))
+
+    async def touch_key(self, key: str, at: float) -> None:
+        await self._writer.run(lambda connection: keys.touch_key(connection, key, at))
 
     # Usage, retention, export
 
