@@ -26,14 +26,15 @@ from toolrelay.runtime.approver import load_or_create_approver_token
 from toolrelay.runtime.data_directory import protect_data_directory
 from toolrelay.runtime.executor import Executor
 from toolrelay.runtime.gateway_tools import GatewayTools
-from toolrelay.runtime.limits import ConcurrencyLimit, RateLimiter
+from toolrelay.runtime.keys import has_stored_keys, open_key_ring
+from toolrelay.runtime.limits import ConcurrencyLimit
 from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.runtime.printed import PrintedLines
 from toolrelay.runtime.secret import load_secret
 from toolrelay.runtime.service import TurnService
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.runtime.usage import UsageTimer
-from toolrelay.settings import Environment, ModelSettings, ServerSettings, Settings, check_binding, file_prefix
+from toolrelay.settings import Environment, ModelSettings, ServerSettings, Settings, check_binding, file_prefix, is_loopback
 from toolrelay.stores.base import open_store
 from toolrelay.stores.retention import prune_regularly
 from toolrelay.web.access import Access
@@ -44,6 +45,7 @@ from toolrelay.web.console.pages import make_console_routes
 from toolrelay.web.conversations import ConversationPages
 from toolrelay.web.endpoints import Endpoint
 from toolrelay.web.http.server import BACKLOG, Server
+from toolrelay.web.keys import KeyPages
 from toolrelay.web.pages import make_open_routes, make_routes
 from toolrelay.web.responses import make_response_routes
 from toolrelay.web.router import Router
@@ -64,9 +66,10 @@ class App:
         self.metrics = Metrics()
         self.watchdog = ResultWatchdog(self.metrics)
         self.models = open_models(settings)
-        self.tools = GatewayTools(settings)
-        self.executor = Executor(self.tools, self.metrics, log_content=settings.server.log_content)
         self.store = open_store(settings.store, settings.environment.data_dir)
+        self.keys = open_key_ring(settings, self.store)
+        self.tools = GatewayTools(settings, self.keys)
+        self.executor = Executor(self.tools, self.metrics, log_content=settings.server.log_content)
         self.approvals = Approvals(self.store, self.tools, self.metrics, entropy=os.urandom)
         self.service = TurnService(
             store=self.store,
@@ -82,13 +85,14 @@ class App:
         self._pruning: asyncio.Task[None] | None = None
         self._draining: asyncio.Future[None] | None = None
         self._limit = limit = ConcurrencyLimit(settings.limits.concurrent_turns)
-        authenticator = Authenticator(settings.keys, settings.server.cors_origins)
-        sessions = Sessions(self.store, authenticator)
-        access = _open_access(settings, authenticator, sessions)
         data_dir = settings.environment.data_dir
         self._approver_token = cache(partial(load_or_create_approver_token, data_dir))
-        self._has_keys = bool(settings.keys)
-        approvers = Approvers(settings.keys, self._approver_token, token_file=str(data_dir / TOKEN_FILE))
+        self._authenticator = authenticator = Authenticator(
+            self.keys, settings.server.cors_origins, token=self._approver_token, is_local=is_loopback(settings.server.host)
+        )
+        sessions = Sessions(self.store, authenticator)
+        access = Access(authenticator, requests_per_minute=settings.limits.requests_per_minute, sessions=sessions)
+        approvers = Approvers(token_file=str(data_dir / TOKEN_FILE))
         self._codes = Codes()
         sign_in = SignInPages(sessions, self._codes, authenticator, approvers, access)
         self.site = Site(
@@ -98,8 +102,9 @@ class App:
                 *make_response_routes(self.service, keepalive=settings.server.keepalive_seconds),
                 *ConversationPages(self.store).routes(),
                 *ApprovalPages(
-                    self.approvals, self.models, approvers, sessions, keepalive=settings.server.keepalive_seconds
+                    self.approvals, self.models, approvers, access, self.keys, keepalive=settings.server.keepalive_seconds
                 ).routes(),
+                *KeyPages(self.keys, approvers).routes(),
             ],
             open_routes=[
                 *make_open_routes(self.metrics, authenticator, is_ready=lambda: self.ready),
@@ -116,6 +121,7 @@ class App:
                 metrics=self.metrics,
                 limit=limit,
                 access=access,
+                keys=self.keys,
                 watchdog=self.watchdog,
                 settings=settings.server,
                 service=self.service,
@@ -130,8 +136,9 @@ class App:
         await self.tools.open()
         try:
             await self.store.open()
-            if not self._has_keys:
-                self._approver_token()
+            await self.keys.load()
+            self.keys.follow()
+            self._approver_token()
             self._usage_timer.start()
             self._pruning = asyncio.create_task(prune_regularly(self.store, self._retention_days))
             await self.site.start()
@@ -141,8 +148,8 @@ class App:
             raise
 
     def make_sign_in_code(self) -> str | None:
-        """Return a one-time code for the console. None: there are keys, and people sign in with those."""
-        return None if self._has_keys else self._codes.make()
+        """Return a one-time code for the console. None: other machines reach the gateway, and people sign in with keys."""
+        return self._codes.make() if self._authenticator.is_local else None
 
     def drain(self) -> None:
         """Tell load balancers that the gateway stops, and end streams that have no end of their own."""
@@ -166,14 +173,8 @@ class App:
             self._pruning.cancel()
             await asyncio.wait([self._pruning])
         await self._usage_timer.close()
+        await self.keys.close()
         await self.store.close()
-
-
-def _open_access(settings: Settings, authenticator: Authenticator, sessions: Sessions) -> Access:
-    general = settings.limits.requests_per_minute
-    has_limit = general > 0 or any(key.requests_per_minute for key in settings.keys)
-    limiter = RateLimiter() if has_limit else None
-    return Access(authenticator, limiter, requests_per_minute=general, sessions=sessions)
 
 
 def open_models(settings: Settings) -> dict[str, Model]:
@@ -202,7 +203,7 @@ def _open_model(
 
 def serve(settings: Settings) -> int:
     """Run the gateway until a signal stops it. Return the exit code."""
-    check_binding(settings)
+    check_binding(settings, has_stored_keys=has_stored_keys)
     log.configure(settings.log, settings.log_level)
     protect_data_directory(settings.environment.data_dir)
     stdout = sys.stdout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -146,13 +146,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_level: str = "info"
 
 
-def check_binding(settings: Settings) -> None:
+def check_binding(settings: Settings, *, has_stored_keys: Callable[[Settings], bool] = lambda _: False) -> None:
     """Refuse to listen beyond loopback without keys: anyone who reaches the port could spend the providers' money."""
     host = settings.server.host
-    if not (settings.keys or is_loopback(host)):
+    if not (settings.keys or is_loopback(host) or has_stored_keys(settings)):
         raise ConfigurationError(
             f"{file_prefix(settings)}server.host: {host} is not a loopback address; binding to it needs at least one [[keys]] "
-            "entry in the configuration file. Make one with `toolrelay keys new NAME`, or bind to 127.0.0.1."
+            "entry in the configuration file. Make one with `toolrelay keys new NAME`, or one for the store with `toolrelay keys "
+            "create NAME`, or bind to 127.0.0.1."
         )
 
 

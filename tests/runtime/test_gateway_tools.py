@@ -94,7 +94,7 @@ def test_allow_and_deny_match_names_without_the_prefix(
         ({"me": []}, "me", False),
         ({"me": ["others"]}, "me", False),
         ({"me": ["mine"], "you": []}, "you", False),
-        ({"me": ["mine"]}, None, False),
+        ({"me": ["mine"]}, None, True),  # the operator
         ({"me": ["mine"]}, "stranger", False),
         ({}, "stranger", False),
     ],

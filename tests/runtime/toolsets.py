@@ -27,7 +27,7 @@ Play = Callable[..., Any]
 
 
 class Caller(Struct):
-    name: str | None = None
+    key: str | None = None
 
 
 def settings_for(

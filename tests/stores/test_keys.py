@@ -93,7 +93,7 @@ def test_export_has_keys_without_their_hashes(play: Play) -> None:
         records = [record async for record in store.export() if record["type"] == "key"]
         assert [record["name"] for record in records] == [f"n{number}" for number in range(101)]
         assert "sha256" not in records[0]
-        assert records[0]["models"] == ("fast", "home-*")
+        assert records[0]["models"] == ["fast", "home-*"]
 
     play(story)
 

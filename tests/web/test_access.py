@@ -14,6 +14,7 @@ from tests.gateway import Gateway, running
 from tests.model_server import CLIENT_APIS, ClientApi
 from tests.raw_client import RawClient, Reply, encode_request
 from toolrelay.errors import ToolrelayError
+from toolrelay.runtime.keys import KeyRing
 from toolrelay.runtime.limits import RateLimiter
 from toolrelay.settings import KeySettings
 from toolrelay.web.access import Access
@@ -184,7 +185,7 @@ class _Channel:
 @pytest.mark.parametrize("keys", [(), (KeySettings(name="mine", sha256="0" * 64),)], ids=["no keys", "wrong key"])
 def test_networks_share_a_limit(first: str | None, second: str | None, keys: tuple[KeySettings, ...], *, is_same: bool) -> None:
     async def main() -> list[int]:
-        access = Access(Authenticator(keys, ()), RateLimiter(clock=lambda: 0.0), requests_per_minute=1)
+        access = Access(Authenticator(KeyRing(keys)), RateLimiter(clock=lambda: 0.0), requests_per_minute=1)
         statuses = []
         for host in (first, second):
             try:

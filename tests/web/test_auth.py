@@ -15,6 +15,7 @@ from tests.gateway import Gateway, running
 from tests.model_server import KEY, ClientApi, ModelServer, configuration, whole
 from tests.raw_client import RawClient, Reply, encode_request
 from toolrelay.errors import ClientError
+from toolrelay.runtime.keys import KeyRing
 from toolrelay.settings import KeySettings
 from toolrelay.web import auth
 
@@ -159,7 +160,7 @@ def test_every_key_is_compared_whichever_matches(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(hmac, "compare_digest", compare)
     known = [KeySettings(name=each, sha256=sha256(each.encode()).hexdigest()) for each in (PLAIN, LIMITED, UNICODE)]
     with contextlib.suppress(ClientError):
-        auth.Authenticator(known, ()).identify({b"x-api-key": secret.encode()})
+        auth.Authenticator(KeyRing(known)).identify({b"x-api-key": secret.encode()})
     assert len(compared) == 3
 
 
@@ -224,7 +225,7 @@ def test_unneeded_key_is_ignored(gateway: Gateway, api: ClientApi) -> None:
 
 
 def test_host_cache_is_bounded() -> None:
-    authenticator = auth.Authenticator((), ())
+    authenticator = auth.Authenticator(KeyRing())
     for port in range(200):
         assert authenticator.identify({b"host": f"localhost:{port}".encode()}) is auth.ANONYMOUS
     assert len(authenticator._local_hosts) <= 64

@@ -13,6 +13,7 @@ TURNS = {"/chat/completions", "/responses"}  # a request with messages: the mode
 
 READING = {
     "/",
+    "/api/keys",
     "/approvals",
     "/approvals/events",
     "/approvals/rules",
@@ -40,6 +41,9 @@ READING = {
 
 # What else changes something. A verdict lets a turn go on that has asked; it cannot name another tool.
 CHANGING = {
+    ("POST", "/api/keys"),
+    ("DELETE", "/api/keys/{id}"),
+    ("POST", "/api/keys/{id}/rotate"),
     ("DELETE", "/approvals/rules/{id}"),
     ("POST", "/approvals/{id}"),
     ("POST", "/console/codes"),

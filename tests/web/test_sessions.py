@@ -21,6 +21,7 @@ from tests.gateway import Gateway, running
 from tests.tool_rounds import Round, play
 from tests.upstream import Upstream
 from toolrelay.runtime.approver import load_or_create_approver_token
+from toolrelay.runtime.keys import KeyRing
 from toolrelay.settings import KeySettings, StoreSettings
 from toolrelay.stores.base import Store, open_store
 from toolrelay.web.auth import Authenticator, Identity, credential_of
@@ -129,12 +130,12 @@ def test_session_expires_and_ends_with_its_key(tmp_path: Path) -> None:
 
     async def story(store: Store) -> None:
         def sessions(*keys: KeySettings) -> Sessions:
-            return Sessions(store, Authenticator(keys, ()), lambda: now)
+            return Sessions(store, Authenticator(KeyRing(keys)), lambda: now)
 
         nonlocal now
         first = sessions(ADA)
         credential = credential_of(bytes.fromhex(ADA.sha256))
-        token, row = await first.begin(Identity(name="ada", may_approve=True), credential, "x" * 1000 + "\n")
+        token, row = await first.begin(Identity(key="ada", name="ada", may_approve=True), credential, "x" * 1000 + "\n")
         assert len(row.user_agent) == MAX_USER_AGENT
         headers = {b"cookie": f"a=b; {COOKIE}={token}; c".encode()}
         found = await first.find(headers)
@@ -155,7 +156,7 @@ def test_session_expires_and_ends_with_its_key(tmp_path: Path) -> None:
 
 def test_token_is_not_in_the_database(tmp_path: Path) -> None:
     async def story(store: Store) -> None:
-        token, _ = await Sessions(store, Authenticator((), ())).begin(Identity(), "", "")
+        token, _ = await Sessions(store, Authenticator(KeyRing())).begin(Identity(), "", "")
         tokens.append(token)
 
     tokens: list[str] = []
@@ -165,7 +166,7 @@ def test_token_is_not_in_the_database(tmp_path: Path) -> None:
 
 def test_revocation_counts_although_a_session_is_cached_and_being_read(tmp_path: Path) -> None:
     async def story(store: Store) -> None:
-        sessions = Sessions(store, Authenticator((), ()))
+        sessions = Sessions(store, Authenticator(KeyRing()))
         token, row = await sessions.begin(Identity(may_approve=True), "", "")
         headers = {b"cookie": f"{COOKIE}={token}".encode()}
         await asyncio.gather(sessions.find(headers), sessions.revoke(row.id))
@@ -237,9 +238,35 @@ def test_codes_need_the_approvers_token(open_gateway: Gateway, browser: Browser,
     assert browser.post("/console/codes", headers=headers).status_code == 401
 
 
-def test_gateway_with_keys_has_no_codes(keyed: Gateway) -> None:
-    response = keyed.post("/console/codes", None, authorization="Bearer ada")
-    assert (response.status_code, response.json()["error"]["code"]) == (403, "key_required")
+def test_code_signs_the_operator_in_on_a_gateway_with_keys(keyed: Gateway) -> None:
+    with Browser(keyed) as browser:
+        assert browser.open(new_code(keyed)).status_code == 303
+        assert browser.get("/approvals").status_code == 200
+        assert [each["id"] for each in browser.get("/v1/models").json()["data"]] == ["demo"]
+        (own,) = [each for each in browser.sessions() if each["current"]]
+        assert (own["key"], own["may_approve"]) == ("local", True)
+        assert browser.get("/api/keys").status_code == 200
+        assert browser.post("/console/sign-out", headers=browser.own).status_code == 303
+
+
+@pytest.mark.parametrize("secret", ["ada", "bob"])
+def test_key_gets_no_code(keyed: Gateway, secret: str) -> None:
+    response = keyed.post("/console/codes", None, authorization=f"Bearer {secret}")
+    assert (response.status_code, response.json()["error"]["code"]) == (403, "not_an_operator")
+
+
+def test_gateway_that_other_machines_reach_has_no_codes_and_no_local_sessions(tmp_path: Path) -> None:
+    with running(key("ada") + DEMO, folder=tmp_path) as gateway, Browser(gateway) as browser:
+        browser.open(new_code(gateway))
+        cookies = {COOKIE: browser.cookies[COOKIE]}
+        assert httpx.get(f"{gateway.url}/v1/models", cookies=cookies).status_code == 200
+    with running(key("ada") + DEMO, folder=tmp_path, flags=("--host", "0.0.0.0")) as gateway:
+        url = f"http://127.0.0.1:{gateway.port}"
+        token = (gateway.data_dir / "approver.token").read_text().strip()
+        response = httpx.post(f"{url}/console/codes", headers={"authorization": f"Bearer {token}"})
+        assert (response.status_code, response.json()["error"]["code"]) == (403, "key_required")
+        assert httpx.get(f"{url}/v1/models", cookies=cookies).status_code == 401
+        assert httpx.get(f"{url}/api/keys", headers={"authorization": f"Bearer {token}"}).status_code == 200
 
 
 def test_ready_line_has_a_code_on_a_terminal_only(tmp_path: Path) -> None:

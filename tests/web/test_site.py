@@ -18,6 +18,7 @@ from tests.raw_client import encode_request
 from tests.web.http.client import Client, connected_client
 from toolrelay import log
 from toolrelay.errors import ClientError, PolicyError
+from toolrelay.runtime.keys import KeyRing
 from toolrelay.settings import KeySettings
 from toolrelay.web.access import Access
 from toolrelay.web.auth import Authenticator
@@ -33,7 +34,7 @@ Page = Callable[[Request], Awaitable[Response]]
 def make_router(
     routes: list[Route], open_routes: list[BaseRoute] | None = None, *, keys: tuple[KeySettings, ...] = ()
 ) -> tuple[Router, Site]:
-    authenticator = Authenticator(keys, ["https://notes.example"])
+    authenticator = Authenticator(KeyRing(keys), ["https://notes.example"])
     site = Site(routes=routes, open_routes=open_routes or [], access=Access(authenticator), max_body_bytes=MAX_BODY)
 
     async def endpoint(exchange: object) -> None:

@@ -38,11 +38,12 @@ def check(
     """
     from toolrelay.app import open_models
     from toolrelay.config import from_environment
+    from toolrelay.runtime.keys import has_stored_keys
     from toolrelay.settings import check_binding
 
     try:
         settings = from_environment(config)
-        check_binding(settings)
+        check_binding(settings, has_stored_keys=has_stored_keys)
         open_models(settings)  # as `serve` does, so that both refuse the same
         tools = _open_tools(settings)
     except ConfigurationError as error:

@@ -94,7 +94,7 @@ class Sampling(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`wire` is the client's; `extra` holds request fields that this gateway does not know.
 
-    `key` is the configured name of the client's API key. It comes from the gateway, not from the request. `store`: the response
+    `key` is the id of the client's API key. It comes from the gateway, not from the request. `store`: the response
     can be retrieved later. `background`: the turn goes on without its client. `takes_gateway_tools` is False if the client wants
     none (x-toolrelay-tools: off).
     """

@@ -114,7 +114,7 @@ class Approvals:
         question = self._open[row.id] = _OpenQuestion(row)
         self._opened.set()
         self._opened = asyncio.Event()
-        log.info("approval", status="pending", **_fields(row))
+        log.info("approval", status="pending", **self._fields(row))
         self._publish("asked", row)
         seconds = max(0.0, row.expires_at - self._clock())
         await asyncio.wait([question.answer], timeout=seconds)
@@ -137,7 +137,7 @@ class Approvals:
         if isinstance(step, VerdictGiven):
             row = msgspec.structs.replace(row, answered_by=step.by or None, new_arguments=step.arguments, reason=step.reason)
         waited = row.answered_at - row.created_at if row.answered_at is not None else 0.0
-        log.info("approval", status=status, by=row.answered_by, seconds=round(waited, 3), **_fields(row))
+        log.info("approval", status=status, by=self._name_of(row.answered_by), seconds=round(waited, 3), **self._fields(row))
         self._publish(status if status in ("expired", "withdrawn") else "answered", row)
         if not question.recorded.done():
             question.recorded.set_result(status)
@@ -197,7 +197,7 @@ class Approvals:
         elif row.status == "pending":
             message = f"The question {approval!r} is being answered, or its turn is not running."
         else:
-            who = f" by {row.answered_by}" if row.answered_by else ""
+            who = f" by {self._name_of(row.answered_by)}" if row.answered_by else ""
             message = f"The question {approval!r} is {row.status}{who} already."
         return ClientError(message, status=409, code="already_answered")
 
@@ -259,6 +259,22 @@ class Approvals:
         return tool.gateway_tool.definition + (" local" if self._tools.is_local(row.model) else "")
 
     # Reading
+
+    def _name_of(self, owner: str | None) -> str | None:
+        """Return the name of a key, for people. Who answered may also be a person or a rule."""
+        return None if owner is None else self._tools.keys.name_of(owner)
+
+    def _fields(self, row: ApprovalRow) -> dict[str, str | None]:
+        """Return what the log says about a question."""
+        return {
+            "id": row.id,
+            "turn": row.turn,
+            "call_id": row.call_id,
+            "kind": row.kind,
+            "tool": row.tool,
+            "model": row.model,
+            "key": self._name_of(row.owner),
+        }
 
     def find_tool(self, row: ApprovalRow) -> OpenTool | None:
         return self._tools.find(row.tool, model=row.model, key=None if row.owner == LOCAL else row.owner)
@@ -357,15 +373,3 @@ def _check_paths(row: ApprovalRow, arguments: JsonObject) -> str | None:
 
 def _unknown(approval: str) -> ClientError:
     return ClientError(f"There is no question {approval[:100]!r}.", status=404, code="approval_not_found")
-
-
-def _fields(row: ApprovalRow) -> dict[str, str | None]:
-    return {
-        "id": row.id,
-        "turn": row.turn,
-        "call_id": row.call_id,
-        "kind": row.kind,
-        "tool": row.tool,
-        "model": row.model,
-        "key": row.owner,
-    }

@@ -170,7 +170,7 @@ class Executor:
             "tool_run",
             **fields,
             model=record.context.model,
-            key=record.context.key,
+            key=record.context.key and self._tools.keys.name_of(record.context.key),
             outcome=outcome.status,
             failed=outcome.status != "ok",
             tries=record.tries,

@@ -17,6 +17,7 @@ from toolrelay.core.policy import GatewayTool
 from toolrelay.core.request import Tool
 from toolrelay.core.validation import can_validate
 from toolrelay.errors import ConfigurationError
+from toolrelay.runtime.keys import KeyRing
 from toolrelay.setting_types import quote_key
 from toolrelay.settings import ModelSettings, Settings, ToolsetSettings, file_prefix
 from toolrelay.toolsets.base import ToolDefinition, Toolset, discover
@@ -26,10 +27,10 @@ CLOSE_SECONDS = 5.0
 
 
 class Caller(Protocol):
-    """The owner of a request. `name` is that of the key, or None if no keys are configured."""
+    """Who sent a request. `key` is the id of the key, or None for clients without a key and for the operator."""
 
     @property
-    def name(self) -> str | None: ...
+    def key(self) -> str | None: ...
 
 
 class OpenTool(Struct, frozen=True, kw_only=True):
@@ -48,9 +49,14 @@ class OpenTool(Struct, frozen=True, kw_only=True):
 class GatewayTools:
     """All toolsets of the configuration. With TOOLRELAY_TOOLS=off there are none."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Create the toolsets, or raise one ConfigurationError with all that is wrong in them."""
+    def __init__(self, settings: Settings, keys: KeyRing | None = None) -> None:
+        """Create the toolsets, or raise one ConfigurationError with all that is wrong in them.
+
+        `keys` are by default those of the settings.
+        """
         self._settings = settings
+        self.keys = KeyRing(settings.keys) if keys is None else keys
+        self._keys_version = 0
         self._toolsets: dict[str, Toolset] = {}
         self._granted: dict[tuple[str, str | None], Mapping[str, GatewayTool]] = {}
         self.tools: dict[str, OpenTool] = {}
@@ -83,15 +89,21 @@ class GatewayTools:
 
     def granted(self, model: ModelSettings, caller: Caller) -> Mapping[str, GatewayTool]:
         """Return the tools, by name, that the model may use for the caller."""
-        found = self._granted.get((model.name, caller.name))
-        return self._grant(model, caller.name) if found is None else found
+        found = self._find_granted(model.name, caller.key)
+        return self._grant(model, caller.key) if found is None else found
 
     def find(self, name: str, *, model: str, key: str | None) -> OpenTool | None:
         """Return the tool, unless there is none or the model may not use it for the owner of the key."""
-        granted = self._granted.get((model, key))
+        granted = self._find_granted(model, key)
         if granted is None and model in self._settings.models:
             granted = self._grant(self._settings.models[model], key)
         return self.tools[name] if granted and name in granted else None
+
+    def _find_granted(self, model: str, key: str | None) -> Mapping[str, GatewayTool] | None:
+        if self._keys_version != self.keys.version:
+            self._keys_version = self.keys.version
+            self._granted.clear()
+        return self._granted.get((model, key))
 
     def _grant(self, model: ModelSettings, key: str | None) -> Mapping[str, GatewayTool]:
         granted = self._granted[model.name, key] = {
@@ -115,11 +127,11 @@ class GatewayTools:
         ]
 
     def keys_with(self, toolset: str) -> list[str]:
-        return [key.name for key in self._settings.keys if any(fnmatchcase(toolset, pattern) for pattern in key.toolsets)]
+        return [self.keys.name_of(owner) for owner in self.keys.owners_with(toolset)]
 
     def _may_use(self, key: str | None, toolset: str) -> bool:
-        """Without keys everyone may use all; a key only what its `toolsets` name."""
-        return not self._settings.keys if key is None else key in self.keys_with(toolset)
+        """A key may use what its `toolsets` name. Whoever has none may use all: with keys, that is only the operator."""
+        return key is None or key in self.keys.owners_with(toolset)
 
     def _add_tools(self, settings: ToolsetSettings, toolset: Toolset) -> None:
         """Add the tools that `allow` and `deny` leave, or raise ConfigurationError with one line for each problem."""

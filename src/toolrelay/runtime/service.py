@@ -70,10 +70,10 @@ class Observation(Struct, frozen=True):
     slot: TurnSlot = TurnSlot()
 
 
-class KeyName(Struct, frozen=True):
-    """A caller of whom only the name of the key is known. See gateway_tools.Caller."""
+class KeyId(Struct, frozen=True):
+    """A caller of whom only the id of the key is known. See gateway_tools.Caller."""
 
-    name: str | None
+    key: str | None
 
 
 class TurnService:
@@ -355,7 +355,7 @@ class TurnService:
     async def _replay(self, past: PastTurn, observation: Observation, *, recorded: int | None = None) -> TurnParts:
         row, request = past.row, past.request
         model = self._models[row.model]
-        policy = self.policy(request, model, KeyName(request.key))
+        policy = self.policy(request, model, KeyId(request.key))
         policy = replace(policy, records_answers=True, sees_private=model.settings.local)
         context = await self._past.context(request, row.owner, is_local=model.settings.local, end=past.context_end)
         turn = Turn.replay(past.steps, token=row.id, policy=policy, context=context.items)
@@ -369,7 +369,7 @@ def _refers(item: Item) -> bool:
 
 
 def owner_of(caller: Caller) -> str:
-    return caller.name or LOCAL
+    return caller.key or LOCAL
 
 
 def _approval_mode(model: Model, request: Request) -> ApprovalMode:

@@ -411,7 +411,7 @@ class Store(Protocol):
     def export(self) -> AsyncIterator[JsonObject]:
         """Yield everything as JSON objects.
 
-        Their `type` is "turn" (with its steps), "message", "approval", "conversation", "rule", "key" (without its hash) or "usage".
+        Their `type` is "turn" (with its steps), "message", "approval", "conversation", "rule", "key" (without hash) or "usage".
         """
         ...
 

@@ -80,7 +80,7 @@ class ToolContext:
 
     call_id           the id of the call
     idempotency_key   the same for every repeat of this call, also after a crash
-    key               the name of the caller's key, or None if the gateway has no keys
+    key               the caller's key (its name, or its id if it is in the store), or None: no key was needed
     model             the name of the model in the configuration
     local             whether what the model sees stays on this machine (`local = true`)
     items             the conversation so far

@@ -30,7 +30,7 @@ class Access:
         requests_per_minute: int = 0,
         sessions: Sessions | None = None,
     ) -> None:
-        """`limiter` is None if neither keys nor addresses have a limit; `requests_per_minute` is for those without their own."""
+        """`requests_per_minute` is for those without a limit of their own. A limiter is made when one is needed."""
         self._sessions = sessions
         self._authenticator = authenticator
         self._limiter = limiter
@@ -38,37 +38,35 @@ class Access:
 
     async def admit(self, exchange: Exchange) -> Identity:
         """Return who sent the request, or raise the error for those who may not send it, or not now."""
-        limiter = self._limiter
-        if limiter is None:
-            return await self._identify(exchange)
         try:
-            identity = await self._identify(exchange)
+            identity = await self.identify(exchange)
         except ToolrelayError:
             await self.count_refused(exchange)
             raise
-        if identity.name is None:
-            await self._count(limiter, exchange, "address", _network(exchange), self._requests_per_minute)
-        else:
-            limit = identity.requests_per_minute or self._requests_per_minute
-            await self._count(limiter, exchange, "key", identity.name, limit)
+        limit = identity.requests_per_minute or self._requests_per_minute
+        if limit and identity.key is None:
+            await self._count(exchange, "address", _network(exchange), limit)
+        elif limit and identity.key is not None:
+            await self._count(exchange, "key", identity.key, limit)
         return identity
 
     async def count_refused(self, exchange: Exchange) -> None:
         """Count a request that is refused. Raise a 429 if there were too many from its address."""
-        if self._limiter is not None:
-            await self._count(self._limiter, exchange, "refused", _network(exchange), self._requests_per_minute)
+        if self._requests_per_minute:
+            await self._count(exchange, "refused", _network(exchange), self._requests_per_minute)
 
-    async def _identify(self, exchange: Exchange) -> Identity:
+    async def identify(self, exchange: Exchange) -> Identity:
+        """Return who sent the request, without counting it."""
         if b"cookie" in exchange.headers and self._sessions is not None:
             identity = await self._sessions.identify(exchange)
             if identity is not None:
                 return identity
         return self._authenticator.identify(exchange.headers)
 
-    async def _count(self, limiter: RateLimiter, exchange: Exchange, kind: str, name: str, limit: int) -> None:
-        if limit == 0:
-            return
-        allowance = await limiter.count(kind, name, limit)
+    async def _count(self, exchange: Exchange, kind: str, name: str, limit: int) -> None:
+        if self._limiter is None:
+            self._limiter = RateLimiter()
+        allowance = await self._limiter.count(kind, name, limit)
         exchange.response_headers += _HEADERS % (allowance.limit, allowance.remaining, allowance.reset_seconds)
         if b"origin" in exchange.headers:
             exchange.response_headers += _EXPOSED

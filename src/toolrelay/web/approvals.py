@@ -17,16 +17,17 @@ from toolrelay import log
 from toolrelay.core.approvals import PATHS, QuestionStatus, decode_text
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.steps import ToolRunFinished
-from toolrelay.errors import ClientError, invalid
+from toolrelay.errors import ClientError, ToolrelayError, invalid
 from toolrelay.runtime.approvals import ApprovalEvent, Approvals, Decision
 from toolrelay.runtime.gateway_tools import OpenTool
+from toolrelay.runtime.keys import KeyRing
 from toolrelay.runtime.models import Model
 from toolrelay.settings import LOCAL
 from toolrelay.stores.base import ApprovalRow, RuleRow
 from toolrelay.toolsets.base import FilePreview, ToolContext, ToolDefinition
+from toolrelay.web.access import Access
 from toolrelay.web.approver_auth import Approvers
 from toolrelay.web.paging import whole_number
-from toolrelay.web.sessions import Sessions
 from toolrelay.web.site import exchange_of, identify
 from toolrelay.wires.base import KEEP_ALIVE
 from toolrelay.wires.json import encode_repaired
@@ -49,11 +50,13 @@ class ApprovalPages:
         approvals: Approvals,
         models: Mapping[str, Model],
         approvers: Approvers,
-        sessions: Sessions,
+        access: Access,
+        keys: KeyRing,
         *,
         keepalive: float = 15,
     ) -> None:
-        self._sessions = sessions
+        self._access = access
+        self._keys = keys
         self._approvals = approvals
         self._models = models
         self._approvers = approvers
@@ -107,9 +110,12 @@ class ApprovalPages:
         await anext(source)  # from here on nothing is missed
         return StreamingResponse(self._frames(source, request), headers=_EVENT_STREAM)
 
-    async def _is_signed_out(self, request: Request) -> bool:
-        """Return whether a request came with a session that has ended since."""
-        return identify(request).session_id is not None and await self._sessions.find(exchange_of(request).headers) is None
+    async def _has_ended(self, request: Request) -> bool:
+        """Return whether the session or the key of a request is no longer valid."""
+        try:
+            return not (await self._access.identify(exchange_of(request))).may_approve
+        except ToolrelayError:
+            return True
 
     async def _frames(self, source: AsyncGenerator[ApprovalEvent | None, None], request: Request) -> AsyncGenerator[bytes, None]:
         yield KEEP_ALIVE  # so that the listener knows that it is connected
@@ -119,7 +125,7 @@ class ApprovalPages:
                 while True:
                     following = following or asyncio.ensure_future(anext(source))
                     done, _ = await asyncio.wait([following], timeout=self._keepalive if self._keepalive > 0 else None)
-                    if await self._is_signed_out(request):
+                    if await self._has_ended(request):
                         return
                     if not done:
                         yield KEEP_ALIVE
@@ -139,7 +145,23 @@ class ApprovalPages:
     async def list_rules(self, request: Request) -> Response:
         self._approver(request)
         rules = await self._approvals.store.list_rules()
-        return _respond({"rules": [_rule_members(rule) for rule in rules]})
+        return _respond({"rules": [self._rule_members(rule) for rule in rules]})
+
+    def _rule_members(self, rule: RuleRow) -> JsonObject:
+        return {
+            "id": rule.id,
+            "key": self._keys.name_of(rule.owner),
+            "toolset": rule.toolset,
+            "tool": rule.tool,
+            "kind": rule.kind,
+            "verdict": rule.verdict,
+            "conversation": rule.conversation,
+            "arguments": None if rule.arguments is None else decode_text(rule.arguments),
+            "runs_with": None if rule.new_arguments is None else decode_text(rule.new_arguments),
+            "reason": rule.reason,
+            "created_at": rule.created_at,
+            "created_by": self._keys.name_of(rule.created_by),
+        }
 
     async def delete_rule(self, request: Request) -> Response:
         by = self._approver(request)
@@ -172,12 +194,12 @@ class ApprovalPages:
             "model": row.model,
             "provider": None if model is None else model.settings.provider,
             "local": model is not None and model.settings.local,
-            "key": row.owner,
+            "key": self._keys.name_of(row.owner),
             "status": row.status,
             "created_at": row.created_at,
             "expires_at": row.expires_at,
             "answered_at": row.answered_at,
-            "answered_by": row.answered_by,
+            "answered_by": row.answered_by and self._keys.name_of(row.answered_by),
             "ran_with": None if row.new_arguments is None else decode_text(row.new_arguments),
             "reason": row.reason,
         }
@@ -227,23 +249,6 @@ def _files_argument(row: ApprovalRow, definition: ToolDefinition | None) -> str 
     if row.kind == "share":
         return PATHS
     return None if definition is None else definition.files_argument
-
-
-def _rule_members(rule: RuleRow) -> JsonObject:
-    return {
-        "id": rule.id,
-        "key": rule.owner,
-        "toolset": rule.toolset,
-        "tool": rule.tool,
-        "kind": rule.kind,
-        "verdict": rule.verdict,
-        "conversation": rule.conversation,
-        "arguments": None if rule.arguments is None else decode_text(rule.arguments),
-        "runs_with": None if rule.new_arguments is None else decode_text(rule.new_arguments),
-        "reason": rule.reason,
-        "created_at": rule.created_at,
-        "created_by": rule.created_by,
-    }
 
 
 def _respond(value: Any) -> Response:  # noqa: ANN401 -- JSON

@@ -1,24 +1,36 @@
-"""Authentication by API key. Without keys only requests to a loopback host and from allowed origins are accepted."""
+"""Authentication by key, and of the operator by a token.
+
+Without keys only requests to a loopback host and from allowed origins are accepted.
+"""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
 
 from msgspec import Struct
 
 from toolrelay.errors import ClientError, PolicyError
-from toolrelay.settings import LOCAL, KeySettings, is_loopback
+from toolrelay.runtime.keys import Key, KeyRing
+from toolrelay.settings import LOCAL, is_loopback
 from toolrelay.web.guards import MAX_CACHED_HOSTS, parse_host
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """The owner of a request. `name` is None if no keys are configured, `session_id` if nobody is signed in."""
+    """Who sent a request.
 
+    key           the id of the key; None: a client without a key, or the operator
+    name          the name of the key, for people
+    is_operator   who runs the gateway: someone who has its data directory, or signed in with a one-time code
+    session_id    None: the request did not come with a session
+    """
+
+    key: str | None = None
     name: str | None = None
     may_approve: bool = False
+    is_operator: bool = False
     session_id: str | None = None
     models: tuple[str, ...] = ("*",)
     requests_per_minute: int = 0  # 0: the general limit applies
@@ -28,56 +40,76 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 
 ANONYMOUS = Identity()
-_SIGNED_IN_LOCALLY = Identity(may_approve=True)
+SIGNED_IN_OPERATOR = Identity(may_approve=True, is_operator=True)
 
 
 class Authenticator:
-    def __init__(self, keys: Sequence[KeySettings], origins: Sequence[str]) -> None:
-        self._keys = [(bytes.fromhex(key.sha256), _identity_of(key)) for key in keys]
-        self._sessions = {(key.name, credential_of(bytes.fromhex(key.sha256))): _identity_of(key) for key in keys}
+    """Finds who sent a request. Keys and the operator's token are compared as hashes, in constant time.
+
+    `token` returns the approver's token, which is the operator's. `is_local`: the gateway can be reached from this machine only.
+    """
+
+    def __init__(
+        self, keys: KeyRing, origins: Sequence[str] = (), *, token: Callable[[], str] = str, is_local: bool = True
+    ) -> None:
+        self.keys = keys
+        self._token = token
         self._origins = frozenset(origins)
         self._local_hosts: set[bytes] = set()
+        self.is_local = is_local
 
     @property
     def has_keys(self) -> bool:
-        return bool(self._keys)
+        """Whether every client needs a key. A gateway that others can reach is never without."""
+        return bool(self.keys) or not self.is_local
 
     def allows_origin(self, origin: str) -> bool:
         return origin in self._origins or "*" in self._origins
 
     def identify(self, headers: Mapping[bytes, bytes]) -> Identity:
         """Return who sent a request with these headers, or raise the error for those who may not."""
-        if not self._keys:
-            self.check_local(headers)
-            return ANONYMOUS
         presented = _api_key(headers)
-        if presented is None:
+        digest = None if presented is None else sha256(presented.encode("latin-1")).digest()  # the bytes as they were received
+        if not self.has_keys:
+            self.check_local(headers)
+            return SIGNED_IN_OPERATOR if self._is_token(digest) else ANONYMOUS
+        if digest is None:
             raise ClientError("No API key was given. Send it as 'Authorization: Bearer KEY'.", status=401, code="missing_api_key")
-        match = self.find_key(sha256(presented.encode("latin-1")).digest())  # the bytes as they were received
-        if match is None:
-            raise ClientError("The API key is not known to this gateway.", status=401, code="invalid_api_key")
-        return match
+        match = self.find_key(digest)
+        if match is not None:
+            self.note_use(match)
+            return match
+        if self._is_token(digest):
+            return Identity(is_operator=True)
+        raise ClientError("The API key is not known to this gateway.", status=401, code="invalid_api_key")
 
     def find_key(self, digest: bytes) -> Identity | None:
         """Return the owner of the key with this hash."""
-        match: Identity | None = None
-        for known, identity in self._keys:  # every key is compared, against timing attacks
-            if hmac.compare_digest(known, digest):
-                match = identity
-        return match
+        key = self.keys.find(digest)
+        return None if key is None else _identity_of(key)
+
+    def note_use(self, identity: Identity) -> None:
+        """Remember when a key was used last."""
+        if identity.key is not None:
+            self.keys.note_use(identity.key)
 
     def find_session_owner(self, owner: str, credential: str) -> Identity | None:
-        """Return who may use a session. None: its key was changed or removed, or there were no keys when it began."""
-        if self._keys:
-            return self._sessions.get((owner, credential))
-        return _SIGNED_IN_LOCALLY if owner == LOCAL else None
+        """Return who may use a session. None: its key was changed or removed, or it is the operator's and not on this machine."""
+        if owner == LOCAL:
+            return SIGNED_IN_OPERATOR if self.is_local else None
+        key = self.keys.get(owner)
+        return _identity_of(key) if key is not None and credential_of(key.digest) == credential else None
+
+    def _is_token(self, digest: bytes | None) -> bool:
+        token = self._token() if digest is not None else ""
+        return bool(token) and hmac.compare_digest(sha256(token.encode()).digest(), digest or b"")
 
     def check_local(self, headers: Mapping[bytes, bytes]) -> None:
         """Without keys, refuse foreign web pages, which could otherwise use the gateway from a browser on this machine.
 
         The host is checked too: a page can point a name of its own at this machine (DNS rebinding).
         """
-        if self._keys:
+        if self.has_keys:
             return
         host = headers.get(b"host")
         if host is not None and host not in self._local_hosts:  # every browser sends one
@@ -100,8 +132,14 @@ class Authenticator:
         )
 
 
-def _identity_of(key: KeySettings) -> Identity:
-    return Identity(name=key.name, may_approve=key.approve, models=key.models, requests_per_minute=key.requests_per_minute)
+def _identity_of(key: Key) -> Identity:
+    return Identity(
+        key=key.id,
+        name=key.name,
+        may_approve=key.approve,
+        models=key.models,
+        requests_per_minute=key.requests_per_minute,
+    )
 
 
 def credential_of(digest: bytes) -> str:

@@ -27,6 +27,7 @@ from toolrelay.core.request_checks import check_tool_choice, remove_tools, trunc
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, ToolrelayError, invalid
 from toolrelay.runtime.driver import Sink, drive
+from toolrelay.runtime.keys import KeyRing
 from toolrelay.runtime.limits import ConcurrencyLimit, TurnSlot
 from toolrelay.runtime.models import Model
 from toolrelay.runtime.past_turn import PastTurn
@@ -68,6 +69,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     metrics: Metrics
     limit: ConcurrencyLimit
     access: Access
+    keys: KeyRing
     watchdog: ResultWatchdog
     settings: ServerSettings
     service: TurnService
@@ -115,8 +117,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         settings, headers = model.settings, exchange.headers
         if settings.tool_calling == "off":
             request = remove_tools(request)
-        if identity.name is not None:
-            request = replace(request, key=identity.name)
+        if identity.key is not None:
+            request = replace(request, key=identity.key)
         xml_options = xml_client_options(settings, headers)
         if xml_options is not None:
             check_tool_choice(request)
@@ -147,7 +149,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         )
 
     def _turn_log(self, token: str, request: Request, owner: str, started: float) -> TurnLog:
-        fields: dict[str, Any] = {"turn": token, "model": request.model, "key": request.key, "stream": request.stream}
+        key = None if request.key is None else self.keys.name_of(request.key)
+        fields: dict[str, Any] = {"turn": token, "model": request.model, "key": key, "stream": request.stream}
         metrics = self.metrics.model(request.model)
         return TurnLog(metrics, fields, self.wire.name, started, owner=owner, with_content=self.settings.log_content)
 

@@ -84,7 +84,7 @@ class Sessions:
         row = SessionRow(
             id=f"sess_{secrets.token_hex(12)}",
             digest=_digest(token.encode()),
-            owner=identity.name or LOCAL,
+            owner=identity.key or LOCAL,
             credential=credential,
             may_approve=identity.may_approve,
             user_agent=_shorten(user_agent),
@@ -112,6 +112,7 @@ class Sessions:
             if exchange.method in _READING:
                 return None
             raise foreign_request()
+        self._authenticator.note_use(identity)
         await self._touch(row)
         return identity
 
@@ -127,9 +128,10 @@ class Sessions:
         return replace(identity, session_id=row.id, may_approve=identity.may_approve and row.may_approve), row
 
     async def list(self, owner: str | None) -> list[SessionRow]:
-        """Return the sessions of an owner, or all."""
+        """Return the sessions of an owner, or all, without those that have ended with their key."""
         now = self._clock()
-        return [row for row in await self._store.list_sessions(owner) if now < row.expires_at]
+        rows = [row for row in await self._store.list_sessions(owner) if now < row.expires_at]
+        return [row for row in rows if self._authenticator.find_session_owner(row.owner, row.credential) is not None]
 
     async def revoke(self, session: str, owner: str | None = None) -> bool:
         """End a session, if it is this owner's. False: no such session."""

@@ -17,7 +17,7 @@ from toolrelay.settings import LOCAL
 from toolrelay.stores.base import SessionRow
 from toolrelay.web.access import Access
 from toolrelay.web.approver_auth import Approvers
-from toolrelay.web.auth import Authenticator, Identity, credential_of
+from toolrelay.web.auth import SIGNED_IN_OPERATOR, Authenticator, Identity, credential_of
 from toolrelay.web.router import error_headers
 from toolrelay.web.sessions import CODE_SECONDS, COOKIE, SESSION_SECONDS, Codes, Sessions, foreign_request, is_same_origin
 from toolrelay.web.site import exchange_of, identify
@@ -40,7 +40,12 @@ _MAX_FIELDS = 10
 
 class SignInPages:
     def __init__(
-        self, sessions: Sessions, codes: Codes, authenticator: Authenticator, approvers: Approvers, access: Access
+        self,
+        sessions: Sessions,
+        codes: Codes,
+        authenticator: Authenticator,
+        approvers: Approvers,
+        access: Access,
     ) -> None:
         self._sessions = sessions
         self._codes = codes
@@ -70,10 +75,11 @@ class SignInPages:
         """Respond with a one-time code, for `toolrelay console`."""
         exchange = exchange_of(request)
         try:
-            self._authenticator.check_local(exchange.headers)
-            if self._authenticator.has_keys:
-                raise PolicyError(f"This gateway has keys: sign in with a key at {SIGN_IN}.", code="key_required")
-            self._approvers.require(request.headers.get("authorization"))
+            identity = self._authenticator.identify(exchange.headers)
+            self._approvers.require_operator(identity, request.headers.get("authorization"))
+            if not self._authenticator.is_local:
+                message = f"Other machines reach this gateway, so it has no one-time codes: sign in with a key at {SIGN_IN}."
+                raise PolicyError(message, code="key_required")
         except ToolrelayError:
             await self._access.count_refused(exchange)
             raise
@@ -87,9 +93,9 @@ class SignInPages:
             return self._form()
         if request.method == "HEAD" or "sec-purpose" in request.headers:  # a preview, which must not use up the code
             return Response(status_code=204, headers=SECURITY_HEADERS)
-        if self._authenticator.has_keys or not self._codes.redeem(code):
+        if not self._authenticator.is_local or not self._codes.redeem(code):
             return await self._refuse(request, "This link was used already, or is older than ten minutes.")
-        return await self._begin(request, Identity(may_approve=True), "")
+        return await self._begin(request, SIGNED_IN_OPERATOR, "")
 
     async def sign_in(self, request: Request) -> Response:
         """Exchange a key for a session."""
@@ -110,7 +116,7 @@ class SignInPages:
         token, row = await self._sessions.begin(identity, credential, request.headers.get("user-agent", ""))
         if earlier is not None:
             await self._sessions.revoke(earlier[1].id)
-        log.info("signed_in", key=row.owner, session=row.id)
+        log.info("signed_in", key=self._authenticator.keys.name_of(row.owner), session=row.id)
         # A browser that follows a link of another site sends no strict cookie along the redirects: there a page of ours goes on.
         response = _continue_page() if _comes_from_elsewhere(request) else RedirectResponse("/", 303, SECURITY_HEADERS)
         _set_cookie(response, request, token, SESSION_SECONDS)
@@ -128,15 +134,17 @@ class SignInPages:
         return self._form(problem, 401)
 
     def _form(self, problem: str = "", status: int = 200) -> Response:
+        hint = "<p>{}un <code>toolrelay console</code> on the machine of the gateway, and open the address that it prints.</p>"
         alert = f'<p role="alert">{escape(problem)}</p>\n' if problem else ""
         if self._authenticator.has_keys:
             body = f"""<form method="post" action="{SIGN_IN}">
 <label for="key">Key</label>
 <input id="key" name="key" type="password" autocomplete="current-password" required autofocus>
 <button>Sign in</button>
-</form>"""
+</form>
+{hint.format("Or, if you run the gateway: r") if self._authenticator.is_local else ""}"""
         else:
-            body = "<p>Run <code>toolrelay console</code> on the machine of the gateway, and open the address that it prints.</p>"
+            body = hint.format("R")
         return _page("Sign in", alert + body, status)
 
     # Sessions
@@ -149,7 +157,7 @@ class SignInPages:
         found = await self._sessions.find(exchange.headers)
         if found is not None:
             await self._sessions.revoke(found[1].id)
-            log.info("signed_out", key=found[1].owner, session=found[1].id)
+            log.info("signed_out", key=self._authenticator.keys.name_of(found[1].owner), session=found[1].id)
         response = RedirectResponse(SIGN_IN, 303, SECURITY_HEADERS)
         _set_cookie(response, request, "", 0)
         return response
@@ -157,7 +165,7 @@ class SignInPages:
     async def list_sessions(self, request: Request) -> Response:
         current = identify(request).session_id
         rows = await self._sessions.list(self._visible_owner(request))
-        return _json({"sessions": [_describe(row, current) for row in rows]})
+        return _json({"sessions": [self._describe(row, current) for row in rows]})
 
     async def revoke_session(self, request: Request) -> Response:
         session = request.path_params["id"]
@@ -166,11 +174,25 @@ class SignInPages:
         log.info("session_revoked", session=session, by=identify(request).name or LOCAL)
         return _json({"id": session, "deleted": True})
 
+    def _describe(self, row: SessionRow, current: str | None) -> JsonObject:
+        return {
+            "id": row.id,
+            "key": self._authenticator.keys.name_of(row.owner),
+            "may_approve": row.may_approve,
+            "user_agent": row.user_agent,
+            "created_at": row.created_at,
+            "last_used_at": row.last_used_at,
+            "expires_at": row.expires_at,
+            "current": row.id == current,
+        }
+
     def _visible_owner(self, request: Request) -> str | None:
-        """Return whose sessions the sender may see. None: those of all, because they may approve."""
+        """Return whose sessions the sender may see. None: those of all, because they may approve or run the gateway."""
         identity = identify(request)
-        if identity.name is not None:
-            return None if identity.may_approve else identity.name
+        if identity.key is not None:
+            return None if identity.may_approve else identity.key
+        if identity.is_operator:
+            return None
         self._approvers.require_identity(identity, request.headers.get("authorization"))
         return None
 
@@ -203,19 +225,6 @@ def _comes_from_elsewhere(request: Request) -> bool:
 def _set_cookie(response: Response, request: Request, token: str, seconds: int) -> None:
     is_tls = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", "").lower())
     response.set_cookie(COOKIE, token, max_age=seconds, path="/", secure=is_tls, httponly=True, samesite="strict")
-
-
-def _describe(row: SessionRow, current: str | None) -> JsonObject:
-    return {
-        "id": row.id,
-        "key": row.owner,
-        "may_approve": row.may_approve,
-        "user_agent": row.user_agent,
-        "created_at": row.created_at,
-        "last_used_at": row.last_used_at,
-        "expires_at": row.expires_at,
-        "current": row.id == current,
-    }
 
 
 def _json(value: JsonObject) -> Response:

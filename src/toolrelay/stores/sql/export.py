@@ -60,9 +60,11 @@ def export_rules(start: Sequence[object], connection: Connection) -> Page:
 def export_keys(start: Sequence[object], connection: Connection) -> Page:
     """Return the keys without their hashes, for the names of owners."""
     rows = [decode_key(values) for values in connection.execute(_KEYS, (*start, PAGE)).fetchall()]
-    records = [{"type": "key", **msgspec.structs.asdict(row)} for row in rows]
-    for record in records:
-        del record["sha256"]
+    records: list[JsonObject] = []
+    for row in rows:
+        members = msgspec.structs.asdict(row) | {"models": [*row.models], "toolsets": [*row.toolsets]}
+        del members["sha256"]
+        records.append({"type": "key", **members})
     return records, (rows[-1].id,) if len(rows) == PAGE else None
 
 
