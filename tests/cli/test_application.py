@@ -19,11 +19,12 @@ def test_version_option_prints_the_version(run: Run) -> None:
     assert run("--version") == (0, f"toolrelay {__version__}\n", "")
 
 
-COMMANDS = [("serve",), ("console",), ("check",), ("tools",), ("replay",), ("keys", "new"), ("keys", "hash"), ("approvals",)]
+COMMANDS = [("serve",), ("console",), ("check",), ("tools",), ("replay",), ("approvals",)]
+KEYS = [("keys", name) for name in ("create", "list", "rotate", "revoke", "new", "hash")]
 APPROVALS = [("approvals", name) for name in ("list", "show", "allow", "edit", "deny", "watch", "rules", "forget")]
 
 
-@pytest.mark.parametrize("command", [(), *COMMANDS, *APPROVALS])
+@pytest.mark.parametrize("command", [(), *COMMANDS, *KEYS, *APPROVALS])
 def test_help_lists_examples_one_per_line(run: Run, command: tuple[str, ...]) -> None:
     code, out, _ = run(*command, "--help")
     assert code == 0

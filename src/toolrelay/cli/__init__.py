@@ -25,7 +25,7 @@ application = typer.Typer(
     epilog=examples(
         "toolrelay serve               start with the demo model on http://127.0.0.1:8787",
         "toolrelay check               check the configuration and the models' servers",
-        "toolrelay keys new obsidian   make a key for a client",
+        "toolrelay keys create laptop  make a key for a client",
     ),
 )
 application.command(epilog=serve.EXAMPLES)(serve.serve)
@@ -34,7 +34,7 @@ application.command(epilog=check.EXAMPLES)(check.check)
 application.command(epilog=tools.EXAMPLES)(tools.tools)
 application.command(epilog=replay.EXAMPLES)(replay.replay)
 application.add_typer(approvals.application, name="approvals")
-application.add_typer(keys.application, name="keys", help="Make or hash a key for a client.")
+application.add_typer(keys.application, name="keys", help="Create, list, rotate and revoke keys of clients.")
 application.add_typer(store.application, name="store", help="Prune or export what was recorded.")
 
 

@@ -149,7 +149,7 @@ class KeyRing:
 
     async def rotate(self, key: str) -> tuple[str, Key]:
         """Give a key a new text, and return that. The old one is no longer valid."""
-        store = self._writable()
+        store = self._writable(key)
         text, digest = _make_text()
         async with self._lock:
             await self._reload(store)
@@ -161,7 +161,7 @@ class KeyRing:
 
     async def revoke(self, key: str) -> Key:
         """Revoke a key, and return it."""
-        store = self._writable()
+        store = self._writable(key)
         async with self._lock:
             await self._reload(store)
             found = self._require_changeable(key)
@@ -175,8 +175,11 @@ class KeyRing:
             await self._reload(store)
             return found
 
-    def _writable(self) -> Store:
+    def _writable(self, key: str | None = None) -> Store:
+        """Return the store, or raise the error for a change of this key, or for a new one."""
         if self._store is None or not self._is_durable:
+            if key is not None:
+                self._require_changeable(key)
             raise ClientError(
                 'Keys of the store would be lost at the next start, because of [store] record = "none". '
                 "Put the key into the configuration file: `toolrelay keys new NAME` prints its block.",

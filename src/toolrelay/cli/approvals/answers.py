@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from toolrelay.cli._gateway import RefusedError
 from toolrelay.cli._output import MISUSED, CommandError
-from toolrelay.cli.approvals.client import Client, Question, RefusedError, Rule
+from toolrelay.cli.approvals.client import Client, Question, Rule
 from toolrelay.cli.approvals.display import describe_end, files_argument, files_of
 from toolrelay.cli.approvals.text import compact_json, escape_controls, shorten
 

@@ -11,8 +11,9 @@ from threading import Event as Flag
 from threading import Thread
 from typing import NamedTuple, TypeAlias
 
+from toolrelay.cli._gateway import RefusedError, UnreachableError
 from toolrelay.cli._output import CommandError
-from toolrelay.cli.approvals.client import Client, Event, Question, RefusedError, UnreachableError
+from toolrelay.cli.approvals.client import Client, Event, Question
 
 FIRST_DELAY_SECONDS = 0.25
 MAX_DELAY_SECONDS = 10.0

@@ -15,9 +15,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from toolrelay.cli._gateway import RefusedError
 from toolrelay.cli._output import CommandError
 from toolrelay.cli.approvals.answers import Editor, Remember, allow, deny, describe_answer, edit, pick_files, summarize
-from toolrelay.cli.approvals.client import Client, Event, Question, RefusedError
+from toolrelay.cli.approvals.client import Client, Event, Question
 from toolrelay.cli.approvals.display import (
     MAX_LINES,
     describe_end,
