@@ -38,19 +38,20 @@ def check(
     """
     from toolrelay.app import open_models
     from toolrelay.config import from_environment
-    from toolrelay.runtime.keys import has_stored_keys
+    from toolrelay.runtime.keys import load_key_ring
     from toolrelay.settings import check_binding
 
     try:
         settings = from_environment(config)
-        check_binding(settings, has_stored_keys=has_stored_keys)
+        keys = load_key_ring(settings)
+        check_binding(settings, has_stored_keys=lambda _: bool(keys))
         open_models(settings)  # as `serve` does, so that both refuse the same
         tools = _open_tools(settings)
     except ConfigurationError as error:
         print_configuration_error(error)
         raise typer.Exit(WRONG_CONFIGURATION) from None
     reports = {} if offline else _health_reports(settings)
-    _print_models(settings, reports, tools)
+    _print_models(settings, reports, keys=len(keys), tools=tools)
     for note in (*dict.fromkeys(note for report in reports.values() for note in report.notes), *_suspicious_keys(settings)):
         typer.echo(f"note: {note}", err=True)
     raise typer.Exit(UNREACHABLE if any(report.problem for report in reports.values()) else 0)
@@ -75,9 +76,9 @@ def _open_tools(settings: Settings) -> int:
         return asyncio.run(count(GatewayTools(settings)))
 
 
-def _print_models(settings: Settings, reports: dict[str, HealthReport], tools: int) -> None:
+def _print_models(settings: Settings, reports: dict[str, HealthReport], *, keys: int, tools: int) -> None:
     typer.echo(f"configuration: {settings.config_file or 'no file, the defaults'}")
-    typer.echo(f"keys: {len(settings.keys) or 'none, loopback only'}")
+    typer.echo(f"keys: {keys or 'none, loopback only'}")
     if settings.toolsets:
         typer.echo("tools: turned off by TOOLRELAY_TOOLS=off" if settings.tools_off else f"tools: {tools}")
     typer.echo()

@@ -11,6 +11,7 @@ from toolrelay.cli._output import ConfigFile, examples
 
 if TYPE_CHECKING:
     from toolrelay.runtime.gateway_tools import GatewayTools, OpenTool
+    from toolrelay.runtime.keys import KeyRing
     from toolrelay.settings import Settings
 
 EXAMPLES = examples(
@@ -32,9 +33,11 @@ def tools(
     import json
 
     from toolrelay.config import from_environment
+    from toolrelay.runtime.keys import load_key_ring
 
     settings = from_environment(config)
-    listed = _list_toolsets(settings)
+    keys = load_key_ring(settings)
+    listed = _list_toolsets(settings, keys)
     if as_json:
         typer.echo(json.dumps({"tools_off": settings.tools_off, "toolsets": listed}, ensure_ascii=False, indent=2))
         return
@@ -42,10 +45,10 @@ def tools(
         typer.echo(f"{OFF}\n")
     if not listed:
         typer.echo("There are no toolsets. Add a [toolsets.NAME] table to the configuration file: docs/adding-a-toolset.md.")
-    typer.echo("\n\n".join(_format_toolset(toolset, has_keys=bool(settings.keys)) for toolset in listed))
+    typer.echo("\n\n".join(_format_toolset(toolset, has_keys=bool(keys)) for toolset in listed))
 
 
-def _list_toolsets(settings: Settings) -> list[dict[str, Any]]:
+def _list_toolsets(settings: Settings, keys: KeyRing) -> list[dict[str, Any]]:
     """Open the toolsets, also if they are turned off, and describe them."""
     import asyncio
     import contextlib
@@ -63,7 +66,7 @@ def _list_toolsets(settings: Settings) -> list[dict[str, Any]]:
             await opened.close()
 
     with contextlib.redirect_stdout(sys.stderr):  # a module may print
-        return asyncio.run(describe(GatewayTools(replace(settings, tools_off=False))))
+        return asyncio.run(describe(GatewayTools(replace(settings, tools_off=False), keys)))
 
 
 def _describe_toolset(name: str, opened: GatewayTools) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -88,8 +88,9 @@ class KeyRing:
         self.version = 0
         self._arrange([])
 
-    def __bool__(self) -> bool:
-        return bool(self._valid)
+    def __len__(self) -> int:
+        """Return the number of valid keys."""
+        return len(self._valid)
 
     # Reading
 
@@ -274,28 +275,29 @@ def open_key_ring(settings: Settings, store: Store | None) -> KeyRing:
     return KeyRing(settings.keys, store, is_local=is_loopback(settings.server.host), is_durable=is_durable)
 
 
-def has_stored_keys(settings: Settings) -> bool:
-    """Return whether the store of the gateway with these settings has valid keys. It is not created."""
-
-    async def look(store: Store) -> bool:
-        await store.open()
-        try:
-            return any(row.revoked_at is None for row in await store.list_keys())
-        finally:
-            await store.close()
-
-    if settings.store.record == "none":
-        return False
+def load_key_ring(settings: Settings) -> KeyRing:
+    """Return the keys of the gateway with these settings, for reading. A store is not created."""
     try:
         store = open_recorded_store(settings.store, settings.environment.data_dir)
     except StoreError:  # there is none yet
-        return False
-    return asyncio.run(look(store))
+        store = None
+    keys = open_key_ring(settings, None if settings.store.record == "none" else store)
+
+    async def load(store: Store) -> None:
+        await store.open()
+        try:
+            await keys.load()
+        finally:
+            await store.close()
+
+    if store is not None and settings.store.record != "none":
+        asyncio.run(load(store))
+    return keys
 
 
-def find_key(keys: Iterable[Key], text: str) -> Key | None:
-    """Return the key with this name or id."""
-    return next((key for key in keys if text in (key.name, key.id)), None)
+def has_stored_keys(settings: Settings) -> bool:
+    """Return whether the store of the gateway with these settings has valid keys."""
+    return any(key.source == "store" and key.revoked_at is None for key in load_key_ring(settings).list_all())
 
 
 def _key_of_file(key: KeySettings) -> Key:
