@@ -12,7 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.approving import TIMEOUT_SECONDS, Approver, Asking, chat_text
+from tests.durable import Workshop
 from tests.gateway import Gateway, running
+from tests.tool_rounds import Round, play
+from tests.upstream import Upstream
 from toolrelay.runtime.keys import FOLLOW_SECONDS, KeyRing, NewKey
 from toolrelay.settings import StoreSettings
 from toolrelay.stores.base import open_store
@@ -201,6 +205,34 @@ def test_keys_of_the_file_and_unknown_ones_cannot_be_changed(keyed: Gateway, ope
     assert keyed.get("/v1/models", **bearer("filed")).status_code == 200
 
 
+# Names for people
+
+
+def test_question_of_a_key_names_it_and_its_rule_outlives_a_rotation(tmp_path: Path) -> None:
+    call = Round(calls=(("once", {"number": 1}),))
+    with (
+        Upstream(play(call, Round(text=("Done.",)))) as upstream,
+        Workshop(tmp_path, upstream, approval="always").start() as gateway,
+        Operator(gateway) as operator,
+    ):
+        asker = operator.create("asker", toolsets=["mine"])
+        boss = Approver(gateway, operator.create("boss", approve=True)["key"])
+        reply = Asking(gateway, bearer(asker["key"])).chat()
+        question = boss.question()
+        assert question["key"] == "asker"
+        assert boss.post(question["id"], verdict="allow", remember="always").json()["answered_by"] == "boss"
+        assert chat_text(reply.result(TIMEOUT_SECONDS)) == "Done."
+        assert [rule["key"] for rule in boss.get("/approvals/rules").json()["rules"]] == ["asker"]
+        log = [line for line in gateway.log().splitlines() if "key_created" not in line]
+        assert any('"event":"tool_run"' in line and '"key":"asker"' in line for line in log)
+        assert any('"event":"approval"' in line and '"key":"asker"' in line for line in log)
+        assert not any(asker["id"] in line for line in log)
+        rotated = operator.post(f"/api/keys/{asker['id']}/rotate").json()["key"]
+        again = Asking(gateway, bearer(rotated)).chat("Again.")
+        assert chat_text(again.result(TIMEOUT_SECONDS)) == "Done.", "nobody was asked"
+        assert sum('"event":"tool_run"' in line for line in gateway.log().splitlines()) == 2
+
+
 # Who may
 
 
@@ -244,7 +276,9 @@ def test_key_is_in_no_file_and_no_log_line(tmp_path: Path) -> None:
             assert [respond(gateway, text).status_code for text in texts] == [401, 200]
         assert gateway.stop() == 0
         log = gateway.log()
-    assert '"key":"secretive"' in log
+    (turn,) = [line for line in log.splitlines() if '"event":"turn"' in line]
+    assert '"key":"secretive"' in turn
+    assert made["id"] not in turn
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     for text in texts:
         assert not any(text.encode() in content for content in written)
