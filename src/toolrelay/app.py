@@ -80,6 +80,7 @@ class App:
             approvals=self.approvals,
         )
         self.ready = True
+        self._file_prefix = file_prefix(settings)
         self._usage_timer = UsageTimer(self.metrics.usage, self.store)
         self._retention_days = settings.store.retention_days
         self._pruning: asyncio.Task[None] | None = None
@@ -137,6 +138,7 @@ class App:
         try:
             await self.store.open()
             await self.keys.load()
+            self.keys.check_names(self._file_prefix)
             self.keys.follow()
             self._approver_token()
             self._usage_timer.start()

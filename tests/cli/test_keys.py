@@ -182,6 +182,15 @@ def test_key_of_the_file_is_listed_and_not_changed(run: Run, tmp_path: Path) -> 
     assert "is in the configuration file" in err
 
 
+def test_key_of_the_file_with_the_name_of_a_stored_one_is_listed_and_that_one_is_revoked(run: Run, tmp_path: Path) -> None:
+    where = ["--port", "1", "--data-dir", str(tmp_path / "toolrelay")]
+    assert run("keys", "create", "twice", *where).code == 0
+    configure(f'[[keys]]\nname = "twice"\nsha256 = "{"0" * 64}"\n')
+    code, out, _ = run("keys", "list", *where)
+    assert (code, out.count("twice")) == (0, 2)
+    assert run("keys", "revoke", "twice", *where).code == 0
+
+
 def test_shell_completes_names(run: Run, tmp_path: Path) -> None:
     for name in ("laptop", "lamp", "phone"):
         assert run("keys", "create", name, "--data-dir", str(tmp_path / "data"), "--port", "1").code == 0

@@ -335,5 +335,5 @@ def test_gateway_that_others_reach_starts_with_keys_of_the_store_and_keeps_the_l
 
 def test_file_with_the_name_of_a_stored_key_is_refused(tmp_path: Path) -> None:
     asyncio.run(change_store(tmp_path / "data", "filed"))
-    with pytest.raises(AssertionError, match=r"keys\.filed\.name: a key of the store has this name"):
+    with pytest.raises(AssertionError, match=r"toolrelay\.toml: keys\.filed\.name: a key of the store has this name"):
         running(FILE_KEY + DEMO, folder=tmp_path).__enter__()

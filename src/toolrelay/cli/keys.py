@@ -142,7 +142,8 @@ def _find_id(access: KeyAccess, name: str) -> str:
     found = [key for key in access.list_keys() if name in (key["name"], key["id"])]
     if not found:
         raise CommandError("There is no such key. `toolrelay keys list --all` lists them.")
-    return str(found[0]["id"])
+    stored = [key for key in found if key["source"] == "store"]  # before one of the file with the same name
+    return str((stored or found)[0]["id"])
 
 
 def _print_key(access: KeyAccess, made: Described) -> None:

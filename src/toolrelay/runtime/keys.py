@@ -210,18 +210,21 @@ class KeyRing:
     # Loading
 
     async def load(self) -> None:
-        """Load the keys of the store. Raise ConfigurationError if the file has a key with the name of one of them."""
-        if self._store is None:
-            return
-        async with self._lock:
-            await self._reload(self._store)
-        names = {key.name for key in self._file_keys} & {text for row in self._rows for text in (row.name, row.id)}
+        """Load the keys of the store."""
+        if self._store is not None:
+            async with self._lock:
+                await self._reload(self._store)
+
+    def check_names(self, prefix: str = "") -> None:
+        """Raise ConfigurationError if the file has a key with the name of one of the store. `prefix` begins each line."""
+        stored = {text for row in self._rows for text in (row.name, row.id)}
+        names = sorted(key.name for key in self._file_keys if key.name in stored)
         if names:
             raise ConfigurationError(
                 "\n".join(
-                    f"keys.{quote_key(name)}.name: a key of the store has this name, or had it before it was revoked; "
-                    "expected another (`toolrelay keys list` shows them)"
-                    for name in sorted(names)
+                    f"{prefix}keys.{quote_key(name)}.name: a key of the store has this name, or had it before it was revoked; "
+                    "expected another (`toolrelay keys list --all` shows them)"
+                    for name in names
                 )
             )
 
