@@ -34,6 +34,7 @@ from toolrelay.runtime.secret import load_secret
 from toolrelay.runtime.service import TurnService
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.runtime.usage import UsageTimer
+from toolrelay.runtime.usage_report import UsageReporter
 from toolrelay.settings import Environment, ModelSettings, ServerSettings, Settings, check_binding, file_prefix, is_loopback
 from toolrelay.stores.base import open_store
 from toolrelay.stores.retention import prune_regularly
@@ -52,6 +53,7 @@ from toolrelay.web.router import Router
 from toolrelay.web.sessions import Codes, Sessions
 from toolrelay.web.sign_in import SignInPages
 from toolrelay.web.site import Site
+from toolrelay.web.usage import UsagePages
 from toolrelay.wires.base import discover as discover_wires
 
 DRAIN_SECONDS = 30
@@ -106,6 +108,7 @@ class App:
                     self.approvals, self.models, approvers, access, self.keys, keepalive=settings.server.keepalive_seconds
                 ).routes(),
                 *KeyPages(self.keys, approvers).routes(),
+                *UsagePages(UsageReporter(self.metrics.usage, self.store), approvers, self.keys).routes(),
             ],
             open_routes=[
                 *make_open_routes(self.metrics, authenticator, is_ready=lambda: self.ready),

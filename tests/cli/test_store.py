@@ -18,8 +18,9 @@ import pytest
 from tests.cli.commands import Run, configure
 from tests.stores.rows import ACCEPTED, steps, turn
 from toolrelay.settings import StoreSettings
-from toolrelay.stores.base import Store, UsageRow, open_store
+from toolrelay.stores.base import Store, open_store
 from toolrelay.stores.messages import message_rows
+from toolrelay.stores.usage import UsageRow
 
 DAY = 86_400
 NAME = "Zoë"

@@ -22,9 +22,12 @@ from tests.tool_rounds import Round, play
 from tests.upstream import LAST_CHUNK, Upstream, chunk, reply, stream_head
 from toolrelay import log
 from toolrelay.core.events import MAX_TOKENS, Usage
+from toolrelay.core.latencies import Latencies
 from toolrelay.runtime.usage import MAX_ROWS, WRITE_SECONDS, UsageCounter, UsageTimer
+from toolrelay.runtime.usage_report import UsageReporter
 from toolrelay.settings import StoreSettings
-from toolrelay.stores.base import Store, UsageRow, open_store
+from toolrelay.stores.base import Store, open_store
+from toolrelay.stores.usage import UsageQuery, UsageRow
 
 CHAT, RESPONSES = CLIENT_APIS["openai_chat"], CLIENT_APIS["openai_responses"]
 FIGURES = "model, key, turns, failed, input, output, cached, tool_runs"
@@ -231,6 +234,74 @@ def test_absurd_figure_of_a_provider_does_not_stop_the_gateway(model_server: Mod
         ((*_, turns, failed, read, written, _, _),) = recorded(gateway)
         assert (turns, failed, written) == (2, 0, 6)
         assert read in (MAX_TOKENS, 2 * MAX_TOKENS)  # the turns may end in two minutes
+
+
+def test_denials_and_latencies_are_kept_while_the_store_cannot_be_used(tmp_path: Path) -> None:
+    async def story() -> None:
+        closed, store = open_store(StoreSettings(), tmp_path), open_store(StoreSettings(), tmp_path)
+        await store.open()
+        counter = UsageCounter(Clock())
+        for used in (closed, store, store):
+            counter.add_turn(MODEL, "local", failed=False, usage=None, tool_runs=0, denials=1, first_seconds=0.001, seconds=0.002)
+            counter.add_part(MODEL, "local", tool_runs=1, denials=1)
+            await counter.write(used)
+        (row,) = await rows(store)
+        assert (row.turns, row.tool_runs, row.denials) == (3, 3, 6)
+        assert (Latencies(row.first_latencies).counts, Latencies(row.turn_latencies).counts) == ({0: 3}, {8: 3})
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_clock_that_jumps_back_loses_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        store, clock = open_store(StoreSettings(), tmp_path), Clock()
+        await store.open()
+        counter = UsageCounter(clock)
+        for clock.time in (660.0, 600.0, 661.0, 0.0):
+            count(counter)
+            await counter.write(store)
+        assert await rows(store) == [counted(0), counted(10), counted(11, 2)]
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_row_is_either_in_the_store_or_not_yet_written(tmp_path: Path) -> None:
+    """However reads and writes are interleaved, a report has every turn once."""
+
+    async def story() -> None:
+        store, counter = open_store(StoreSettings(), tmp_path), UsageCounter(Clock())
+        await store.open()
+        reporter = UsageReporter(counter, store)
+        query = UsageQuery(first=0, end=20, step=1)
+        for turns in range(1, 30):
+            count(counter)
+            writing = [asyncio.create_task(counter.write(store)) for _ in range(turns % 3)]
+            reports = await asyncio.gather(*[reporter.report(query) for _ in range(3)])
+            assert [report.total.turns for report in reports] == [turns] * 3
+            await asyncio.gather(*writing)
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_report_has_what_a_broken_store_does_not_take(tmp_path: Path) -> None:
+    async def story() -> None:
+        closed, store = open_store(StoreSettings(), tmp_path), open_store(StoreSettings(), tmp_path)
+        await store.open()
+        counter = UsageCounter(Clock())
+        count(counter)
+        await counter.write(closed)
+        query = UsageQuery(first=10, end=11, step=1, by="key")
+        report = await UsageReporter(counter, store).report(query)
+        assert [(group.name, group.total.turns, group.total.input) for group in report.groups] == [("local", 1, 3)]
+        assert (report.models, report.keys) == ([MODEL], ["local"])
+        for owner, turns in (("local", 1), ("other", 0)):
+            assert (await UsageReporter(counter, store).report(query, owner)).total.turns == turns
+        await store.close()
+
+    asyncio.run(story())
 
 
 # The timer

@@ -16,9 +16,10 @@ from tests.stores.rows import ACCEPTED, ANSWERED, PLANNED, RAN, STARTED, steps, 
 from toolrelay.core.messages import Image, Message
 from toolrelay.core.steps import AnswerReceived, ToolRunFinished
 from toolrelay.settings import StoreSettings
-from toolrelay.stores.base import UsageRow, open_store
+from toolrelay.stores.base import open_store
 from toolrelay.stores.messages import message_rows
 from toolrelay.stores.sqlite import FILE_NAME
+from toolrelay.stores.usage import UsageRow
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "store.md").read_text("utf-8")
 QUERIES = re.findall(r"```sql\n(.+?)```", PAGE, re.DOTALL)

@@ -14,6 +14,8 @@ TURNS = {"/chat/completions", "/responses"}  # a request with messages: the mode
 READING = {
     "/",
     "/api/keys",
+    "/api/usage",
+    "/api/usage.csv",
     "/approvals",
     "/approvals/events",
     "/approvals/rules",

@@ -21,7 +21,6 @@ from toolrelay.core.steps import StepEvent, TurnFailed, TurnResumed, has_asked
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ClientError, InternalError, StoreConflictError, ToolrelayError, invalid
 from toolrelay.runtime.approvals import Approvals, TurnQuestions
-from toolrelay.runtime.driver import Observer
 from toolrelay.runtime.executor import Executor
 from toolrelay.runtime.frames import FrameLog
 from toolrelay.runtime.gateway_tools import Caller, GatewayTools
@@ -31,7 +30,7 @@ from toolrelay.runtime.limits import TurnSlot
 from toolrelay.runtime.models import Model
 from toolrelay.runtime.past_turn import PastTurn, joins_answers
 from toolrelay.runtime.returned_questions import ReturnedQuestions
-from toolrelay.runtime.turns import Follower, RunningTurn, TurnParts, Turns, TurnTools
+from toolrelay.runtime.turns import Follower, RunningTurn, TurnObserver, TurnParts, Turns, TurnTools
 from toolrelay.settings import LOCAL
 from toolrelay.stores.base import ApprovalMode, Frame, Store, StoredStep, StoredTurn, TurnRow
 from toolrelay.toolcalls.layer import ToolCallLayer
@@ -56,7 +55,7 @@ class TurnOrder(Struct, frozen=True, kw_only=True):
     request: Request
     model: Model
     policy: Policy
-    observer: Observer
+    observer: TurnObserver
     slot: TurnSlot = TurnSlot()
     idempotency_key: str | None = None
     digest: str | None = None
@@ -65,7 +64,7 @@ class TurnOrder(Struct, frozen=True, kw_only=True):
 class Observation(Struct, frozen=True):
     """The observer of a turn, what is called at its end, and its place among the concurrent turns."""
 
-    observer: Observer
+    observer: TurnObserver
     on_end: Callable[[RunningTurn], None]
     slot: TurnSlot = TurnSlot()
 
@@ -213,7 +212,7 @@ class TurnService:
         ledger = self._ledger(row, order.model, request, known_items=known_items, client_items=order.request.items)
         return self._parts(turn, order.model, order.observer, ledger, order.slot)
 
-    def _parts(self, turn: Turn, model: Model, observer: Observer, ledger: TurnLedger, slot: TurnSlot) -> TurnParts:
+    def _parts(self, turn: Turn, model: Model, observer: TurnObserver, ledger: TurnLedger, slot: TurnSlot) -> TurnParts:
         outlives = ledger.row.stored or ledger.row.background
         mode = _approval_mode(model, turn.request)
         questions = TurnQuestions(self.approvals, mode=mode, slot=slot, outlives=outlives)

@@ -5,6 +5,7 @@ Turns only add to plain numbers; the Prometheus metrics are built from them on e
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from itertools import accumulate
@@ -14,7 +15,7 @@ from toolrelay import log
 from toolrelay.core.commands import Notice, RecordStep
 from toolrelay.core.events import Usage
 from toolrelay.core.gateway_calls import MAX_SHOWN_NAME
-from toolrelay.core.steps import CallPlanned, ToolRunStarted
+from toolrelay.core.steps import CallPlanned, QuestionAsked, QuestionClosed, QuestionLeft, StepEvent, ToolRunStarted, VerdictGiven
 from toolrelay.runtime.usage import UsageCounter
 
 if TYPE_CHECKING:
@@ -140,10 +141,54 @@ class Metrics:
         yield from (runs, run_seconds, approvals)
 
 
+_OF_QUESTIONS = frozenset({QuestionAsked, VerdictGiven, QuestionClosed, QuestionLeft})
+
+
+class QuestionTimer:
+    """Denials of one turn, and the time in which at least one of its questions to people was open."""
+
+    __slots__ = ("_open", "_seconds", "_since", "denials")
+
+    def __init__(self) -> None:
+        self.denials = 0
+        self._open = 0
+        self._since = 0.0
+        self._seconds = 0.0
+
+    def note(self, step: StepEvent, now: float) -> None:
+        """Take note of a step that is about a question."""
+        if isinstance(step, QuestionAsked):
+            if not self._open:
+                self._since = now
+            self._open += 1
+            return
+        if isinstance(step, VerdictGiven) and step.verdict == "deny":
+            self.denials += 1
+        if self._open:  # else it was asked in an earlier turn, or before a restart
+            self._seconds = self.seconds(now)
+            self._since = now
+            self._open -= 1
+
+    def seconds(self, now: float) -> float:
+        return self._seconds + (now - self._since if self._open else 0.0)
+
+
 class TurnLog:
     """Writes one turn's log lines and adds to its model's metrics."""
 
-    __slots__ = ("_calls", "_fields", "_first", "_metrics", "_owner", "_started", "_tool_runs", "_wire", "_with_content")
+    __slots__ = (
+        "_calls",
+        "_fields",
+        "_first",
+        "_is_continued",
+        "_metrics",
+        "_owner",
+        "_questions",
+        "_started",
+        "_tool_runs",
+        "_wire",
+        "_with_content",
+    )
 
     def __init__(
         self, metrics: ModelMetrics, fields: dict[str, Any], wire: str, started: float, *, owner: str, with_content: bool
@@ -157,6 +202,12 @@ class TurnLog:
         self._calls = 0
         self._owner = owner
         self._tool_runs = 0
+        self._questions: QuestionTimer | None = None
+        self._is_continued = False
+
+    def continue_turn(self) -> None:
+        """Say that the turn began before this log: how long it takes is not known."""
+        self._is_continued = True
 
     def mark_first_event(self, now: float) -> None:
         if self._first is None:
@@ -164,12 +215,19 @@ class TurnLog:
             self._metrics.first_event_seconds.add(now - self._started)
 
     def record(self, command: RecordStep) -> None:
-        """Log a planned call; its arguments only if the configuration allows content."""
         step = command.step
-        if type(step) is ToolRunStarted:
+        kind = type(step)
+        if kind is ToolRunStarted:
             self._tool_runs += 1
-        if type(step) is not CallPlanned:
-            return
+        elif kind in _OF_QUESTIONS:
+            if self._questions is None:
+                self._questions = QuestionTimer()
+            self._questions.note(step, time.monotonic())
+        elif isinstance(step, CallPlanned):
+            self._log_call(step)
+
+    def _log_call(self, step: CallPlanned) -> None:
+        """Log a planned call; its arguments only if the configuration allows content."""
         self._calls += 1
         self._metrics.calls[step.owner] += 1
         call = step.call
@@ -196,14 +254,26 @@ class TurnLog:
 
     def suspend_turn(self, now: float) -> None:
         """Log that the gateway stops and that the turn will go on after the next start."""
-        self._metrics.usage.add_tool_runs(self._metrics.name, self._owner, self._tool_runs)
+        denials = 0 if self._questions is None else self._questions.denials
+        self._metrics.usage.add_part(self._metrics.name, self._owner, tool_runs=self._tool_runs, denials=denials)
         log.info("turn_suspended", wire=self._wire, **self._fields, ms=_milliseconds(now - self._started))
 
     def finish_turn(self, now: float, *, status: int, finish: str | None, code: str | None, usage: Usage | None) -> None:
         metrics, fields = self._metrics, self._fields
         metrics.turns[self._wire, status] += 1
-        metrics.turn_seconds.add(now - self._started)
-        metrics.usage.add_turn(metrics.name, self._owner, failed=status != _OK, usage=usage, tool_runs=self._tool_runs)
+        questions, first, seconds = self._questions, self._first, now - self._started
+        metrics.turn_seconds.add(seconds)
+        is_timed = status == _OK and not self._is_continued
+        metrics.usage.add_turn(
+            metrics.name,
+            self._owner,
+            failed=status != _OK,
+            usage=usage,
+            tool_runs=self._tool_runs,
+            denials=0 if questions is None else questions.denials,
+            first_seconds=first - self._started if is_timed and first is not None else None,
+            seconds=(seconds if questions is None else seconds - questions.seconds(now)) if is_timed else None,
+        )
         fields["status"] = status
         if finish is not None:
             fields["finish"] = finish
@@ -216,9 +286,9 @@ class TurnLog:
             fields["output_tokens"] = usage.output
         if self._calls:
             fields["calls"] = self._calls
-        if self._first is not None:
-            fields["first_ms"] = _milliseconds(self._first - self._started)
-        fields["ms"] = _milliseconds(now - self._started)
+        if first is not None:
+            fields["first_ms"] = _milliseconds(first - self._started)
+        fields["ms"] = _milliseconds(seconds)
         log.info("turn", wire=self._wire, **fields)
 
 

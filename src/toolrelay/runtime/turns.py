@@ -71,13 +71,19 @@ class TurnTools:
         return self._seconds - (time.monotonic() - self._running_since if self._running else 0)
 
 
+class TurnObserver(Observer, Protocol):
+    """Receives a recorded turn's records and notices, and the time of its first event."""
+
+    def mark_first_event(self, now: float) -> None: ...
+
+
 class TurnParts(Struct, frozen=True, kw_only=True):
     """All that a recorded turn needs to run. `commands` are the first ones of a turn that is resumed."""
 
     turn: Turn
     layer: ToolCallLayer
     backend: Backend
-    observer: Observer
+    observer: TurnObserver
     ledger: TurnLedger
     tools: TurnTools | None
     questions: TurnQuestions | None = None
@@ -193,6 +199,8 @@ class RunningTurn:
     # The driver's sink
 
     def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
+        if not self.events and type(events[0]) is not AnswerFailed:
+            self.parts.observer.mark_first_event(time.monotonic())
         self.events += events
         followers = self._followers
         if len(followers) == 1:

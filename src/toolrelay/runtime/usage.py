@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from toolrelay import log
 from toolrelay.core.events import Usage, limit_tokens
+from toolrelay.core.latencies import LatencyCounter
 from toolrelay.errors import StoreError
-from toolrelay.stores.base import UsageRow
+from toolrelay.stores.usage import UsageRow
 
 WRITE_SECONDS = 60
 MAX_ROWS = 10_000  # more, while the store cannot be used, are added up over the minutes
@@ -25,10 +27,12 @@ class UsageStore(Protocol):
 class _Counts:
     """The figures of a UsageRow, to be added to."""
 
-    __slots__ = ("cached", "failed", "input", "output", "tool_runs", "turns")
+    __slots__ = ("cached", "denials", "failed", "first", "input", "output", "tool_runs", "turn", "turns")
 
     def __init__(self) -> None:
-        self.turns = self.failed = self.input = self.output = self.cached = self.tool_runs = 0
+        self.turns = self.failed = self.input = self.output = self.cached = self.tool_runs = self.denials = 0
+        self.first = LatencyCounter()
+        self.turn = LatencyCounter()
 
     def add_tokens(self, read: int, written: int, cached: int) -> None:
         self.input = limit_tokens(self.input + limit_tokens(read))
@@ -43,19 +47,39 @@ class UsageCounter:
         self._clock = clock
         self._counts: dict[tuple[int, str, str], _Counts] = {}
         self._is_broken = False
+        self._writing = asyncio.Lock()
 
-    def add_turn(self, model: str, owner: str, *, failed: bool, usage: Usage | None, tool_runs: int) -> None:
+    def add_turn(
+        self,
+        model: str,
+        owner: str,
+        *,
+        failed: bool,
+        usage: Usage | None,
+        tool_runs: int,
+        denials: int = 0,
+        first_seconds: float | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Count a turn that has ended. Its latencies are None if they say nothing: it failed, or went on after a restart."""
         counts = self._find(int(self._clock() // 60), model, owner)
         counts.turns += 1
         counts.failed += failed
         counts.tool_runs += tool_runs
+        counts.denials += denials
         if usage is not None:
             counts.add_tokens(usage.input, usage.output, usage.cached or 0)
+        if first_seconds is not None:
+            counts.first.add(first_seconds)
+        if seconds is not None:
+            counts.turn.add(seconds)
 
-    def add_tool_runs(self, model: str, owner: str, tool_runs: int) -> None:
-        """Count the runs of a turn that goes on after a restart. The rest of it counts when it ends."""
-        if tool_runs:
-            self._find(int(self._clock() // 60), model, owner).tool_runs += tool_runs
+    def add_part(self, model: str, owner: str, *, tool_runs: int, denials: int) -> None:
+        """Count what a turn that goes on after a restart has done so far. The rest of it counts when it ends."""
+        if tool_runs or denials:
+            counts = self._find(int(self._clock() // 60), model, owner)
+            counts.tool_runs += tool_runs
+            counts.denials += denials
 
     def _find(self, minute: int, model: str, owner: str) -> _Counts:
         found = self._counts.get((minute, model, owner))
@@ -68,7 +92,18 @@ class UsageCounter:
 
         What the store fails at in another way is dropped: it would fail at it again.
         """
-        rows = self._take()
+        async with self._writing:
+            await self._write(store)
+
+    @asynccontextmanager
+    async def unwritten(self) -> AsyncGenerator[Sequence[UsageRow], None]:
+        """Yield the rows that the store does not have. Nothing is written meanwhile, so that no row is read twice."""
+        async with self._writing:
+            yield self._rows()
+
+    async def _write(self, store: UsageStore) -> None:
+        rows = self._rows()
+        self._counts = {}
         if not rows:
             return
         try:
@@ -83,8 +118,7 @@ class UsageCounter:
         else:
             self._is_broken = False
 
-    def _take(self) -> list[UsageRow]:
-        counts, self._counts = self._counts, {}
+    def _rows(self) -> list[UsageRow]:
         return [
             UsageRow(
                 minute=minute,
@@ -96,8 +130,11 @@ class UsageCounter:
                 output=each.output,
                 cached=each.cached,
                 tool_runs=each.tool_runs,
+                denials=each.denials,
+                first_latencies=each.first.encode(),
+                turn_latencies=each.turn.encode(),
             )
-            for (minute, model, owner), each in counts.items()
+            for (minute, model, owner), each in self._counts.items()
         ]
 
     def _put_back(self, rows: list[UsageRow]) -> None:
@@ -108,6 +145,9 @@ class UsageCounter:
             counts.failed += row.failed
             counts.add_tokens(row.input, row.output, row.cached)
             counts.tool_runs += row.tool_runs
+            counts.denials += row.denials
+            counts.first.add_text(row.first_latencies)
+            counts.turn.add_text(row.turn_latencies)
 
 
 class UsageTimer:

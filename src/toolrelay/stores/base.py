@@ -16,6 +16,7 @@ from toolrelay.core.json import JsonObject
 from toolrelay.core.steps import StepEvent
 from toolrelay.errors import ConfigurationError, StoreError
 from toolrelay.settings import StoreSettings
+from toolrelay.stores.usage import UsageQuery, UsageRow, UsageShare, UsageSum
 
 ApprovalMode: TypeAlias = Literal["hold", "return"]
 TurnStatus: TypeAlias = Literal["running", "parked", "finished", "failed", "cancelled"]
@@ -78,20 +79,6 @@ class ConversationItem(Struct, frozen=True, kw_only=True):
     id: str
     data: JsonObject
     position: int = 0
-
-
-class UsageRow(Struct, frozen=True, kw_only=True):
-    """Usage of one model by one key in one minute. `minute` is the Unix time divided by 60; `key` is the owner."""
-
-    minute: int
-    model: str
-    key: str
-    turns: int = 0
-    failed: int = 0
-    input: int = 0
-    output: int = 0
-    cached: int = 0
-    tool_runs: int = 0
 
 
 class MessageRow(Struct, frozen=True, kw_only=True):
@@ -399,6 +386,14 @@ class Store(Protocol):
 
     async def add_usage(self, rows: Sequence[UsageRow]) -> None:
         """Add the figures to those of the same minute, model and key."""
+        ...
+
+    async def list_usage_shares(self, query: UsageQuery) -> list[UsageShare]:
+        """Return who used which model, most turns first, at most 10,000."""
+        ...
+
+    async def sum_usage(self, query: UsageQuery, names: Sequence[str]) -> list[UsageSum]:
+        """Return sums by step and name, in the order of time. Models or keys that are not in `names` are one, without a name."""
         ...
 
     async def prune(self, before: float) -> PruneResult:

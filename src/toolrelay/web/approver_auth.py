@@ -29,6 +29,14 @@ class Approvers:
         where = " where there are keys" if identity.key is None else ""
         raise PolicyError(f"{who} may not answer approvals{where}. Use a key with approve = true.", code="not_an_approver")
 
+    def require_person(self, identity: Identity, authorization: str | None, *, subject: str) -> None:
+        """Raise a 401 for a client of a gateway without keys, which any program on the machine can be.
+
+        `subject` is what they may not see, in the plural.
+        """
+        if identity.key is None and not identity.is_operator:
+            raise self._unauthenticated(f"{subject} need", authorization)
+
     def require_operator(self, identity: Identity, authorization: str | None) -> str:
         """Return the name of who may change settings and keys, or raise a 401 or 403.
 

@@ -157,6 +157,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     def observe(self, row: TurnRow, request: Request) -> Observation:
         """Return the log of a turn that goes on after a restart."""
         turn_log = self._turn_log(row.id, request, row.owner, time.monotonic())
+        turn_log.continue_turn()
         self.metrics.open += 1
 
         def end(running: RunningTurn) -> None:
@@ -288,6 +289,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
                 self._fail(exchange, response, error)
             return
         else:
+            turn_log.continue_turn()
             running = await self.service.resume(past, follower, Observation(turn_log, _on_end(turn_log, leave), slot))
             if running.parts.observer is not turn_log:
                 leave()

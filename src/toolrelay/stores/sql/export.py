@@ -13,6 +13,7 @@ from toolrelay.stores.sql.approvals import APPROVAL_COLUMNS, RULE_COLUMNS
 from toolrelay.stores.sql.database import Connection
 from toolrelay.stores.sql.keys import KEY_COLUMNS, decode_key
 from toolrelay.stores.sql.turns import TURN_COLUMNS, decode_row
+from toolrelay.stores.sql.usage import USAGE_COLUMNS
 
 PAGE = 100
 
@@ -26,9 +27,8 @@ _KEYS = f"SELECT {KEY_COLUMNS} FROM api_keys WHERE id > ? ORDER BY id LIMIT ?"
 _CONVERSATION_COLUMNS = ("id", "owner", "created_at", "last_used_at", "metadata")
 _CONVERSATIONS = f"SELECT {', '.join(_CONVERSATION_COLUMNS)} FROM conversations WHERE id > ? ORDER BY id LIMIT ?"
 _ITEMS = "SELECT data FROM items WHERE conversation = ? ORDER BY position"
-_USAGE_COLUMNS = ("minute", "model", "key", "turns", "failed", "input", "output", "cached", "tool_runs")
 _USAGE = f"""
-    SELECT {", ".join(_USAGE_COLUMNS)} FROM usage WHERE (minute, model, key) > (?, ?, ?) ORDER BY minute, model, key LIMIT ?"""
+    SELECT {", ".join(USAGE_COLUMNS)} FROM usage WHERE (minute, model, key) > (?, ?, ?) ORDER BY minute, model, key LIMIT ?"""
 
 Page = tuple[list[JsonObject], tuple[object, ...] | None]
 """Records, and the parameters of the next page, if there may be one."""
@@ -70,7 +70,7 @@ def export_keys(start: Sequence[object], connection: Connection) -> Page:
 
 def export_usage(start: Sequence[object], connection: Connection) -> Page:
     rows = connection.execute(_USAGE, (*start, PAGE)).fetchall()
-    return [_record("usage", _USAGE_COLUMNS, values) for values in rows], tuple(rows[-1][:3]) if len(rows) == PAGE else None
+    return [_record("usage", USAGE_COLUMNS, values) for values in rows], tuple(rows[-1][:3]) if len(rows) == PAGE else None
 
 
 EXPORTS: tuple[tuple[Callable[[Sequence[object], Connection], Page], tuple[object, ...]], ...] = (

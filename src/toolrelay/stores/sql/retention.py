@@ -1,21 +1,8 @@
-"""Usage, and deletion of old data."""
+"""Deletion of old data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import msgspec
-
-from toolrelay.core.events import MAX_TOKENS
-from toolrelay.stores.base import UsageRow
 from toolrelay.stores.sql.database import Connection
-
-_USAGE_COLUMNS = ", ".join(UsageRow.__struct_fields__)
-_SUM = "{0} = CASE WHEN usage.{0} < {1} - excluded.{0} THEN usage.{0} + excluded.{0} ELSE {1} END"
-_SUMS = ", ".join(_SUM.format(name, MAX_TOKENS) for name in UsageRow.__struct_fields__[3:])
-_ADD_USAGE = f"""
-    INSERT INTO usage ({_USAGE_COLUMNS}) VALUES ({", ".join("?" * len(UsageRow.__struct_fields__))})
-    ON CONFLICT (minute, model, key) DO UPDATE SET {_SUMS}"""
 
 # A parked turn waits for a person who was asked, or for a client to repeat its request. Only the former is kept for ever. A turn
 # that has ended with a question to its client is kept until the question expires.
@@ -65,10 +52,6 @@ _OTHER_EVICTIONS = (
     )""",
     "DELETE FROM usage WHERE minute IN (SELECT DISTINCT minute FROM usage ORDER BY minute LIMIT ?)",
 )
-
-
-def add_usage(connection: Connection, rows: Sequence[UsageRow]) -> None:
-    connection.executemany(_ADD_USAGE, [msgspec.structs.astuple(row) for row in rows])
 
 
 def prune_turns(connection: Connection, before: float, limit: int) -> int:

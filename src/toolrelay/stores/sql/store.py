@@ -24,13 +24,13 @@ from toolrelay.stores.base import (
     StoredTurn,
     TurnRow,
     TurnStatus,
-    UsageRow,
 )
 from toolrelay.stores.readers import ReaderPool
 from toolrelay.stores.sql import approvals as sql_approvals
-from toolrelay.stores.sql import conversations, keys, retention, sessions, turns
+from toolrelay.stores.sql import conversations, keys, retention, sessions, turns, usage
 from toolrelay.stores.sql.database import Database, Operation
 from toolrelay.stores.sql.export import EXPORTS
+from toolrelay.stores.usage import UsageQuery, UsageRow, UsageShare, UsageSum
 from toolrelay.stores.writer import MAX_WAITING, GroupCommitWriter
 
 T = TypeVar("T")
@@ -241,7 +241,13 @@ class SqlStore:
     # Usage, retention, export
 
     async def add_usage(self, rows: Sequence[UsageRow]) -> None:
-        await self._writer.run(lambda connection: retention.add_usage(connection, rows))
+        await self._writer.run(lambda connection: usage.add_usage(connection, rows))
+
+    async def list_usage_shares(self, query: UsageQuery) -> list[UsageShare]:
+        return await self._read(lambda connection: usage.list_shares(connection, query))
+
+    async def sum_usage(self, query: UsageQuery, names: Sequence[str]) -> list[UsageSum]:
+        return await self._read(lambda connection: usage.sum_usage(connection, query, names))
 
     async def prune(self, before: float) -> PruneResult:
         return PruneResult(
