@@ -53,6 +53,7 @@ from toolrelay.web.router import Router
 from toolrelay.web.sessions import Codes, Sessions
 from toolrelay.web.sign_in import SignInPages
 from toolrelay.web.site import Site
+from toolrelay.web.traces import TracePages
 from toolrelay.web.usage import UsagePages
 from toolrelay.wires.base import discover as discover_wires
 
@@ -109,6 +110,15 @@ class App:
                 ).routes(),
                 *KeyPages(self.keys, approvers).routes(),
                 *UsagePages(UsageReporter(self.metrics.usage, self.store), approvers, self.keys).routes(),
+                *TracePages(
+                    self.service,
+                    self.models,
+                    self.tools,
+                    approvers,
+                    access,
+                    record=settings.store.record,
+                    keepalive=settings.server.keepalive_seconds,
+                ).routes(),
             ],
             open_routes=[
                 *make_open_routes(self.metrics, authenticator, is_ready=lambda: self.ready),

@@ -89,6 +89,7 @@ class TurnLedger:
         self._status: TurnStatus | None = None
         self._has_conflict = False
         self._lock = asyncio.Lock()
+        self._added = asyncio.Event()  # set, and replaced, when a step is added
 
     @property
     def has_unsaved_end(self) -> bool:
@@ -101,6 +102,15 @@ class TurnLedger:
         return not self._has_conflict and not self.has_unsaved_end
 
     @property
+    def unsaved(self) -> tuple[StoredStep, ...]:
+        return tuple(self._unsaved)
+
+    async def wait_for_step(self, count: int) -> None:
+        """Wait until there are more steps than this."""
+        while len(self.steps) <= count:
+            await self._added.wait()
+
+    @property
     def current_row(self) -> TurnRow:
         """Return the row as it would be if all steps were written."""
         return self.row if self._status is None else replace(self.row, status=self._status)
@@ -109,6 +119,8 @@ class TurnLedger:
         at = self._clock()
         self._unsaved.append(StoredStep(seq=len(self.steps), at=at, step=step))
         self.steps.append(step)
+        self._added.set()
+        self._added = asyncio.Event()
         self._is_durable = self._is_durable or isinstance(step, _DURABLE)
         accepted = self.steps[0]
         is_legacy = isinstance(accepted, TurnAccepted) and accepted.request.legacy_functions

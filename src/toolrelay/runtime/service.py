@@ -354,12 +354,17 @@ class TurnService:
     async def _replay(self, past: PastTurn, observation: Observation, *, recorded: int | None = None) -> TurnParts:
         row, request = past.row, past.request
         model = self._models[row.model]
-        policy = self.policy(request, model, KeyId(request.key))
-        policy = replace(policy, records_answers=True, sees_private=model.settings.local)
-        context = await self._past.context(request, row.owner, is_local=model.settings.local, end=past.context_end)
-        turn = Turn.replay(past.steps, token=row.id, policy=policy, context=context.items)
+        policy, context = await self.replay_inputs(past, model)
+        turn = Turn.replay(past.steps, token=row.id, policy=policy, context=context)
         ledger = self._ledger(row, model, request, steps=past.steps[:recorded])
         return self._parts(turn, model, observation.observer, ledger, observation.slot)
+
+    async def replay_inputs(self, past: PastTurn, model: Model) -> tuple[Policy, tuple[Item, ...]]:
+        """Return what a recorded turn uses besides its steps: its gateway tools, and the conversation that it continues."""
+        request, is_local = past.request, model.settings.local
+        policy = replace(self.policy(request, model, KeyId(request.key)), records_answers=True, sees_private=is_local)
+        context = await self._past.context(request, past.row.owner, is_local=is_local, end=past.context_end)
+        return policy, context.items
 
 
 def _refers(item: Item) -> bool:

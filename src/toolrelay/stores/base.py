@@ -7,7 +7,7 @@ import importlib.util
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, structs
 
@@ -17,6 +17,9 @@ from toolrelay.core.steps import StepEvent
 from toolrelay.errors import ConfigurationError, StoreError
 from toolrelay.settings import StoreSettings
 from toolrelay.stores.usage import UsageQuery, UsageRow, UsageShare, UsageSum
+
+if TYPE_CHECKING:
+    from toolrelay.stores.turn_lists import TurnPage, TurnQuery, TurnRecord
 
 ApprovalMode: TypeAlias = Literal["hold", "return"]
 TurnStatus: TypeAlias = Literal["running", "parked", "finished", "failed", "cancelled"]
@@ -263,6 +266,12 @@ class Store(Protocol):
     async def set_status(self, turn: str, status: TurnStatus) -> None: ...
 
     async def load_turn(self, turn: str, owner: str | None = None) -> StoredTurn | None: ...
+
+    async def load_record(self, turn: str, owner: str) -> TurnRecord | None:
+        """Return a turn with the steps that can be decoded, and those that cannot."""
+        ...
+
+    async def list_turns(self, owner: str, query: TurnQuery) -> TurnPage: ...
 
     async def load_unfinished(self) -> list[StoredTurn]:
         """Return the turns that are running or parked, oldest first. One that cannot be decoded is logged and left out."""

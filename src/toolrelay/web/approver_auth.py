@@ -35,7 +35,7 @@ class Approvers:
         `subject` is what they may not see, in the plural.
         """
         if identity.key is None and not identity.is_operator:
-            raise self._unauthenticated(f"{subject} need", authorization)
+            raise self._unauthenticated(f"{subject} need a session, or", authorization)
 
     def require_operator(self, identity: Identity, authorization: str | None) -> str:
         """Return the name of who may change settings and keys, or raise a 401 or 403.

@@ -25,7 +25,11 @@ def test_pictures_are_taken(desk: Desk, request: pytest.FixtureRequest, tmp_path
     page.screenshot(path=folder / "console-approval.png")
     dialog.get_by_role("button", name="Approve and Execute").click()
     expect(page.locator(".message.assistant[data-done]")).to_have_count(1)
-    assert {path.name for path in folder.glob("*.png")} >= {"console-chat.png", "console-approval.png"}
+    page.locator(".message.assistant footer").get_by_role("link", name="Trace").click()
+    page.locator(".entry.kind-question summary").click()
+    expect(page.locator(".entry.kind-question")).to_contain_text("Verdict")
+    page.screenshot(path=folder / "console-trace.png")
+    assert {path.name for path in folder.glob("*.png")} >= {"console-chat.png", "console-approval.png", "console-trace.png"}
 
 
 def test_picture_of_a_question_of_another_client_is_taken(desk: Desk, request: pytest.FixtureRequest, tmp_path: Path) -> None:

@@ -27,9 +27,10 @@ from toolrelay.stores.base import (
 )
 from toolrelay.stores.readers import ReaderPool
 from toolrelay.stores.sql import approvals as sql_approvals
-from toolrelay.stores.sql import conversations, keys, retention, sessions, turns, usage
+from toolrelay.stores.sql import conversations, keys, retention, sessions, turn_list, turns, usage
 from toolrelay.stores.sql.database import Database, Operation
 from toolrelay.stores.sql.export import EXPORTS
+from toolrelay.stores.turn_lists import TurnPage, TurnQuery, TurnRecord
 from toolrelay.stores.usage import UsageQuery, UsageRow, UsageShare, UsageSum
 from toolrelay.stores.writer import MAX_WAITING, GroupCommitWriter
 
@@ -125,6 +126,12 @@ class SqlStore:
 
     async def load_turn(self, turn: str, owner: str | None = None) -> StoredTurn | None:
         return await self._read(lambda connection: turns.load_turn(connection, turn, owner))
+
+    async def load_record(self, turn: str, owner: str) -> TurnRecord | None:
+        return await self._read(lambda connection: turn_list.load_record(connection, turn, owner))
+
+    async def list_turns(self, owner: str, query: TurnQuery) -> TurnPage:
+        return await self._read(lambda connection: turn_list.list_turns(connection, owner, query))
 
     async def load_unfinished(self) -> list[StoredTurn]:
         return await self._read(turns.load_unfinished)

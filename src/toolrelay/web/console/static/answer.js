@@ -70,6 +70,7 @@ export class Answer {
     for (const part of this.parts.values()) part.finish();
     this.showWaiting("");
     if (cost) this.footer.textContent = describeCost(cost);
+    if (cost?.turn) this.footer.append(" · ", element("a", { href: `/traces#${encodeURIComponent(cost.turn)}` }, "Trace"));
     this.node.dataset.done = "true";
   }
 }

@@ -34,6 +34,10 @@ export async function request(method, path, body) {
   return (await send(method, path, body)).json();
 }
 
+export async function requestText(path) {
+  return (await send("GET", path)).text();
+}
+
 /** Yield the events of a stream as {name, data}. It ends with the stream, or throws an ApiError if the connection breaks. */
 export async function* events(method, path, body, signal, onOpen = () => {}) {
   const response = await send(method, path, body, signal);

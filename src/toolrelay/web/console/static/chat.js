@@ -228,7 +228,7 @@ async function run(begin) {
 function finish(id, answer, response, seconds) {
   const usage = response.usage ?? {};
   const lasted = response.completed_at && response.created_at ? Math.max(response.completed_at - response.created_at, 0) : seconds;
-  const cost = { input: usage.input_tokens, output: usage.output_tokens, seconds: lasted < 2 ? Math.min(seconds, 2) : lasted };
+  const cost = { input: usage.input_tokens, output: usage.output_tokens, seconds: lasted < 2 ? Math.min(seconds, 2) : lasted, turn: response.id };
   answer.finish(cost);
   if (response.status === "cancelled") answer.footer.prepend("Stopped. ");
   if (response.status === "incomplete") answer.footer.prepend(`Incomplete: ${response.incomplete_details?.reason ?? "unknown"}. `);

@@ -14,7 +14,7 @@ function describe(question, ...more) {
     "li",
     {},
     element("h3", {}, question.title),
-    element("p", { class: "hint" }, asked),
+    element("p", { class: "hint" }, asked, " · ", element("a", { href: `/traces#${encodeURIComponent(question.turn)}` }, "Trace")),
     element("pre", { tabIndex: 0 }, JSON.stringify(question.arguments, null, 2)),
     ...more,
   );
