@@ -87,7 +87,7 @@ settings = from_environment(sys.argv[1], port=0, data_dir=sys.argv[2])
 
 @contextlib.contextmanager
 def running(
-    config: str = "",
+    config: str | None = "",
     *,
     environ: dict[str, str] | None = None,
     flags: tuple[str, ...] = (),
@@ -95,7 +95,7 @@ def running(
     stderr: int | None = None,
     folder: Path | None = None,
 ) -> Iterator[Gateway]:
-    """Start the gateway on a free port; stop it with SIGTERM.
+    """Start the gateway on a free port; stop it with SIGTERM. `config` None: it has no configuration file.
 
     Configuration, data directory (`data`) and log are in `folder`, by default a temporary one.
     `program` is Python code that runs instead of `toolrelay serve`, with the same `settings`. `stderr` is a file descriptor
@@ -104,12 +104,13 @@ def running(
     given = environ or {}
     with contextlib.ExitStack() as stack:
         work = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolrelay-test-")))
-        (work / "toolrelay.toml").write_text(config)
+        if config is not None:
+            (work / "toolrelay.toml").write_text(config)
         log_path = work / "log"
         if program:
             arguments = ["-c", _PROGRAM + program, str(work / "toolrelay.toml"), str(work / "data")]
         else:
-            arguments = ["-m", "toolrelay", "serve", "--config", str(work / "toolrelay.toml")]
+            arguments = ["-m", "toolrelay", "serve", *(() if config is None else ("--config", str(work / "toolrelay.toml")))]
             arguments += ["--port", "0", "--data-dir", str(work / "data"), *flags]
         with log_path.open("a") as log:
             process = subprocess.Popen(

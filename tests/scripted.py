@@ -29,7 +29,8 @@ def scripted(backend: Backend, *, keepalive: float = 15) -> App:
     """Return a gateway whose model `fast` is the backend."""
     settings = load(None, {"HOME": "/nowhere"}, data_dir=_DATA.name)
     server, store = replace(settings.server, keepalive_seconds=keepalive), replace(settings.store, record="none")
-    app = App(replace(settings, server=server, store=store))
+    demo = ModelSettings(name="demo", provider="demo", model="demo")
+    app = App(replace(settings, server=server, store=store, models={"demo": demo}, toolsets={}))
     model = ModelSettings(name=MODEL, provider="demo")
     app.models[MODEL] = Model(settings=model, backend=backend, mode=tool_calling_mode(model, Profile(), bytes))
     return app

@@ -28,7 +28,10 @@ ROOT = Path(__file__).parent.parent
 
 def test_without_a_file_the_demo_model_is_served_on_loopback() -> None:
     settings = load(None, {})
-    assert settings.models == {"demo": ModelSettings(name="demo", provider="demo", model="demo")}
+    assert settings.models == {"demo": ModelSettings(name="demo", provider="demo", model="demo", toolsets=("vault",))}
+    assert {name: (toolset.kind, toolset.approval) for name, toolset in settings.toolsets.items()} == {
+        "vault": ("vault", "always")
+    }
     assert (settings.server.host, settings.server.port) == ("127.0.0.1", 8787)
     assert settings.config_file == ""
     check_binding(settings)
@@ -36,7 +39,9 @@ def test_without_a_file_the_demo_model_is_served_on_loopback() -> None:
 
 @pytest.mark.parametrize("text", ["", "[server]\nport = 1\n", "[models]\n"])
 def test_file_without_models_serves_the_demo_model(write: Write, text: str) -> None:
-    assert list(load(write(text), {}).models) == ["demo"]
+    settings = load(write(text), {})
+    assert settings.models == {"demo": ModelSettings(name="demo", provider="demo", model="demo")}
+    assert settings.toolsets == {}
 
 
 def test_file_with_models_serves_only_those(write: Write) -> None:

@@ -28,6 +28,7 @@ from toolrelay.runtime.executor import Executor
 from toolrelay.runtime.gateway_tools import GatewayTools
 from toolrelay.runtime.keys import has_stored_keys, open_key_ring
 from toolrelay.runtime.limits import ConcurrencyLimit
+from toolrelay.runtime.live_settings import LiveSettings
 from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.runtime.printed import PrintedLines
 from toolrelay.runtime.secret import load_secret
@@ -51,6 +52,7 @@ from toolrelay.web.pages import make_open_routes, make_routes
 from toolrelay.web.responses import make_response_routes
 from toolrelay.web.router import Router
 from toolrelay.web.sessions import Codes, Sessions
+from toolrelay.web.settings import SettingsPages
 from toolrelay.web.sign_in import SignInPages
 from toolrelay.web.site import Site
 from toolrelay.web.traces import TracePages
@@ -82,6 +84,7 @@ class App:
             executor=self.executor,
             approvals=self.approvals,
         )
+        self.live_settings = LiveSettings(settings, self.store, self.tools, self.models)
         self.ready = True
         self._file_prefix = file_prefix(settings)
         self._usage_timer = UsageTimer(self.metrics.usage, self.store)
@@ -119,6 +122,7 @@ class App:
                     record=settings.store.record,
                     keepalive=settings.server.keepalive_seconds,
                 ).routes(),
+                *SettingsPages(self.live_settings, self.tools, approvers).routes(),
             ],
             open_routes=[
                 *make_open_routes(self.metrics, authenticator, is_ready=lambda: self.ready),
@@ -147,13 +151,13 @@ class App:
 
     async def open(self) -> None:
         """Open toolsets and store, or raise what the operator can correct. Then take up the turns of before."""
-        await self.tools.open()
         try:
             await self.store.open()
             await self.keys.load()
             self.keys.check_names(self._file_prefix)
             self.keys.follow()
             self._approver_token()
+            await self.live_settings.open()
             self._usage_timer.start()
             self._pruning = asyncio.create_task(prune_regularly(self.store, self._retention_days))
             await self.site.start()

@@ -88,7 +88,8 @@ def load(
     stderr_is_tty: bool = False,
 ) -> Settings:
     """Combine defaults, file, environment and flags; each overrides the ones before it."""
-    settings = _read_file(path, environ)
+    file, tables = _load_tables(path, environ)
+    settings = FileReader(file, environ).read(with_defaults(tables, has_file=bool(file)))
     server = settings.server
     if host is not None:
         server = structs.replace(server, host=_checked("--host", host, Host))
@@ -97,14 +98,24 @@ def load(
     return structs.replace(
         settings,
         server=server,
-        models=settings.models or {"demo": ModelSettings(name="demo", provider="demo", model="demo")},
         tools_off=_variable(environ, "TOOLRELAY_TOOLS", Literal["on", "off"], "on") == "off",
         environment=Environment(
-            data_dir=Path(_data_dir(data_dir, environ)), config_dir=_config_dir(settings.config_file), environ=dict(environ)
+            data_dir=Path(_data_dir(data_dir, environ)), config_dir=_config_dir(file), environ=dict(environ), tables=tables
         ),
         log=_variable(environ, "TOOLRELAY_LOG", Literal["json", "text"], "text" if stderr_is_tty else "json"),
         log_level=_variable(environ, "TOOLRELAY_LOG_LEVEL", _LogLevel, "info"),
     )
+
+
+def with_defaults(tables: Mapping[str, Any], *, has_file: bool) -> dict[str, Any]:
+    """Add the demo model to a configuration without models. If there is no file, it has the toolsets that have a sample."""
+    if tables.get("models"):
+        return dict(tables)
+    samples = (
+        {} if has_file else {name: {"kind": name, **kind.sample} for name, kind in discover_toolsets().items() if kind.sample}
+    )
+    defaults = {"toolsets": samples} if samples else {}
+    return {**tables, **defaults, "models": {"demo": {"provider": "demo", "toolsets": [*samples]}}}
 
 
 _T = TypeVar("_T", bound=Struct)
@@ -122,7 +133,7 @@ class FileReader:
         self.problems: list[str] = []
 
     def add_problem(self, path: str, problem: str) -> None:
-        self.problems.append(f"{self.file}: {path}: {problem}")
+        self.problems.append(f"{self.file}: {path}: {problem}" if self.file else f"{path}: {problem}")
 
     def read(self, raw: dict[str, Any]) -> Settings:
         """Convert a whole file, or raise ConfigurationError with every problem in it."""
@@ -320,15 +331,16 @@ def _key_types(settings_type: type[Struct]) -> dict[str, Any]:
     return types
 
 
-def _read_file(path: str | None, environ: Mapping[str, str]) -> Settings:
+def _load_tables(path: str | None, environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """Return the name of the file, if there is one, and its tables."""
     variable = environ.get("TOOLRELAY_CONFIG", "")
     file = path or variable or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else "")
     if not file:
-        return Settings()
+        return "", {}
     origin = " (named by --config)" if path else " (named by TOOLRELAY_CONFIG)" if variable else ""
     try:
         # Editors on Windows may write a byte order mark, which TOML does not allow.
-        raw = tomllib.loads(Path(file).expanduser().read_text(encoding="utf-8-sig"))
+        return file, tomllib.loads(Path(file).expanduser().read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigurationError(
             f"{file}: no such file{origin}. Write one, as toolrelay.example.toml shows, or name none to start with "
@@ -342,7 +354,6 @@ def _read_file(path: str | None, environ: Mapping[str, str]) -> Settings:
     except tomllib.TOMLDecodeError as error:
         reason, _, place = str(error).rstrip(")").rpartition(" (at ")
         raise ConfigurationError(f"{file}: {place}: not valid TOML: {reason}") from None
-    return FileReader(file, environ).read(raw)
 
 
 def _describe_unknown_section(name: str, sections: Collection[str]) -> str:

@@ -118,14 +118,15 @@ class ToolsetSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Environment(Struct, frozen=True, kw_only=True):
-    """Where the gateway runs. `environ` may contain secrets, so it is not in the representation.
+    """Where the gateway runs. `environ` and `tables` may contain secrets, so they are not in the representation.
 
-    `config_dir` is the directory of the configuration file.
+    `config_dir` is the directory of the configuration file, `tables` are its contents.
     """
 
     data_dir: Path
     config_dir: Path | None = None
     environ: Mapping[str, str] = {}
+    tables: Mapping[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"Environment(data_dir={self.data_dir!r})"

@@ -122,7 +122,14 @@ def test_tools_that_are_turned_off_are_listed_with_a_note(run: Run, monkeypatch:
 
 
 def test_without_toolsets_the_documentation_is_named(run: Run) -> None:
+    configure('[models.demo]\nprovider = "demo"\n')
     assert run("tools").out.startswith("There are no toolsets. Add a [toolsets.NAME] table")
+
+
+def test_without_a_file_the_tools_of_the_sample_vault_are_listed(run: Run) -> None:
+    out = run("tools").out
+    assert out.startswith("toolset vault (vault)\n  models: demo\n")
+    assert "vault_search (approval always" in out
 
 
 def test_check_counts_the_tools(run: Run) -> None:

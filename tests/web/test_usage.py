@@ -228,7 +228,7 @@ def test_without_keys_a_session_or_the_token_is_needed(gateway: Gateway) -> None
     for path in ("/api/usage", "/api/usage.csv"):
         refused = gateway.get(path)
         assert (refused.status_code, refused.json()["error"]["code"]) == (401, "missing_approver_token")
-        assert refused.json()["error"]["message"].startswith("Usage figures need the approver's token.")
+        assert refused.json()["error"]["message"].startswith("Usage figures need a session, or the approver's token.")
         assert ask(gateway, "wrong", path=path).status_code == 401
         assert ask(gateway, path=path).status_code == 200
         with Browser(gateway) as browser:

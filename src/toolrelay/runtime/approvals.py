@@ -65,11 +65,15 @@ class ApprovalEvent(Struct, frozen=True):
 
 
 class _OpenQuestion:
-    """A question that its turn waits for. `answer` wakes the turn, `recorded` is set when the answer is on record."""
+    """A question that its turn waits for. `answer` wakes the turn, `recorded` is set when the answer is on record.
 
-    def __init__(self, row: ApprovalRow) -> None:
+    `definition` is the digest of the tool that it asks about.
+    """
+
+    def __init__(self, row: ApprovalRow, definition: str | None) -> None:
         loop = asyncio.get_running_loop()
         self.row = row
+        self.definition = definition
         self.answer: asyncio.Future[VerdictGiven | None] = loop.create_future()  # None: it has expired
         self.recorded: asyncio.Future[QuestionStatus] = loop.create_future()
 
@@ -111,7 +115,7 @@ class Approvals:
             return await self._wait(row)
 
     async def _wait(self, row: ApprovalRow) -> VerdictGiven | QuestionClosed:
-        question = self._open[row.id] = _OpenQuestion(row)
+        question = self._open[row.id] = _OpenQuestion(row, self._definition_of(row))
         self._opened.set()
         self._opened = asyncio.Event()
         log.info("approval", status="pending", **self._fields(row))
@@ -162,8 +166,8 @@ class Approvals:
             question.answer.set_result(None)
             raise ClientError(f"The question {approval!r} has expired.", status=409, code="already_answered")
         verdict = self._verdict(question.row, decision, by)
-        if decision.remember != "once" and self.find_tool(question.row) is None:
-            message = f"The answer cannot be remembered: the tool {question.row.tool!r} no longer exists."
+        if decision.remember != "once" and not self._is_unchanged(question):
+            message = f"The answer cannot be remembered: the tool {question.row.tool!r} no longer exists, or was changed."
             raise ClientError(message, status=422, code="cannot_remember", param="remember")
         question.answer.set_result(verdict)
         status = await asyncio.shield(question.recorded)
@@ -222,6 +226,15 @@ class Approvals:
         return VerdictGiven(call_id=row.call_id, verdict="allow", kind=row.kind, arguments=arguments, reason=reason, by=by)
 
     # Rules
+
+    def _definition_of(self, row: ApprovalRow) -> str | None:
+        tool = self.find_tool(row)
+        return None if tool is None else self._rule_definition(row, tool)
+
+    def _is_unchanged(self, question: _OpenQuestion) -> bool:
+        """Return whether the tool is still the one that was asked about."""
+        definition = self._definition_of(question.row)
+        return definition is not None and definition == question.definition
 
     async def _remember(self, row: ApprovalRow, decision: Decision, verdict: VerdictGiven) -> None:
         tool = self.find_tool(row)

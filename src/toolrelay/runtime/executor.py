@@ -35,6 +35,7 @@ STUCK_SECONDS = 1.0  # how long a cancelled run may take to end before it counts
 MAX_ERROR_LENGTH = 1000  # characters
 MAX_NAME_LENGTH = 100  # of an unknown tool
 MAX_RESULT_BYTES = 262_144
+CHANGED = "Error: the settings of this tool were changed in the meantime, so it was not run."
 
 RunStatus: TypeAlias = Literal["ok", "error", "timeout", "cancelled", "stuck", "invalid_arguments", "unknown_tool"]
 
@@ -75,10 +76,13 @@ class Executor:
         self._slots: dict[str, RunSlots] = {}
         self._abandoned: set[asyncio.Task[RunOutcome]] = set()
 
-    async def run(self, call: Call, context: ToolContext, *, max_result_bytes: int = MAX_RESULT_BYTES) -> ToolRunFinished:
+    async def run(
+        self, call: Call, context: ToolContext, *, max_result_bytes: int = MAX_RESULT_BYTES, definition: str | None = None
+    ) -> ToolRunFinished:
         """Run the call and return its result, which may be an error. Raises nothing but CancelledError.
 
-        `context.model` and `context.key` decide which tools there are. Each try gets a context of its own.
+        `context.model` and `context.key` decide which tools there are. Each try gets a context of its own. `definition` is the
+        digest of the tool that the model and the approver saw: if it is another one now, it is not run.
         """
         record = _RunRecord(call, context)
         record.max_result_bytes = max_result_bytes
@@ -87,6 +91,8 @@ class Executor:
         try:
             if tool is None:
                 outcome = _failed("unknown_tool", f"Unknown tool: {call.name[:MAX_NAME_LENGTH]}")
+            elif definition not in (None, tool.gateway_tool.definition):
+                outcome = _failed("error", CHANGED)
             else:
                 outcome = await self._run_tool(tool, call, context, record)
                 outcome = replace(outcome, output=truncate_content(outcome.output, max_result_bytes))

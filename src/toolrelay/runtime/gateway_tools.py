@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolrelay import log
 from toolrelay.core.policy import GatewayTool
 from toolrelay.core.request import Tool
 from toolrelay.core.validation import can_validate
 from toolrelay.errors import ConfigurationError
+from toolrelay.runtime.counted_toolset import CLOSE_SECONDS, CountedToolset
 from toolrelay.runtime.keys import KeyRing
 from toolrelay.setting_types import quote_key
 from toolrelay.settings import ModelSettings, Settings, ToolsetSettings, file_prefix
 from toolrelay.toolsets.base import ToolDefinition, Toolset, discover
 
 _VALID_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every provider accepts
-CLOSE_SECONDS = 5.0
 
 
 class Caller(Protocol):
@@ -46,6 +47,27 @@ class OpenTool(Struct, frozen=True, kw_only=True):
         return self.definition.timeout_seconds or self.settings.timeout_seconds
 
 
+class ToolsetsError(ConfigurationError):
+    """What is wrong with toolsets: `problems` has the lines of each."""
+
+    def __init__(self, problems: Mapping[str, Sequence[str]], prefix: str) -> None:
+        self.problems = problems
+        lines = [f"{prefix}toolsets.{quote_key(name)}: {line}" for name, found in problems.items() for line in found]
+        super().__init__("\n".join(lines))
+
+
+class ToolsChange(Struct, frozen=True, kw_only=True):
+    """Toolsets of other settings, opened, but not in use yet. `added` were opened for them."""
+
+    settings: Settings
+    toolsets: Mapping[str, CountedToolset]
+    tools: dict[str, OpenTool]
+    added: Sequence[CountedToolset]
+
+    async def discard(self) -> None:
+        await asyncio.gather(*(toolset.close() for toolset in self.added))
+
+
 class GatewayTools:
     """All toolsets of the configuration. With TOOLRELAY_TOOLS=off there are none."""
 
@@ -57,35 +79,62 @@ class GatewayTools:
         self._settings = settings
         self.keys = KeyRing(settings.keys) if keys is None else keys
         self._keys_version = 0
-        self._toolsets: dict[str, Toolset] = {}
+        self._toolsets: Mapping[str, CountedToolset] = _create(settings, {})
         self._granted: dict[tuple[str, str | None], Mapping[str, GatewayTool]] = {}
+        self._retiring: dict[asyncio.Task[None], CountedToolset] = {}
         self.tools: dict[str, OpenTool] = {}
-        problems = _Problems(settings)
-        kinds = discover()
-        for name, each in ({} if settings.tools_off else settings.toolsets).items():
-            try:
-                self._toolsets[name] = kinds[each.kind].open(each, settings.environment)
-            except ConfigurationError as error:
-                problems.add(name, error)
-        problems.raise_if_any()
+
+    def reset(self, settings: Settings) -> None:
+        """Take other settings before the toolsets are opened, or after that has failed."""
+        self._toolsets = _create(settings, {})
+        self._settings = settings
 
     async def open(self) -> None:
         """Open the toolsets. If one cannot be opened or used, close all and raise ConfigurationError with every problem."""
-        problems = _Problems(self._settings)
-        for name, toolset in self._toolsets.items():
-            try:
-                await toolset.open()
-                self._add_tools(self._settings.toolsets[name], toolset)
-            except ConfigurationError as error:
-                problems.add(name, error)
-        try:
-            problems.raise_if_any()
-        except ConfigurationError:
-            await self.close()
-            raise
+        self.tools = await _open_all(self._settings, self._toolsets, [*self._toolsets.values()])
 
     async def close(self) -> None:
-        await asyncio.gather(*(_close(name, toolset) for name, toolset in self._toolsets.items()))
+        retiring = dict(self._retiring)
+        for task in retiring:
+            task.cancel()
+        await asyncio.gather(*(toolset.close() for toolset in (*self._toolsets.values(), *retiring.values())))
+        if retiring:
+            await asyncio.wait(retiring)
+
+    # Changes while the gateway runs
+
+    async def prepare(self, settings: Settings) -> ToolsChange:
+        """Open what is new in other settings, or raise ConfigurationError. Nothing changes before `commit`."""
+        unchanged = {
+            name: toolset
+            for name, toolset in self._toolsets.items()
+            if name in settings.toolsets and _is_same_toolset(self._settings.toolsets[name], settings.toolsets[name])
+        }
+        toolsets = _create(settings, unchanged)
+        added = [toolset for name, toolset in toolsets.items() if name not in unchanged]
+        tools = await _open_all(settings, toolsets, added)
+        return ToolsChange(settings=settings, toolsets=toolsets, tools=tools, added=added)
+
+    def commit(self, change: ToolsChange) -> None:
+        """Use the toolsets that were prepared. Those that are gone are closed when their calls have ended."""
+        gone = {name: toolset for name, toolset in self._toolsets.items() if change.toolsets.get(name) is not toolset}
+        former = self._settings.toolsets
+        self._settings, self._toolsets, self.tools, self._granted = change.settings, change.toolsets, change.tools, {}
+        for name, toolset in gone.items():
+            task = asyncio.ensure_future(self._retire(toolset, former[name]))
+            self._retiring[task] = toolset
+            task.add_done_callback(self._retiring.pop)
+
+    async def _retire(self, toolset: CountedToolset, settings: ToolsetSettings) -> None:
+        await toolset.close_when_idle(settings.timeout_seconds + CLOSE_SECONDS)
+        kind = discover()[settings.kind]
+        kept = [each for each in self._settings.toolsets.values() if each.kind == settings.kind]
+        try:
+            await asyncio.to_thread(kind.forget, settings, kept, self._settings.environment)
+        except Exception as error:  # noqa: BLE001 -- it is a plug-in, or a file cannot be deleted
+            log.warning("toolset_not_forgotten", toolset=settings.name, reason=f"{type(error).__name__}: {error}")
+
+    # Who may use which tool
 
     def granted(self, model: ModelSettings, caller: Caller) -> Mapping[str, GatewayTool]:
         """Return the tools, by name, that the model may use for the caller."""
@@ -133,41 +182,72 @@ class GatewayTools:
         """A key may use what its `toolsets` name. Whoever has none may use all: with keys, that is only the operator."""
         return key is None or key in self.keys.owners_with(toolset)
 
-    def _add_tools(self, settings: ToolsetSettings, toolset: Toolset) -> None:
-        """Add the tools that `allow` and `deny` leave, or raise ConfigurationError with one line for each problem."""
-        problems: list[str] = []
-        offered = [tool for tool in toolset.tools if _is_allowed(tool.name, settings)]
-        if not offered:
-            names = ", ".join(tool.name for tool in toolset.tools) or "none"
-            problems.append(f"`allow` and `deny` leave no tool; tools of this toolset: {names}")
-        named = settings.approval if isinstance(settings.approval, dict) else {}
-        unknown = sorted(named.keys() - {tool.name for tool in toolset.tools})
-        problems += [f"`approval` names the tool {name}, which this toolset does not have" for name in unknown]
-        for definition in offered:
-            name = settings.prefix + definition.name
-            other = self.tools.get(name)
-            problem = _find_problem(name, definition) if other is None else _describe_clash(name, other, settings)
-            if problem:
-                problems.append(problem)
-            else:
-                self.tools[name] = _open_tool(name, definition, settings, toolset)
-        if problems:
-            raise ConfigurationError("\n".join(problems))
+
+def _create(settings: Settings, existing: Mapping[str, CountedToolset]) -> dict[str, CountedToolset]:
+    """Create the toolsets that do not exist yet, not connected, or raise one error with all that is wrong in them."""
+    toolsets: dict[str, CountedToolset] = {}
+    problems: dict[str, list[str]] = {}
+    kinds = discover()
+    for name, each in ({} if settings.tools_off else settings.toolsets).items():
+        try:
+            toolsets[name] = existing.get(name) or CountedToolset(name, kinds[each.kind].open(each, settings.environment))
+        except ConfigurationError as error:
+            problems[name] = error.message.splitlines()
+    _raise_if_any(problems, settings)
+    return toolsets
 
 
-class _Problems:
-    """Problems of toolsets, to be reported together."""
+async def _open_all(
+    settings: Settings, toolsets: Mapping[str, CountedToolset], unopened: Sequence[CountedToolset]
+) -> dict[str, OpenTool]:
+    """Open those that are not open yet, and return the tools of all. If there is a problem, close them again and raise it."""
+    tools: dict[str, OpenTool] = {}
+    problems: dict[str, list[str]] = {}
+    try:
+        for name, toolset in toolsets.items():
+            try:
+                if toolset in unopened:
+                    await toolset.open()
+                _add_tools(tools, settings.toolsets[name], toolset)
+            except ConfigurationError as error:
+                problems[name] = error.message.splitlines()
+        _raise_if_any(problems, settings)
+    except BaseException:
+        await asyncio.gather(*(toolset.close() for toolset in unopened))
+        raise
+    return tools
 
-    def __init__(self, settings: Settings) -> None:
-        self._prefix = file_prefix(settings)
-        self._lines: list[str] = []
 
-    def add(self, toolset: str, error: ConfigurationError) -> None:
-        self._lines += [f"{self._prefix}toolsets.{quote_key(toolset)}: {line}" for line in error.message.splitlines()]
+def _raise_if_any(problems: Mapping[str, Sequence[str]], settings: Settings) -> None:
+    if problems:
+        raise ToolsetsError(problems, file_prefix(settings))
 
-    def raise_if_any(self) -> None:
-        if self._lines:
-            raise ConfigurationError("\n".join(self._lines))
+
+def _is_same_toolset(one: ToolsetSettings, other: ToolsetSettings) -> bool:
+    """Return whether settings differ in nothing that the toolset itself knows."""
+    return replace(one, approval="always") == replace(other, approval="always")
+
+
+def _add_tools(tools: dict[str, OpenTool], settings: ToolsetSettings, toolset: Toolset) -> None:
+    """Add the tools that `allow` and `deny` leave, or raise ConfigurationError with one line for each problem."""
+    problems: list[str] = []
+    offered = [tool for tool in toolset.tools if _is_allowed(tool.name, settings)]
+    if not offered:
+        names = ", ".join(tool.name for tool in toolset.tools) or "none"
+        problems.append(f"`allow` and `deny` leave no tool; tools of this toolset: {names}")
+    named = settings.approval if isinstance(settings.approval, dict) else {}
+    unknown = sorted(named.keys() - {tool.name for tool in toolset.tools})
+    problems += [f"`approval` names the tool {name}, which this toolset does not have" for name in unknown]
+    for definition in offered:
+        name = settings.prefix + definition.name
+        other = tools.get(name)
+        problem = _find_problem(name, definition) if other is None else _describe_clash(name, other, settings)
+        if problem:
+            problems.append(problem)
+        else:
+            tools[name] = _open_tool(name, definition, settings, toolset)
+    if problems:
+        raise ConfigurationError("\n".join(problems))
 
 
 def _is_allowed(name: str, settings: ToolsetSettings) -> bool:
@@ -219,12 +299,3 @@ def _digest(definition: ToolDefinition, settings: ToolsetSettings) -> str:
     own = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in common}
     value = [settings.kind, own, definition.name, definition.description, definition.parameters]
     return sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
-
-
-async def _close(name: str, toolset: Toolset) -> None:
-    """Close a toolset. One that fails or hangs does not keep the others, or the gateway, from stopping."""
-    try:
-        async with asyncio.timeout(CLOSE_SECONDS):
-            await toolset.close()
-    except Exception as error:  # noqa: BLE001 -- it is a plug-in
-        log.warning("toolset_not_closed", toolset=name, reason=f"{type(error).__name__}: {error}")

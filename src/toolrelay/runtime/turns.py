@@ -57,7 +57,9 @@ class TurnTools:
         self._running += 1
         try:
             async with asyncio.timeout(left):
-                return await self._executor.run(call, context, max_result_bytes=model.max_tool_result_bytes)
+                return await self._executor.run(
+                    call, context, max_result_bytes=model.max_tool_result_bytes, definition=self._definition(call)
+                )
         except TimeoutError:
             self._seconds = 0  # a timer may fire a moment early: nothing is left all the same
             return ToolRunFinished(call_id=call.id, output=STOPPED, failed=True)
@@ -66,6 +68,10 @@ class TurnTools:
             self._running -= 1
             if not self._running:
                 self._seconds = left
+
+    def _definition(self, call: Call) -> str | None:
+        granted = self._turn.policy.tools.get(call.name)
+        return None if granted is None else granted.definition
 
     def _seconds_left(self) -> float:
         return self._seconds - (time.monotonic() - self._running_since if self._running else 0)

@@ -201,6 +201,15 @@ class KeyRow(Struct, frozen=True, kw_only=True):
     last_used_at: float | None = None
 
 
+class SettingRow(Struct, frozen=True, kw_only=True):
+    """A setting that was changed in the console. `path` is that of the configuration's key, `value` is JSON text."""
+
+    path: str
+    value: str
+    changed_at: float
+    changed_by: str
+
+
 class PruneResult(Struct, frozen=True, kw_only=True):
     """How many rows were deleted."""
 
@@ -391,6 +400,16 @@ class Store(Protocol):
         """Set the time of the last use."""
         ...
 
+    # Settings
+
+    async def load_settings(self) -> list[SettingRow]:
+        """Return the settings that were changed, by path."""
+        ...
+
+    async def change_settings(self, changed: Sequence[SettingRow], removed: Sequence[str] = ()) -> None:
+        """Add or replace settings, and remove those with the paths `removed`, in one transaction."""
+        ...
+
     # Usage, retention, export
 
     async def add_usage(self, rows: Sequence[UsageRow]) -> None:
@@ -415,7 +434,8 @@ class Store(Protocol):
     def export(self) -> AsyncIterator[JsonObject]:
         """Yield everything as JSON objects.
 
-        Their `type` is "turn" (with its steps), "message", "approval", "conversation", "rule", "key" (without hash) or "usage".
+        Their `type` is "turn" (with its steps), "message", "approval", "conversation", "rule", "key" (without hash), "setting"
+        or "usage".
         """
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -166,11 +166,15 @@ class ToolsetKind(Struct, Generic[S], frozen=True, kw_only=True):
     name       the value of `kind` in a [toolsets.NAME] table
     settings   the keys of such a table: the common ones, and the kind's own
     open       creates a toolset, not yet connected; raises ConfigurationError with one line for each problem
+    sample     the keys of a table that works without any set-up; used if nothing is configured
+    forget     deletes what a toolset that was removed has left in the data directory; the second argument are those that stay
     """
 
     name: str
     settings: type[S]
     open: Callable[[S, Environment], Toolset]
+    sample: Mapping[str, str] = {}
+    forget: Callable[[S, Sequence[S], Environment], None] = lambda _gone, _kept, _environment: None
 
 
 def discover() -> dict[str, ToolsetKind[Any]]:

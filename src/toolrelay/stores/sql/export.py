@@ -12,6 +12,7 @@ from toolrelay.stores.base import ApprovalRow, RuleRow, TurnRow
 from toolrelay.stores.sql.approvals import APPROVAL_COLUMNS, RULE_COLUMNS
 from toolrelay.stores.sql.database import Connection
 from toolrelay.stores.sql.keys import KEY_COLUMNS, decode_key
+from toolrelay.stores.sql.settings import SETTING_COLUMNS
 from toolrelay.stores.sql.turns import TURN_COLUMNS, decode_row
 from toolrelay.stores.sql.usage import USAGE_COLUMNS
 
@@ -27,6 +28,7 @@ _KEYS = f"SELECT {KEY_COLUMNS} FROM api_keys WHERE id > ? ORDER BY id LIMIT ?"
 _CONVERSATION_COLUMNS = ("id", "owner", "created_at", "last_used_at", "metadata")
 _CONVERSATIONS = f"SELECT {', '.join(_CONVERSATION_COLUMNS)} FROM conversations WHERE id > ? ORDER BY id LIMIT ?"
 _ITEMS = "SELECT data FROM items WHERE conversation = ? ORDER BY position"
+_SETTINGS = f"SELECT {', '.join(SETTING_COLUMNS)} FROM settings WHERE path > ? ORDER BY path LIMIT ?"
 _USAGE = f"""
     SELECT {", ".join(USAGE_COLUMNS)} FROM usage WHERE (minute, model, key) > (?, ?, ?) ORDER BY minute, model, key LIMIT ?"""
 
@@ -68,6 +70,11 @@ def export_keys(start: Sequence[object], connection: Connection) -> Page:
     return records, (rows[-1].id,) if len(rows) == PAGE else None
 
 
+def export_settings(start: Sequence[object], connection: Connection) -> Page:
+    rows = connection.execute(_SETTINGS, (*start, PAGE)).fetchall()
+    return [_record("setting", SETTING_COLUMNS, values) for values in rows], (rows[-1][0],) if len(rows) == PAGE else None
+
+
 def export_usage(start: Sequence[object], connection: Connection) -> Page:
     rows = connection.execute(_USAGE, (*start, PAGE)).fetchall()
     return [_record("usage", USAGE_COLUMNS, values) for values in rows], tuple(rows[-1][:3]) if len(rows) == PAGE else None
@@ -78,6 +85,7 @@ EXPORTS: tuple[tuple[Callable[[Sequence[object], Connection], Page], tuple[objec
     (export_conversations, ("",)),
     (export_rules, ("",)),
     (export_keys, ("",)),
+    (export_settings, ("",)),
     (export_usage, (-1, "", "")),
 )
 

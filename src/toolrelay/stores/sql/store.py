@@ -20,6 +20,7 @@ from toolrelay.stores.base import (
     PruneResult,
     RuleRow,
     SessionRow,
+    SettingRow,
     StoredStep,
     StoredTurn,
     TurnRow,
@@ -27,7 +28,7 @@ from toolrelay.stores.base import (
 )
 from toolrelay.stores.readers import ReaderPool
 from toolrelay.stores.sql import approvals as sql_approvals
-from toolrelay.stores.sql import conversations, keys, retention, sessions, turn_list, turns, usage
+from toolrelay.stores.sql import conversations, keys, retention, sessions, settings, turn_list, turns, usage
 from toolrelay.stores.sql.database import Database, Operation
 from toolrelay.stores.sql.export import EXPORTS
 from toolrelay.stores.turn_lists import TurnPage, TurnQuery, TurnRecord
@@ -244,6 +245,14 @@ class SqlStore:
 
     async def touch_key(self, key: str, at: float) -> None:
         await self._writer.run(lambda connection: keys.touch_key(connection, key, at))
+
+    # Settings
+
+    async def load_settings(self) -> list[SettingRow]:
+        return await self._read(settings.load_settings)
+
+    async def change_settings(self, changed: Sequence[SettingRow], removed: Sequence[str] = ()) -> None:
+        await self._writer.run(lambda connection: settings.change_settings(connection, changed, removed))
 
     # Usage, retention, export
 

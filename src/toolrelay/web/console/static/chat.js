@@ -12,7 +12,7 @@ import { Turn } from "./turn.js";
 const SUGGESTIONS = [
   ["Count to 100", "count to 100"],
   ["Show Markdown", "repeat: ## Hello\n\nSome **bold** text, a [link](https://example.com) and code:\n\n```python\ndef greet(name: str) -> str:\n    return f\"Hello {name}\"\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |"],
-  ["Search my vault for bees (asks you first, if a vault is set up)", "vault search for bees"],
+  ["Search the notes for bees (asks you first)", "vault search for bees"],
 ];
 const NEAR_END = 80; // pixels
 
