@@ -43,6 +43,7 @@ from toolrelay.web.access import Access
 from toolrelay.web.approvals import ApprovalPages
 from toolrelay.web.approver_auth import Approvers
 from toolrelay.web.auth import Authenticator
+from toolrelay.web.console.history import HistoryPages
 from toolrelay.web.console.pages import make_console_routes
 from toolrelay.web.conversations import ConversationPages
 from toolrelay.web.endpoints import Endpoint
@@ -108,6 +109,7 @@ class App:
                 *make_routes(self.models, started=int(time.time())),
                 *make_response_routes(self.service, keepalive=settings.server.keepalive_seconds),
                 *ConversationPages(self.store).routes(),
+                *HistoryPages(self.store, approvers).routes(),
                 *ApprovalPages(
                     self.approvals, self.models, approvers, access, self.keys, keepalive=settings.server.keepalive_seconds
                 ).routes(),

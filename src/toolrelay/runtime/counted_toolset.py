@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from toolrelay import log
 from toolrelay.core.json import JsonObject
 from toolrelay.errors import ToolError
-from toolrelay.toolsets.base import Preview, ToolContext, ToolDefinition, ToolOutput, Toolset
+from toolrelay.toolsets.base import FilePreviewer, Preview, ToolContext, ToolDefinition, ToolOutput, Toolset
 
 CLOSE_SECONDS = 5.0
 
@@ -35,6 +35,13 @@ class CountedToolset:
     async def preview(self, name: str, arguments: JsonObject, context: ToolContext) -> Preview:
         with self._count():
             return await self._toolset.preview(name, arguments, context)
+
+    async def read_file(self, name: str, path: str, context: ToolContext, *, limit: int) -> str:
+        """See toolsets.base.FilePreviewer."""
+        if not isinstance(self._toolset, FilePreviewer):
+            raise ToolError("this toolset does not show files")
+        with self._count():
+            return await self._toolset.read_file(name, path, context, limit=limit)
 
     async def run(self, name: str, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         with self._count():

@@ -84,6 +84,23 @@ class ConversationItem(Struct, frozen=True, kw_only=True):
     position: int = 0
 
 
+class ListedConversation(Struct, frozen=True, kw_only=True):
+    """A conversation in a list. `title` is that of its metadata, or else its first message. `running` is a turn that can be
+    followed: a stored background turn that has not ended.
+    """
+
+    conversation: Conversation
+    title: str
+    running: str | None = None
+
+
+class ConversationList(Struct, frozen=True, kw_only=True):
+    """A part of a list. If `next` is not None, the list goes on before that place."""
+
+    entries: tuple[ListedConversation, ...]
+    next: tuple[float, str] | None = None
+
+
 class MessageRow(Struct, frozen=True, kw_only=True):
     """A message in the shape of Chat Completions. `content_json`, `tool_calls` and `function_call` are JSON texts."""
 
@@ -310,6 +327,18 @@ class Store(Protocol):
     async def create_conversation(self, conversation: Conversation, items: Sequence[ConversationItem] = ()) -> None: ...
 
     async def load_conversation(self, conversation: str, owner: str) -> Conversation | None: ...
+
+    async def list_conversations(
+        self, owner: str, *, search: str = "", before: tuple[float, str] | None = None, limit: int = 50
+    ) -> ConversationList:
+        """Return an owner's conversations, the last used first, from before that time and id.
+
+        Those without metadata and items are left out. `search` is looked for in titles and texts. A search reads a bounded amount
+        of text, so that it may return less than the limit, and go on from there.
+        """
+        ...
+
+    async def describe_conversation(self, conversation: str, owner: str) -> ListedConversation | None: ...
 
     async def update_conversation(self, conversation: str, owner: str, metadata: dict[str, str]) -> Conversation | None: ...
 

@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -155,6 +155,18 @@ class Toolset(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class FilePreviewer(Protocol):
+    """A toolset that can show a person a file before a call reads it."""
+
+    async def read_file(self, name: str, path: str, context: ToolContext, *, limit: int) -> str:
+        """Return the beginning of a file, as the tool would read it for this model.
+
+        Raise ToolError with what the tool would say instead of its content. The text has about `limit` characters at most.
+        """
+        ...
 
 
 S = TypeVar("S", bound=ToolsetSettings)

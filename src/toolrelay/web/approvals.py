@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import PurePosixPath
 from typing import Any, get_args
@@ -17,14 +18,14 @@ from toolrelay import log
 from toolrelay.core.approvals import PATHS, QuestionStatus, decode_text
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.steps import ToolRunFinished
-from toolrelay.errors import ClientError, ToolrelayError, invalid
+from toolrelay.errors import ClientError, ToolError, ToolrelayError, invalid
 from toolrelay.runtime.approvals import ApprovalEvent, Approvals, Decision
 from toolrelay.runtime.gateway_tools import OpenTool
 from toolrelay.runtime.keys import KeyRing
 from toolrelay.runtime.models import Model
 from toolrelay.settings import LOCAL
 from toolrelay.stores.base import ApprovalRow, RuleRow
-from toolrelay.toolsets.base import FilePreview, ToolContext, ToolDefinition
+from toolrelay.toolsets.base import FilePreview, FilePreviewer, ToolContext, ToolDefinition
 from toolrelay.web.access import Access
 from toolrelay.web.approver_auth import Approvers
 from toolrelay.web.paging import whole_number
@@ -34,7 +35,9 @@ from toolrelay.wires.json import encode_repaired
 
 MAX_LISTED = 1000
 MAX_FILES = 200  # that a question lists
+MAX_DIGITS = 6  # of the number of a file
 MAX_LINE = 200  # characters
+MAX_TEXT = 20_000  # characters of a file that a person looks at before answering
 PREVIEW_SECONDS = 5.0
 _STATUSES: tuple[QuestionStatus, ...] = get_args(QuestionStatus)
 _EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
@@ -70,6 +73,7 @@ class ApprovalPages:
             Route("/approvals/rules/{id}", self.delete_rule, methods=["DELETE"]),
             Route("/approvals/{id}", self.retrieve),
             Route("/approvals/{id}", self.answer, methods=["POST"]),
+            Route("/approvals/{id}/files/{index}", self.show_file),
         ]
 
     def _approver(self, request: Request) -> str:
@@ -88,10 +92,13 @@ class ApprovalPages:
 
     async def retrieve(self, request: Request) -> Response:
         self._approver(request)
+        return _respond(await self._describe(await self._load(request)))
+
+    async def _load(self, request: Request) -> ApprovalRow:
         row = await self._approvals.store.load_approval(request.path_params["id"])
         if row is None:
             raise ClientError("There is no such question.", status=404, code="approval_not_found")
-        return _respond(await self._describe(row))
+        return row
 
     async def answer(self, request: Request) -> Response:
         by = self._approver(request)
@@ -103,6 +110,19 @@ class ApprovalPages:
             raise invalid(message, code="invalid_verdict") from None
         row = await self._approvals.answer(request.path_params["id"], decision, by)
         return _respond(await self._describe(row))
+
+    async def show_file(self, request: Request) -> Response:
+        """Return the beginning of a file that an open question lists, by its number in the list."""
+        self._approver(request)
+        row = await self._load(request)
+        if row.status != "pending":
+            raise ClientError("The question was answered already.", status=409, code="approval_not_pending")
+        number = request.path_params["index"]
+        index = int(number) if number.isascii() and number.isdigit() and len(number) < MAX_DIGITS else MAX_FILES
+        text = await (self._shared_text(row, index) if row.kind == "share" else self._file_text(row, index))
+        if text is None:
+            raise ClientError("The question has no such file.", status=404, code="file_not_found")
+        return _respond({"text": text[:MAX_TEXT], "is_cut": len(text) > MAX_TEXT})
 
     async def stream(self, request: Request) -> Response:
         self._approver(request)
@@ -203,16 +223,23 @@ class ApprovalPages:
             "ran_with": None if row.new_arguments is None else decode_text(row.new_arguments),
             "reason": row.reason,
         }
+        if row.status == "pending":  # the clocks of browsers are not to be trusted
+            members["expires_in"] = max(row.expires_at - time.time(), 0.0)
         if row.status == "pending" and (files := await self._files(row, tool, model)) is not None:
             members["files"] = msgspec.to_builtins(files)
         return members
 
-    async def _shared_files(self, row: ApprovalRow) -> tuple[FilePreview, ...]:
+    async def _shared_entries(self, row: ApprovalRow) -> Sequence[Json]:
+        """Return the entries of a result that a person is asked about."""
         stored = await self._approvals.store.load_turn(row.turn)
         steps = [each.step for each in stored.steps] if stored is not None else []
         outputs = [step.output for step in steps if isinstance(step, ToolRunFinished) and step.call_id == row.call_id]
         entries = decode_text(outputs[-1]) if outputs and isinstance(outputs[-1], str) else []
-        return tuple([_shared_file(entry) for entry in entries[:MAX_FILES]]) if isinstance(entries, list) else ()
+        return entries[:MAX_FILES] if isinstance(entries, list) else []
+
+    async def _shared_text(self, row: ApprovalRow, index: int) -> str | None:
+        entries = await self._shared_entries(row)
+        return _entry_text(entries[index]) if index < len(entries) else None
 
     async def _files(self, row: ApprovalRow, tool: OpenTool | None, model: Model | None) -> tuple[FilePreview, ...] | None:
         """Return the files that a question is about, as they are now. None: it is not about files."""
@@ -220,19 +247,46 @@ class ApprovalPages:
         if not isinstance(arguments, dict):
             return None
         if row.kind == "share":
-            return await self._shared_files(row)
+            return tuple([_shared_file(entry) for entry in await self._shared_entries(row)])
         if tool is None or tool.definition.files_argument is None:
             return None
-        key = None if row.owner == LOCAL else row.owner
-        local = model is not None and model.settings.local
-        context = ToolContext(call_id=row.call_id, key=key, model=row.model, local=local)
         try:
             async with asyncio.timeout(PREVIEW_SECONDS):
-                preview = await tool.toolset.preview(tool.definition.name, arguments, context)
+                preview = await tool.toolset.preview(tool.definition.name, arguments, _context(row, model))
         except Exception as error:  # noqa: BLE001 -- one broken toolset must not hide the questions of the others
             log.warning("preview_failed", tool=row.tool, reason=str(error) or type(error).__name__)
             return None
         return preview.files[:MAX_FILES]
+
+    async def _file_text(self, row: ApprovalRow, index: int) -> str | None:
+        """Return a file of the arguments as the tool would read it. None: there is none."""
+        tool, arguments = self._approvals.find_tool(row), decode_text(row.arguments)
+        if tool is None or tool.definition.files_argument is None or not isinstance(arguments, dict):
+            return None
+        paths = arguments.get(tool.definition.files_argument)
+        path = paths[index] if isinstance(paths, list) and index < min(len(paths), MAX_FILES) else None
+        if not isinstance(path, str) or not isinstance(tool.toolset, FilePreviewer):
+            return None
+        context = _context(row, self._models.get(row.model))
+        try:
+            async with asyncio.timeout(PREVIEW_SECONDS):
+                return await tool.toolset.read_file(tool.definition.name, path, context, limit=MAX_TEXT)
+        except ToolError as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 -- a plug-in
+            log.warning("preview_failed", tool=row.tool, reason=str(error) or type(error).__name__)
+            return None
+
+
+def _context(row: ApprovalRow, model: Model | None) -> ToolContext:
+    """Return the context that a run of the call has, so that a preview shows the same."""
+    key = None if row.owner == LOCAL else row.owner
+    return ToolContext(call_id=row.call_id, key=key, model=row.model, local=model is not None and model.settings.local)
+
+
+def _entry_text(entry: Json) -> str:
+    values = entry if isinstance(entry, dict) else {}
+    return str(values.get("content") or values.get("preview") or "")
 
 
 def _shared_file(entry: Json) -> FilePreview:

@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from tests.approving import Approver, write_notes
 from tests.gateway import Gateway, running
 from tests.model_server import ModelServer
-from tests.scripted_models import MODELS
+from tests.scripted_models import MODELS, USAGE
+from tests.upstream import stream
 from tests.web.console.browser import launch
+from toolrelay.core.events import AnswerFinished, AnswerStarted, StreamEvent, TextDelta
+from toolrelay.core.request import Request
+from toolrelay.wires.base import Envelope
 
 expect.set_options(timeout=15_000)
 
@@ -50,15 +54,20 @@ toolsets = ["mine", "vault"]
 class Desk:
     """A gateway whose model `chat` answers what a test enqueues, and windows that an approver is signed in to."""
 
-    def __init__(self, folder: Path, stack: ExitStack, browser: Browser) -> None:
+    def __init__(
+        self, folder: Path, stack: ExitStack, browser: Browser, *, tools: str = TOOLS, vault: str = "", hasty_seconds: int = 0
+    ) -> None:
+        """`vault` is added to the table of the vault. With `hasty_seconds`, questions of the model `hasty` expire after them."""
         self._stack = stack
         self._browser = browser
         self.folder = folder
         write_notes(folder / "Notes", NOTES)
-        (folder / "console_tools.py").write_text(TOOLS)
+        (folder / "console_tools.py").write_text(tools)
         self.server = stack.enter_context(ModelServer())
         table = MODELS["chat"].table(self.server.url).replace('toolsets = ["mine", "odd"]', 'toolsets = ["mine", "vault"]')
-        self.config = CONFIG + table
+        self.config = CONFIG.replace('path = "Notes"', f'path = "Notes"\n{vault}') + table
+        if hasty_seconds:
+            self.config += f"{table.replace('[models.chat]', '[models.hasty]')}\napproval_expiry_seconds = {hasty_seconds}\n"
         self.gateway: Gateway = stack.enter_context(running(self.config, folder=folder))
         self.approver = Approver(self.gateway)
         self.problems: list[str] = []
@@ -67,6 +76,14 @@ class Desk:
         """Have the model `chat` make these calls, one after the other, and then answer with the text."""
         model = MODELS["chat"]
         self.server.enqueue(*(model.answer("", [call]) for call in calls), model.answer(text))
+
+    def enqueue_pieces(self, *pieces: str) -> None:
+        """Have the model `chat` answer with a text in these pieces."""
+        wire = MODELS["chat"].wire
+        events: list[StreamEvent] = [AnswerStarted(model="m"), *(TextDelta(piece) for piece in pieces)]
+        events.append(AnswerFinished(finish="stop", usage=USAGE))
+        asked = Request(wire=wire.name, model="m", items=(), stream=True, include_usage=True)
+        self.server.enqueue(stream(wire.encoder(Envelope(token="t" * 20, created=1, model="m", request=asked)).encode(events)))
 
     def window(self, *, is_approver: bool = True, url: str | None = None, **options: Any) -> Page:
         """Open a window with storage of its own. What goes wrong in it is added to `problems`."""
@@ -124,6 +141,26 @@ def own_desk(tmp_path: Path, browser: Browser) -> Iterator[Callable[[], Desk]]:
     """A gateway of the test's own, which it may stop."""
     with ExitStack() as stack:
         yield lambda: Desk(tmp_path, stack, browser)
+
+
+def finished(page: Page, count: int = 1) -> None:
+    """Wait until there are so many complete answers."""
+    expect(page.locator(".message.assistant[data-done]")).to_have_count(count)
+
+
+def ask(desk: Desk, *calls: tuple[str, str], page: Page | None = None) -> tuple[Page, Locator]:
+    """Send a message to which the model answers with calls. Return the window and its dialog."""
+    desk.enqueue("I see.", *calls)
+    shown = page or desk.window()
+    send(shown, "Go.", "chat")
+    dialog = shown.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    return shown, dialog
+
+
+def last_answer(page: Page) -> Locator:
+    expect(page.locator(".message.assistant").last).to_have_attribute("data-done", "true")
+    return page.locator(".message.assistant").last
 
 
 def send(page: Page, text: str, model: str = "demo") -> None:

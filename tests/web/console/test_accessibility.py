@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.web.console.browser import NODE
-from tests.web.console.conftest import Desk, send
+from tests.web.console.conftest import Desk, ask, send
 
 AXE = (NODE / "node_modules/axe-core/axe.min.js").resolve()
 
@@ -32,6 +32,14 @@ def test_pages_and_dialog_have_no_serious_fault(desk: Desk, scheme: Any) -> None
     assert serious_faults(page) == []
     page.keyboard.press("Escape")
     expect(page.locator(".message.assistant[data-done]")).to_have_count(2)
+    assert serious_faults(page) == []
+    _, dialog = ask(desk, ("file_read", '{"filePaths": ["Bees.md", "Missing.md"]}'), page=page)
+    dialog.get_by_role("button", name="Preview Bees.md").click()
+    expect(dialog.get_by_label("Content of Bees.md")).to_contain_text("nectar")
+    assert serious_faults(page) == []
+    page.keyboard.press("Escape")
+    expect(page.locator(".message.assistant[data-done]")).to_have_count(3)
+    page.get_by_role("button", name="Rename").first.click()
     assert serious_faults(page) == []
     page.goto(f"{desk.gateway.url}/approvals-inbox")
     expect(page.locator("#closed > li").first).to_contain_text("denied by")

@@ -27,7 +27,7 @@ def create(page: Page, name: str, **fields: str) -> str:
     """Create a key, and return its text. The dialog stays open."""
     page.get_by_label("Name").fill(name)
     for label, value in fields.items():
-        page.get_by_label(label.capitalize(), exact=True).fill(value)
+        page.locator("#keys").get_by_label(label.capitalize(), exact=True).fill(value)
     page.get_by_role("button", name="Create key").click()
     expect(page.locator("#new-key-text")).to_be_visible()
     return page.locator("#new-key-text").inner_text()

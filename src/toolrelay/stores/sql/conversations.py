@@ -12,15 +12,15 @@ from toolrelay.errors import StoreConflictError, invalid
 from toolrelay.stores.base import Conversation, ConversationItem
 from toolrelay.stores.sql.database import Connection
 
-_CONVERSATION_COLUMNS = "id, owner, created_at, last_used_at, metadata"
-_INSERT = f"INSERT INTO conversations ({_CONVERSATION_COLUMNS}) VALUES (?, ?, ?, ?, ?)"
+CONVERSATION_COLUMNS = "id, owner, created_at, last_used_at, metadata"
+_INSERT = f"INSERT INTO conversations ({CONVERSATION_COLUMNS}) VALUES (?, ?, ?, ?, ?)"
 _USE = f"""{_INSERT}
     ON CONFLICT (id) DO UPDATE SET last_used_at = CASE
         WHEN excluded.last_used_at > conversations.last_used_at THEN excluded.last_used_at ELSE conversations.last_used_at END
     WHERE conversations.owner = excluded.owner"""
-_SELECT = f"SELECT {_CONVERSATION_COLUMNS} FROM conversations WHERE id = ? AND owner = ?"
+_SELECT = f"SELECT {CONVERSATION_COLUMNS} FROM conversations WHERE id = ? AND owner = ?"
 _UPDATE = f"""
-    UPDATE conversations SET metadata = ?, last_used_at = ? WHERE id = ? AND owner = ? RETURNING {_CONVERSATION_COLUMNS}"""
+    UPDATE conversations SET metadata = ?, last_used_at = ? WHERE id = ? AND owner = ? RETURNING {CONVERSATION_COLUMNS}"""
 _TOUCH = "UPDATE conversations SET last_used_at = ? WHERE id = ? AND owner = ?"
 _USE_EXISTING = """
     UPDATE conversations SET last_used_at = CASE WHEN last_used_at < ? THEN ? ELSE last_used_at END WHERE id = ? AND owner = ?"""
@@ -63,14 +63,14 @@ def create_conversation(connection: Connection, conversation: Conversation, item
 
 def load_conversation(connection: Connection, conversation: str, owner: str) -> Conversation | None:
     values = connection.execute(_SELECT, (conversation, owner)).fetchone()
-    return None if values is None else _decode_conversation(values)
+    return None if values is None else decode_conversation(values)
 
 
 def update_conversation(
     connection: Connection, conversation: str, owner: str, metadata: dict[str, str], at: float
 ) -> Conversation | None:
     rows = connection.execute(_UPDATE, (_encode(metadata).decode(), at, conversation, owner)).fetchall()
-    return _decode_conversation(rows[0]) if rows else None
+    return decode_conversation(rows[0]) if rows else None
 
 
 def delete_conversation(connection: Connection, conversation: str, owner: str) -> bool:
@@ -142,7 +142,7 @@ def _next_position(connection: Connection, conversation: str) -> int:
     return position
 
 
-def _decode_conversation(values: Sequence[Any]) -> Conversation:
+def decode_conversation(values: Sequence[Any]) -> Conversation:
     identifier, owner, created_at, last_used_at, metadata = values
     return Conversation(
         id=identifier, owner=owner, created_at=created_at, last_used_at=last_used_at, metadata=_decode_metadata(metadata)

@@ -14,8 +14,10 @@ from toolrelay.stores.base import (
     ApprovalRow,
     Conversation,
     ConversationItem,
+    ConversationList,
     Frame,
     KeyRow,
+    ListedConversation,
     MessageRow,
     PruneResult,
     RuleRow,
@@ -28,7 +30,7 @@ from toolrelay.stores.base import (
 )
 from toolrelay.stores.readers import ReaderPool
 from toolrelay.stores.sql import approvals as sql_approvals
-from toolrelay.stores.sql import conversations, keys, retention, sessions, settings, turn_list, turns, usage
+from toolrelay.stores.sql import conversation_list, conversations, keys, retention, sessions, settings, turn_list, turns, usage
 from toolrelay.stores.sql.database import Database, Operation
 from toolrelay.stores.sql.export import EXPORTS
 from toolrelay.stores.turn_lists import TurnPage, TurnQuery, TurnRecord
@@ -159,6 +161,16 @@ class SqlStore:
 
     async def load_conversation(self, conversation: str, owner: str) -> Conversation | None:
         return await self._read(lambda connection: conversations.load_conversation(connection, conversation, owner))
+
+    async def list_conversations(
+        self, owner: str, *, search: str = "", before: tuple[float, str] | None = None, limit: int = 50
+    ) -> ConversationList:
+        return await self._read(
+            lambda connection: conversation_list.list_conversations(connection, owner, search=search, before=before, limit=limit)
+        )
+
+    async def describe_conversation(self, conversation: str, owner: str) -> ListedConversation | None:
+        return await self._read(lambda connection: conversation_list.describe_conversation(connection, conversation, owner))
 
     async def update_conversation(self, conversation: str, owner: str, metadata: dict[str, str]) -> Conversation | None:
         at = self._clock()

@@ -103,6 +103,11 @@ def _content(note: Note, left: int) -> str:
     return f"{shown}\n\n[truncated: these are the first {len(shown):,} characters of {note.size:,} bytes]"
 
 
+def read_beginning(files: VaultFiles, asked: str, *, local: bool, limit: int) -> str:
+    """Return the beginning of one file, or raise NoteError with what a run would say."""
+    return _content(NoteReader(files, local=local).find(asked), limit)
+
+
 def preview_files(files: VaultFiles, paths: Sequence[str], *, local: bool) -> tuple[FilePreview, ...]:
     """Return what a person sees of each file: the same files, in the same order, with the same errors as a run would have."""
     reader = NoteReader(files, local=local)

@@ -17,7 +17,7 @@ from toolrelay.toolsets.vault.files import VaultFiles
 from toolrelay.toolsets.vault.follower import VaultFollower
 from toolrelay.toolsets.vault.index import Index, is_damaged
 from toolrelay.toolsets.vault.query import Query, parse_query
-from toolrelay.toolsets.vault.reading import preview_files, read_files
+from toolrelay.toolsets.vault.reading import NoteError, preview_files, read_beginning, read_files
 from toolrelay.toolsets.vault.rules import SUFFIX, encodable
 from toolrelay.toolsets.vault.search import Hit, search
 from toolrelay.toolsets.vault.tools import DEFAULT_LIMIT, MAX_LIMIT, READ, SEARCH, define_tools
@@ -67,6 +67,20 @@ class VaultToolset:
             return Preview()
         paths = cast("list[str]", arguments["filePaths"])
         return Preview(files=await self._run(lambda: preview_files(self._files, paths, local=context.local)))
+
+    async def read_file(self, name: str, path: str, context: ToolContext, *, limit: int) -> str:
+        if name != READ:
+            raise ToolError(f"{name} reads no files")
+
+        def read() -> str:
+            self._files.check()
+            return read_beginning(self._files, path, local=context.local, limit=limit)
+
+        try:
+            text: str = await self._run(read)
+        except NoteError as error:
+            raise ToolError(str(error)) from None
+        return text
 
     async def run(self, name: str, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         stopped = threading.Event()

@@ -1,9 +1,11 @@
 // One answer of a model on the page: its reasoning, tool calls, text, and what it cost.
 
+import { describeDecision } from "./decisions.js";
 import { element } from "./dom.js";
 import { MarkdownView } from "./markdown.js";
+import { LongText } from "./text.js";
 
-const MAX_SHOWN = 20_000; // characters of a tool's result
+const MAX_SHOWN = 20_000; // characters of reasoning, arguments and results, until all is asked for
 
 export class Answer {
   constructor(container) {
@@ -69,16 +71,22 @@ export class Answer {
   finish(cost) {
     for (const part of this.parts.values()) part.finish();
     this.showWaiting("");
-    if (cost) this.footer.textContent = describeCost(cost);
-    if (cost?.turn) this.footer.append(" · ", element("a", { href: `/traces#${encodeURIComponent(cost.turn)}` }, "Trace"));
+    if (cost) this.showCost(cost);
     this.node.dataset.done = "true";
+  }
+
+  showCost(cost) {
+    this.footer.textContent = describeCost(cost);
+    if (cost.id) this.footer.append(" · ", element("a", { href: `/traces#${encodeURIComponent(cost.id)}` }, "Trace"));
   }
 }
 
-export function describeCost({ input, output, seconds }) {
-  const time = seconds === undefined ? "" : `${seconds.toFixed(1)} s`;
-  const tokens = output === undefined ? "" : `${input} tokens in, ${output} out`;
-  return [tokens, time].filter(Boolean).join(" · ");
+const ENDS = { cancelled: "Stopped. ", failed: "Failed. " };
+
+export function describeCost({ input, output, seconds, status }) {
+  const time = typeof seconds === "number" ? `${seconds.toFixed(1)} s` : "";
+  const tokens = typeof output === "number" ? `${input} tokens in, ${output} out` : "";
+  return (ENDS[status] ?? "") + [tokens, time].filter(Boolean).join(" · ");
 }
 
 export function textOf(item) {
@@ -107,12 +115,13 @@ class TextPart {
 class ReasoningPart {
   constructor() {
     this.content = element("div", { class: "reasoning" });
+    this.text = new LongText(this.content, MAX_SHOWN);
     this.node = element("details", { hidden: true }, element("summary", {}, "Reasoning"), this.content);
   }
 
   append(delta) {
     if (delta) this.node.hidden = false;
-    this.content.append(delta);
+    this.text.append(delta);
   }
 
   finish() {}
@@ -124,7 +133,8 @@ class CallPart {
     this.outcome = element("span", { class: "outcome" });
     this.arguments = element("pre", { tabIndex: 0 });
     this.result = element("pre", { tabIndex: 0, hidden: true });
-    const summary = element("summary", {}, "Tool ", this.name, " ", this.outcome);
+    this.decision = element("span", { class: "decision" });
+    const summary = element("summary", {}, "Tool ", this.name, " ", this.outcome, this.decision);
     this.node = element("details", { class: "call" }, summary, element("h3", {}, "Arguments"), this.arguments, this.result);
     this.show(item);
   }
@@ -138,12 +148,31 @@ class CallPart {
 
   show(item) {
     this.name.textContent = item.name ?? item.type;
-    this.arguments.textContent = item.arguments ?? "";
-    const error = typeof item.error === "string" ? item.error : item.error ? (item.error.message ?? JSON.stringify(item.error)) : "";
+    showText(this.arguments, String(item.arguments ?? ""));
+    const error = errorText(item.error);
     const result = error || item.output;
     this.outcome.textContent = error ? `failed: ${error.slice(0, 200)}` : item.status === "in_progress" ? "running …" : "done";
     this.node.classList.toggle("failed", Boolean(error));
     this.result.hidden = !result;
-    if (result) this.result.textContent = String(result).slice(0, MAX_SHOWN);
+    if (result) showText(this.result, String(result));
+    if (item.status !== "in_progress" && item.approval_request_id) this.showDecision(item.approval_request_id);
   }
+
+  async showDecision(question) {
+    const decision = await describeDecision(question);
+    this.decision.textContent = decision && ` · ${decision}`;
+  }
+}
+
+function showText(node, text) {
+  node.replaceChildren();
+  new LongText(node, MAX_SHOWN).append(text);
+}
+
+/** Return what a tool's error says. */
+export function errorText(error) {
+  if (!error) return "";
+  if (typeof error === "string") return error;
+  const texts = Array.isArray(error.content) ? error.content.map((part) => part?.text).filter((text) => typeof text === "string") : [];
+  return texts.join("\n") || error.message || JSON.stringify(error);
 }

@@ -43,7 +43,7 @@ export async function* events(method, path, body, signal, onOpen = () => {}) {
   const response = await send(method, path, body, signal);
   onOpen();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
+  let pieces = []; // of a frame that is not complete: a long one comes in many
   for (;;) {
     let part;
     try {
@@ -53,8 +53,13 @@ export async function* events(method, path, body, signal, onOpen = () => {}) {
       throw new ApiError("The connection to the gateway broke.", 0);
     }
     if (part.done) return;
-    const frames = (rest + part.value).split("\n\n");
-    rest = frames.pop();
+    const startsWithEnd = part.value[0] === "\n" && pieces.at(-1)?.endsWith("\n");
+    if (!startsWithEnd && !part.value.includes("\n\n")) {
+      if (part.value) pieces.push(part.value);
+      continue;
+    }
+    const frames = (pieces.join("") + part.value).split("\n\n");
+    pieces = [frames.pop()].filter(Boolean);
     for (const frame of frames) {
       const event = decode(frame);
       if (event) yield event;

@@ -1,19 +1,12 @@
 // The open questions, live. One is shown at a time.
 
 import { events, request } from "./api.js";
-import { ApprovalDialog } from "./dialog.js";
+import { reportLost, reportRestored } from "./connection.js";
+import { ApprovalDialog, describeEnd } from "./dialog.js";
 import { byId, notify, wait } from "./dom.js";
 
 const PAUSE = 2000;
 const PAUSE_SIGNED_OUT = 15_000;
-const WORDS = {
-  allowed: "was allowed",
-  edited: "was allowed with changes",
-  denied: "was denied",
-  withdrawn: "was withdrawn: nobody waits for it any more",
-  expired: "has expired",
-};
-
 export class ApprovalDesk {
   /** With `shows`, questions open by themselves. `onChange` is called after every change. */
   constructor({ onChange = () => {}, shows = false }) {
@@ -35,6 +28,8 @@ export class ApprovalDesk {
       try {
         await this.listen();
       } catch (error) {
+        if (error.status === 0) reportLost();
+        else if (error.status) reportRestored();
         if (error.status === 401 || error.status === 403) {
           pause = PAUSE_SIGNED_OUT;
           this.reportSignedOut();
@@ -46,7 +41,10 @@ export class ApprovalDesk {
 
   /** Follow the events. The list is read after the stream is open, so that no question is missed. */
   async listen() {
-    const opened = () => this.load().catch(() => {});
+    const opened = () => {
+      reportRestored();
+      this.load().catch(() => {});
+    };
     for await (const { name, data } of events("GET", "/approvals/events", undefined, undefined, opened)) {
       if (name === "asked") this.add(data);
       else this.remove(data);
@@ -57,7 +55,7 @@ export class ApprovalDesk {
   async load() {
     const { approvals } = await request("GET", "/approvals?status=pending&limit=1000");
     const open = new Set(approvals.map(({ id }) => id));
-    for (const question of approvals) this.questions.set(question.id, question);
+    for (const question of approvals) this.set(question);
     for (const id of [...this.questions.keys()]) if (!open.has(id)) await this.removeById(id);
     this.update();
   }
@@ -66,8 +64,12 @@ export class ApprovalDesk {
     this.remove(await request("GET", `/approvals/${encodeURIComponent(id)}`).catch(() => ({ id })));
   }
 
+  set(question) {
+    this.questions.set(question.id, { ...question, arrived: performance.now() });
+  }
+
   add(question) {
-    this.questions.set(question.id, question);
+    this.set(question);
     if (!document.hidden || globalThis.Notification?.permission !== "granted") return;
     const shown = new Notification("Toolrelay: approval needed", { body: question.title, tag: question.id });
     shown.onclick = () => window.focus();
@@ -75,10 +77,8 @@ export class ApprovalDesk {
 
   remove(question) {
     this.questions.delete(question.id);
-    if (this.dialog?.question.id !== question.id) return;
-    const by = question.answered_by ? ` by ${question.answered_by}` : "";
-    const word = this.dialog.isSending ? "" : `${question.title ?? "The question"} ${WORDS[question.status] ?? "was answered"}${by}.`;
-    this.dialog.close(word);
+    if (this.dialog?.question.id !== question.id || this.dialog.isSending) return; // its own answer closes it
+    this.dialog.close(describeEnd(question));
     this.dialog = null;
   }
 

@@ -3,10 +3,13 @@
 import { Answer, textOf } from "./answer.js";
 import { request } from "./api.js";
 import { ApprovalDesk } from "./approvals.js";
+import { onRestored, reportLost, reportRestored } from "./connection.js";
 import * as conversations from "./conversation.js";
 import { byId, element, notify } from "./dom.js";
-import * as history from "./history.js";
+import { titleOf } from "./history.js";
 import * as images from "./images.js";
+import { Sidebar } from "./sidebar.js";
+import { LongText } from "./text.js";
 import { Turn } from "./turn.js";
 
 const SUGGESTIONS = [
@@ -15,11 +18,16 @@ const SUGGESTIONS = [
   ["Search the notes for bees (asks you first)", "vault search for bees"],
 ];
 const NEAR_END = 80; // pixels
+const LATEST = 60; // items of a conversation that are shown at first
+const MAX_SHOWN = 100_000; // characters of a message, until all is asked for
 
-const chat = { id: null, items: [], turn: null, answer: null, editing: null };
+// `items` are those on the page, without older ones. Those that the gateway has not confirmed yet have no id. `added` ends when
+// those of the last turn are there.
+const chat = { id: null, title: "", items: [], hasOlder: false, isLoaded: true, turn: null, answer: null, added: null, editing: null };
 const log = byId("log");
 const messages = byId("messages");
 const desk = new ApprovalDesk({ onChange: showWaiting, shows: true });
+const sidebar = new Sidebar({ onDelete: (id) => id === chat.id && (location.hash = ""), report });
 
 // Scrolling: the end stays in view while the reader is there.
 
@@ -29,39 +37,81 @@ new ResizeObserver(() => follows && (log.scrollTop = log.scrollHeight)).observe(
 
 // Messages
 
-function showUser(item, index) {
+function makeUser(item) {
   const content = typeof item.content === "string" ? [{ type: "input_text", text: item.content }] : item.content;
   const pictures = content.filter((part) => part.type === "input_image" && /^data:image\//.test(part.image_url ?? ""));
-  const node = element(
+  const text = element("div", { class: "plain" });
+  new LongText(text, MAX_SHOWN).append(textOf({ content }));
+  return element(
     "article",
     { class: "message user", "aria-label": "Your message" },
-    element("div", { class: "plain" }, textOf({ content })),
+    text,
     ...pictures.map((part, number) => element("img", { src: part.image_url, alt: `Image ${number + 1} of the message` })),
-    element("button", { type: "button", class: "edit", onclick: () => edit(item, index) }, "Edit"),
+    element("button", { type: "button", class: "edit", onclick: () => edit(item) }, "Edit"),
   );
+}
+
+function showUser(item) {
+  const node = makeUser(item);
   messages.append(node);
   return node;
 }
 
-function showItems(items) {
+/** Show items in a container, and load what their answers cost. */
+function showItems(items, container) {
+  const answers = new Map(); // by response
   let answer = null;
-  const costs = history.find(chat.id)?.costs ?? {};
   items.forEach((item, index) => {
     if (item.type === "message" && item.role !== "assistant") {
       answer = null;
-      if (item.role === "user") showUser(item, index);
+      if (item.role === "user") container.append(makeUser(item));
       return;
     }
-    answer ??= new Answer(messages);
+    answer ??= new Answer(container);
     answer.add(item);
+    const response = conversations.responseOf(item);
+    if (response) answers.set(response, answer);
     const next = items[index + 1];
-    if (!next || (next.type === "message" && next.role === "user")) answer.finish(costs[item.id]);
+    if (!next || (next.type === "message" && next.role === "user")) answer.finish();
   });
+  showCosts(answers);
+}
+
+async function showCosts(answers) {
+  if (!answers.size) return;
+  try {
+    const costs = await conversations.loadCosts(chat.id, [...answers.keys()]);
+    for (const [response, cost] of costs) answers.get(response)?.showCost(cost);
+  } catch (error) {
+    if (error.status !== 404) report(error);
+  }
+}
+
+async function showOlder() {
+  const { id } = chat;
+  const button = byId("older");
+  button.disabled = true;
+  try {
+    const { items, hasMore } = await conversations.loadBefore(id, LATEST, chat.items[0]?.id);
+    if (chat.id !== id) return;
+    const height = log.scrollHeight - log.scrollTop;
+    const made = element("div", {});
+    showItems(items, made);
+    messages.prepend(...made.childNodes);
+    chat.items.unshift(...items);
+    chat.hasOlder = hasMore;
+    log.scrollTop = log.scrollHeight - height;
+    showState();
+  } catch (error) {
+    report(error);
+  } finally {
+    button.disabled = false;
+  }
 }
 
 function clearPage() {
   chat.turn?.leave();
-  Object.assign(chat, { id: null, items: [], turn: null, answer: null });
+  Object.assign(chat, { id: null, title: "", items: [], hasOlder: false, isLoaded: true, turn: null, answer: null });
   stopEditing();
   messages.replaceChildren();
   showState();
@@ -70,9 +120,10 @@ function clearPage() {
 function showState() {
   byId("welcome").hidden = chat.id !== null || chat.turn !== null;
   byId("export").hidden = chat.id === null;
+  byId("older").hidden = !chat.hasOlder;
   byId("stop").hidden = chat.turn === null;
   byId("send").disabled = chat.turn !== null;
-  showHistory();
+  sidebar.mark(chat.id);
   showWaiting();
 }
 
@@ -81,50 +132,27 @@ function showWaiting() {
   chat.answer?.showWaiting(question ? `Waiting for an approval: ${question.title}.` : "", () => desk.review(question.id));
 }
 
+function announce(text) {
+  byId("announcement").textContent = text;
+}
+
 // Conversations
-
-function showHistory() {
-  const entries = history.list(byId("search").value);
-  byId("conversations").replaceChildren(
-    ...entries.map((entry) =>
-      element(
-        "li",
-        {},
-        element("a", { href: `#${encodeURIComponent(entry.id)}`, "aria-current": entry.id === chat.id ? "page" : null }, String(entry.title)),
-        element("button", { type: "button", "aria-label": `Delete ${entry.title}`, onclick: () => forget(entry.id) }, "×"),
-      ),
-    ),
-  );
-}
-
-async function forget(id) {
-  if (!confirm("Delete this conversation?")) return;
-  try {
-    await conversations.remove(id);
-  } catch (error) {
-    report(error);
-    return;
-  }
-  history.remove(id);
-  if (id === chat.id) location.hash = "";
-  showHistory();
-}
 
 async function open(id) {
   clearPage();
   byId("history").classList.remove("shown");
   if (!id) return;
-  chat.id = id;
-  const entry = history.find(id);
+  Object.assign(chat, { id, isLoaded: false });
   follows = true;
   showState();
   try {
-    const running = entry?.running;
-    const items = await conversations.loadItems(id);
+    const { title, running } = await conversations.describe(id);
+    const { items, hasMore } = await conversations.loadBefore(id, LATEST);
     if (chat.id !== id) return;
-    const token = running?.replace(/^resp_/, "");
-    chat.items = running ? items.filter((item) => !String(item.id).includes(token)) : items;
-    showItems(chat.items);
+    const known = running ? items.filter((item) => conversations.responseOf(item) !== running) : items;
+    Object.assign(chat, { title, items: known, hasOlder: hasMore, isLoaded: true });
+    showItems(chat.items, messages);
+    showState();
     if (running) await resume(running);
   } catch (error) {
     if (chat.id === id) report(error);
@@ -132,10 +160,30 @@ async function open(id) {
 }
 
 async function resume(response) {
-  const input = await request("GET", `/v1/responses/${encodeURIComponent(response)}/input_items?order=asc`);
-  for (const item of input.data) showUser(item, chat.items.length);
-  chat.items.push(...input.data);
+  const input = await request("GET", `/v1/responses/${encodeURIComponent(response)}/input_items?order=asc&limit=100`);
+  const items = input.data.map(({ id, ...item }) => item); // they become part of the conversation at the end
+  for (const item of items) if (item.type === "message" && item.role === "user") showUser(item);
+  chat.items.push(...items);
   await run((turn) => turn.resume(response));
+}
+
+/** Load what a turn has added. The message on the page becomes the one of the conversation. */
+async function loadAdded(id) {
+  const confirmed = chat.items.filter((item) => item.id);
+  const own = chat.items.findLast((item) => !item.id && item.role === "user");
+  const added = await conversations.loadAfter(id, confirmed.at(-1)?.id);
+  if (chat.id !== id) return;
+  const index = added.findLastIndex((item) => item.type === "message" && item.role === "user");
+  if (own && index >= 0) added[index] = Object.assign(own, added[index]);
+  chat.items = [...confirmed, ...added];
+}
+
+/** Return all items before one of those on the page, also older ones. */
+async function allBefore(item) {
+  const index = chat.items.indexOf(item);
+  const shown = index < 0 ? chat.items : chat.items.slice(0, index);
+  const first = chat.items.find((each) => each.id)?.id;
+  return chat.hasOlder ? [...(await conversations.loadAllBefore(chat.id, first)), ...shown] : shown;
 }
 
 function report(error) {
@@ -154,6 +202,7 @@ async function ask(text, pictures) {
   const item = { type: "message", role: "user", content };
   const model = byId("model").value;
   const effort = byId("effort").value;
+  await chat.added;
   try {
     if (chat.editing !== null) await startBranch(text);
     else if (chat.id === null) await startConversation(text, []);
@@ -163,7 +212,7 @@ async function ask(text, pictures) {
     report(error);
     return;
   }
-  const node = showUser(item, chat.items.length);
+  const node = showUser(item);
   chat.items.push(item);
   follows = true;
   const body = { model, input: [item], conversation: chat.id };
@@ -171,28 +220,28 @@ async function ask(text, pictures) {
   const wasStarted = await run((turn) => turn.start(body));
   if (!wasStarted) {
     node.remove();
-    chat.items.pop();
+    chat.items = chat.items.filter((each) => each !== item);
     byId("input").value ||= text;
     images.put(pictures);
   }
 }
 
 async function startConversation(text, before) {
-  const title = history.titleOf(text);
+  const title = titleOf(text);
   const id = before.length ? await conversations.branch(title, before) : await conversations.create(title);
-  history.save(id, { title });
-  chat.id = id;
+  Object.assign(chat, { id, title });
   window.history.pushState(null, "", `#${encodeURIComponent(id)}`);
+  sidebar.add(id, title);
 }
 
 /** Ask again with another text: a new conversation that begins with what was before the message. */
 async function startBranch(text) {
-  const before = chat.items.slice(0, chat.editing);
-  await startConversation(text, before);
+  await startConversation(text, await allBefore(chat.editing));
   stopEditing();
-  chat.items = await conversations.loadItems(chat.id);
+  const { items, hasMore } = await conversations.loadBefore(chat.id, LATEST);
+  Object.assign(chat, { items, hasOlder: hasMore });
   messages.replaceChildren();
-  showItems(chat.items);
+  showItems(items, messages);
 }
 
 /** Run a turn and show it. Return whether the gateway has taken it. */
@@ -200,22 +249,23 @@ async function run(begin) {
   const id = chat.id;
   const started = performance.now();
   const answer = new Answer(messages);
-  const turn = new Turn((event) => {
-    if (event.type === "response.created") history.save(id, { running: event.response.id });
-    answer.handle(event);
-  });
+  const turn = new Turn((event) => answer.handle(event));
   Object.assign(chat, { turn, answer });
   showState();
+  announce("The model is answering.");
   try {
     const response = await begin(turn);
-    finish(id, answer, response, (performance.now() - started) / 1000);
-    if (chat.id === id) chat.items = await conversations.loadItems(id);
+    finish(answer, response, (performance.now() - started) / 1000);
+    if (chat.id === id) {
+      chat.added = loadAdded(id).catch(report);
+      if (response.status === "completed") showCosts(new Map([[turn.id, answer]]));
+    }
+    sidebar.refresh();
   } catch (error) {
     if (error.name === "AbortError") return true;
     report(error);
     answer.finish();
     if (turn.id === null) answer.node.remove();
-    if (error.status === 404) history.save(id, { running: null });
   } finally {
     if (chat.turn === turn) {
       Object.assign(chat, { turn: null, answer: null });
@@ -225,22 +275,17 @@ async function run(begin) {
   return turn.id !== null;
 }
 
-function finish(id, answer, response, seconds) {
+function finish(answer, response, seconds) {
   const usage = response.usage ?? {};
-  const lasted = response.completed_at && response.created_at ? Math.max(response.completed_at - response.created_at, 0) : seconds;
-  const cost = { input: usage.input_tokens, output: usage.output_tokens, seconds: lasted < 2 ? Math.min(seconds, 2) : lasted, turn: response.id };
-  answer.finish(cost);
-  if (response.status === "cancelled") answer.footer.prepend("Stopped. ");
+  answer.finish({ id: response.id, input: usage.input_tokens, output: usage.output_tokens, seconds, status: response.status });
   if (response.status === "incomplete") answer.footer.prepend(`Incomplete: ${response.incomplete_details?.reason ?? "unknown"}. `);
   if (response.status === "failed") answer.showError(response.error?.message ?? "The answer failed.");
-  const last = response.output?.at(-1)?.id;
-  const costs = history.find(id)?.costs ?? {};
-  history.save(id, { running: null, costs: last ? { ...costs, [last]: cost } : costs });
+  announce(response.status === "completed" ? "The answer is complete." : "The answer ended early.");
 }
 
-function edit(item, index) {
+function edit(item) {
   if (chat.turn) return;
-  chat.editing = index;
+  chat.editing = item;
   byId("editing").hidden = false;
   byId("input").value = textOf(item);
   images.put((Array.isArray(item.content) ? item.content : []).filter((part) => part.type === "input_image").map((part) => part.image_url));
@@ -267,12 +312,14 @@ function submit() {
 async function loadModels() {
   try {
     const { data } = await request("GET", "/v1/models");
+    reportRestored();
     byId("model").replaceChildren(...data.map(({ id }) => element("option", { value: id }, id)));
     const kept = localStorage.getItem("toolrelay.model");
     if (data.some(({ id }) => id === kept)) byId("model").value = kept;
     showSuggestions(data.find((model) => model.owned_by === "toolrelay:demo")?.id);
   } catch (error) {
-    report(error);
+    if (error.status === 0) reportLost();
+    else report(error);
     if (error.mayPass) setTimeout(loadModels, 3000);
   }
 }
@@ -288,15 +335,26 @@ function showSuggestions(demo) {
   document.querySelector(".suggestions").replaceChildren(...made);
 }
 
-function exportMarkdown() {
-  const title = history.find(chat.id)?.title ?? "Conversation";
-  const file = new Blob([conversations.toMarkdown(title, chat.items)], { type: "text/markdown" });
-  const link = element("a", { href: URL.createObjectURL(file), download: `${title.replace(/[^\p{L}\p{N} _-]/gu, "").trim() || "conversation"}.md` });
-  link.click();
-  URL.revokeObjectURL(link.href);
+async function exportMarkdown() {
+  await chat.added;
+  const title = sidebar.titleOf(chat.id) || chat.title || "Conversation";
+  try {
+    const file = new Blob([conversations.toMarkdown(title, await allBefore(null))], { type: "text/markdown" });
+    const link = element("a", { href: URL.createObjectURL(file), download: `${title.replace(/[^\p{L}\p{N} _-]/gu, "").trim() || "conversation"}.md` });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  } catch (error) {
+    report(error);
+  }
 }
 
-const idInAddress = () => decodeURIComponent(location.hash.slice(1)).replace(/^main$/, "");
+function idInAddress() {
+  try {
+    return decodeURIComponent(location.hash.slice(1)).replace(/^main$/, "");
+  } catch {
+    return ""; // not an address that this page has made
+  }
+}
 
 byId("composer").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -318,7 +376,7 @@ byId("new-chat").addEventListener("click", () => {
   else open("");
   byId("input").focus();
 });
-byId("search").addEventListener("input", showHistory);
+byId("older").addEventListener("click", showOlder);
 byId("export").addEventListener("click", exportMarkdown);
 byId("model").addEventListener("change", () => localStorage.setItem("toolrelay.model", byId("model").value));
 byId("toggle-history").addEventListener("click", () => {
@@ -326,9 +384,13 @@ byId("toggle-history").addEventListener("click", () => {
   byId("toggle-history").setAttribute("aria-expanded", String(shown));
 });
 window.addEventListener("hashchange", () => location.hash !== "#main" && open(idInAddress()));
-window.addEventListener("storage", showHistory);
+onRestored(() => {
+  if (!chat.isLoaded) open(chat.id);
+  sidebar.refresh();
+});
 byId("base-url").textContent = `${location.origin}/v1`;
 images.listen();
 loadModels();
+sidebar.refresh();
 open(idInAddress());
 desk.start();

@@ -1,7 +1,7 @@
 // The dialog in which a person answers one question.
 
 import { request } from "./api.js";
-import { byId, element, formatTime, notify } from "./dom.js";
+import { byId, element, formatDuration, notify } from "./dom.js";
 import { FilePicker } from "./files.js";
 import { ArgumentForm, canonical, differences, isObject } from "./form.js";
 
@@ -28,20 +28,31 @@ export class ApprovalDialog {
     this.dialog.showModal();
     byId("approval-title").focus(); // not a button: a key that was meant for the chat must not answer
     setTimeout(() => (this.approve.disabled = false), SETTLE);
+    this.timer = setInterval(() => this.showExpiry(), 1000);
+    this.showExpiry();
     this.update();
+  }
+
+  /** The gateway says how long is left: the clock of this machine may be wrong. */
+  showExpiry() {
+    const { expires_in: left, arrived } = this.question;
+    if (typeof left !== "number") return;
+    const seconds = left - (performance.now() - arrived) / 1000;
+    this.expiry.textContent = seconds > 0 ? `Expires in ${formatDuration(seconds)}.` : "Expires now.";
   }
 
   build(waiting) {
     const { question } = this;
     const changed = () => this.update();
     this.form = new ArgumentForm(question.arguments, question.schema, changed, this.filesArgument ? [this.filesArgument] : []);
-    this.files = this.filesArgument ? new FilePicker(question.files, changed) : null;
+    this.files = this.filesArgument ? new FilePicker(question, question.arguments[this.filesArgument], changed) : null;
     this.changes = element("ul", { class: "changes" });
     this.changed = element("div", { hidden: true, "aria-live": "polite" }, element("h4", {}, "You changed"), this.changes);
     this.error = element("p", { class: "error", role: "alert" });
     this.reason = element("input", { id: "approval-reason", type: "text", maxlength: "500", autocomplete: "off" });
     this.remember = element("select", { id: "approval-remember" }, ...REMEMBER.map(([value, text]) => element("option", { value }, text)));
     this.approve = element("button", { type: "button", class: "primary", disabled: true, onclick: () => this.answer("allow") }, "Approve and Execute");
+    this.expiry = element("small", { class: "expiry" });
     const deny = () => this.answer("deny");
     const form = element(
       "form",
@@ -69,7 +80,7 @@ export class ApprovalDialog {
         {},
         this.approve,
         element("button", { type: "button", onclick: deny }, "Cancel"),
-        element("small", {}, `Expires ${formatTime(question.expires_at)}.`),
+        this.expiry,
         waiting > 0 ? element("a", { href: "/approvals-inbox" }, `${waiting} more waiting`) : null,
       ),
     );
@@ -118,7 +129,7 @@ export class ApprovalDialog {
       this.onAnswer(await request("POST", `/approvals/${encodeURIComponent(this.question.id)}`, body));
     } catch (error) {
       if (error.status === 404 || error.status === 409) {
-        this.close("This question was answered elsewhere.");
+        this.close(describeEnd(await request("GET", `/approvals/${encodeURIComponent(this.question.id)}`).catch(() => ({}))));
         this.onAnswer(null);
       } else this.error.textContent = error.message;
     } finally {
@@ -127,18 +138,33 @@ export class ApprovalDialog {
   }
 
   close(word = "") {
+    clearInterval(this.timer);
     this.dialog.oncancel = null;
     this.dialog.close();
     this.dialog.replaceChildren();
+    const focused = document.activeElement; // Chromium gives the focus back without a caret: keys would do nothing
+    focused?.blur();
+    focused?.focus({ preventScroll: true });
     if (word) notify(word, { seconds: 10, key: "approval" });
   }
 }
 
+const ENDS = {
+  allowed: "was allowed",
+  edited: "was allowed with changes",
+  denied: "was denied",
+  withdrawn: "was withdrawn: nobody waits for it any more",
+  expired: "has expired",
+};
+
+/** Return what became of a question that is no longer open. */
+export function describeEnd({ title = "The question", status, answered_by: by, reason }) {
+  return `${title} ${ENDS[status] ?? "was answered"}${by ? ` by ${by}` : ""}${reason ? `: ${reason}` : ""}.`;
+}
+
 /** Return the argument that holds the paths of the listed files, or null. */
-function filesArgumentOf({ files, arguments: values }) {
-  if (!Array.isArray(files) || !isObject(values)) return null;
-  const holds = (list) => Array.isArray(list) && files.every((file) => list.includes(file.path));
-  return Object.keys(values).find((name) => holds(values[name])) ?? null;
+function filesArgumentOf({ files, files_argument: name, arguments: values }) {
+  return Array.isArray(files) && isObject(values) && Array.isArray(values[name]) ? name : null;
 }
 
 function privacyNote({ model, provider, local }) {

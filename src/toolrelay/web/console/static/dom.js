@@ -38,3 +38,11 @@ export function formatSize(bytes) {
   if (bytes < 1024) return `${bytes} B`;
   return bytes < 1024 * 1024 ? `${(bytes / 1024).toFixed(1)} KB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`;
 }
+
+/** Return a duration in words, exact enough to decide by. */
+export function formatDuration(seconds) {
+  const units = [["day", 86_400], ["hour", 3600], ["minute", 60], ["second", 1]];
+  const [name, size] = units.find(([, length]) => seconds >= 2 * length) ?? units.at(-1);
+  const count = Math.max(1, Math.floor(seconds / size));
+  return `${count} ${name}${count === 1 ? "" : "s"}`;
+}

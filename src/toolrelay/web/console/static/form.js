@@ -24,11 +24,11 @@ export class ArgumentForm {
 
   showFields(values) {
     this.raw = null;
-    const required = new Set(this.schema.required ?? []);
+    const required = new Set(Array.isArray(this.schema.required) ? this.schema.required : []);
     const names = [...new Set([...Object.keys(this.schema.properties), ...Object.keys(values)])];
     this.fields = names
       .filter((name) => !this.hidden.includes(name))
-      .map((name) => new Field(name, this.schema.properties[name] ?? {}, values[name], required.has(name), this.onChange));
+      .map((name) => new Field(name, schemaOf(this.schema, name), values[name], required.has(name), this.onChange));
     this.area.replaceChildren(...this.fields.map((field) => field.node));
     this.toggle.textContent = "Edit as JSON";
     this.hiddenValues = Object.fromEntries(this.hidden.filter((name) => name in values).map((name) => [name, values[name]]));
@@ -64,6 +64,11 @@ export class ArgumentForm {
     }
     return found;
   }
+}
+
+/** Return the schema of an argument. What is not an object says nothing about it. */
+function schemaOf({ properties }, name) {
+  return Object.hasOwn(properties, name) && isObject(properties[name]) ? properties[name] : {};
 }
 
 class Field {

@@ -1,7 +1,23 @@
-// The list of conversations. The API has no list of them, so ids and titles are kept in this browser.
+// The list of conversations: the gateway's, or for those who are not signed in that of this browser.
+
+import { request } from "./api.js";
 
 const KEY = "toolrelay.conversations";
 const MAX_KEPT = 500;
+
+/** Return {entries, next, isShared}: entries as {id, title, running}, the last used first, and where the list goes on. */
+export async function load(search = "", before = "") {
+  try {
+    const query = new URLSearchParams({ q: search.trim().slice(0, 200), before });
+    const { data, next } = await request("GET", `/api/conversations?${query}`);
+    return { entries: data, next, isShared: true };
+  } catch (error) {
+    if (error.status !== 401 && error.status !== 403) throw error;
+    return { entries: listKept(search), next: null, isShared: false };
+  }
+}
+
+// Ids and titles in this browser, because without a session the gateway lists nothing.
 
 function read() {
   try {
@@ -12,23 +28,7 @@ function read() {
   }
 }
 
-export function list(search = "") {
-  const wanted = search.trim().toLowerCase();
-  const entries = read().filter((entry) => String(entry.title).toLowerCase().includes(wanted));
-  return entries.sort((one, other) => (other.used ?? 0) - (one.used ?? 0));
-}
-
-export function find(id) {
-  return read().find((entry) => entry.id === id) ?? null;
-}
-
-/** Change members of an entry, or add it. */
-export function save(id, members) {
-  const entries = read();
-  let entry = entries.find((each) => each.id === id);
-  if (!entry) entries.push((entry = { id, title: "New chat", costs: {} }));
-  Object.assign(entry, members, { used: Date.now() });
-  entries.sort((one, other) => other.used - one.used);
+function write(entries) {
   try {
     localStorage.setItem(KEY, JSON.stringify(entries.slice(0, MAX_KEPT)));
   } catch {
@@ -36,8 +36,18 @@ export function save(id, members) {
   }
 }
 
-export function remove(id) {
-  localStorage.setItem(KEY, JSON.stringify(read().filter((entry) => entry.id !== id)));
+function listKept(search) {
+  const wanted = search.trim().toLowerCase();
+  return read().filter((entry) => String(entry.title).toLowerCase().includes(wanted));
+}
+
+/** Put a conversation first. */
+export function keep(id, title) {
+  write([{ id, title }, ...read().filter((entry) => entry.id !== id)]);
+}
+
+export function forget(id) {
+  write(read().filter((entry) => entry.id !== id));
 }
 
 export function titleOf(text) {

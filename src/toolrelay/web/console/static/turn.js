@@ -1,7 +1,8 @@
 // A background response: start it, follow its stream, and follow it again when the connection breaks.
 
 import { ApiError, events, request } from "./api.js";
-import { notify, wait } from "./dom.js";
+import { reportLost, reportRestored } from "./connection.js";
+import { wait } from "./dom.js";
 
 const ENDS = new Set(["response.completed", "response.incomplete", "response.failed", "response.cancelled", "error"]);
 const MAX_PAUSE = 5000;
@@ -35,34 +36,23 @@ export class Turn {
   async follow(first) {
     let target = first();
     let pause = 250;
-    let clear = null;
-    const reconnected = () => {
-      if (!clear) return;
-      clear();
-      clear = null;
-      notify("Connected again.", { seconds: 4, key: "connection" });
-    };
-    try {
-      while (!this.response) {
-        try {
-          for await (const { data } of events(...target, this.abort.signal, reconnected)) {
-            pause = 250;
-            this.receive(data);
-          }
-        } catch (error) {
-          if (this.response) break; // cancelled
-          if (!(error instanceof ApiError) || !error.mayPass || this.id === null) throw error;
+    while (!this.response) {
+      try {
+        for await (const { data } of events(...target, this.abort.signal, reportRestored)) {
+          pause = 250;
+          this.receive(data);
         }
-        if (this.response) break;
-        if (this.id === null) throw new ApiError("The gateway sent no answer.", 0);
-        clear ??= notify("The connection to the gateway is lost. Trying again …", { key: "connection" });
-        await wait(pause);
-        if (this.abort.signal.aborted) throw new DOMException("left", "AbortError");
-        pause = Math.min(pause * 2, MAX_PAUSE);
-        target = this.again();
+      } catch (error) {
+        if (this.response) break; // cancelled
+        if (!(error instanceof ApiError) || !error.mayPass || this.id === null) throw error;
       }
-    } finally {
-      clear?.();
+      if (this.response) break;
+      if (this.id === null) throw new ApiError("The gateway sent no answer.", 0);
+      reportLost();
+      await wait(pause);
+      if (this.abort.signal.aborted) throw new DOMException("left", "AbortError");
+      pause = Math.min(pause * 2, MAX_PAUSE);
+      target = this.again();
     }
     return this.response;
   }

@@ -1,0 +1,24 @@
+// What people decided about calls, for those who may see it.
+
+import { request } from "./api.js";
+import { differences } from "./form.js";
+
+const WORDS = { allowed: "allowed", edited: "allowed with changes", denied: "denied", expired: "not answered", withdrawn: "withdrawn" };
+const MAX_CHANGES = 200; // characters
+
+let mayAsk = true; // until the gateway says no
+
+/** Return a line about the answer to a question, or "" if there is none to show. */
+export async function describeDecision(id) {
+  if (!mayAsk) return "";
+  try {
+    const { status, answered_by: by, arguments: before, ran_with: after } = await request("GET", `/approvals/${encodeURIComponent(id)}`);
+    if (!WORDS[status]) return "";
+    const changes = after ? differences(before, after).join(", ") : "";
+    const shown = changes.length > MAX_CHANGES ? `${changes.slice(0, MAX_CHANGES)}…` : changes;
+    return `${WORDS[status]}${by ? ` by ${by}` : ""}${shown ? `: ${shown}` : ""}`;
+  } catch (error) {
+    if (error.status === 401 || error.status === 403) mayAsk = false;
+    return "";
+  }
+}
