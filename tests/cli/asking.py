@@ -20,7 +20,7 @@ from tests.cli.commands import PROGRAM
 from tests.gateway import Gateway, running
 from tests.model_server import ModelServer, configuration
 from tests.tool_rounds import Round, play
-from tests.upstream import ReceivedRequest, Script
+from tests.upstream import Player, ReceivedRequest, Script
 
 TIMEOUT_SECONDS = 30  # only a test that hangs reaches it
 WEATHER = {"city": "Rome"}
@@ -184,13 +184,15 @@ class AskingGateway:
 
 
 @contextlib.contextmanager
-def asking(folder: Path, *, config: str = "", port: int = 0, token: str = "") -> Iterator[AskingGateway]:
+def asking(
+    folder: Path, *, config: str = "", port: int = 0, token: str = "", script: Player = respond
+) -> Iterator[AskingGateway]:
     """Start a gateway with the models `fast`, `home`, which is local, and `brief`, whose questions expire after a second."""
     (folder / "kinds").mkdir(parents=True, exist_ok=True)
     (folder / "kinds" / "notes.py").write_text(_KIND)
     (folder / "sitecustomize.py").write_text(_CUSTOMIZE)
     (folder / "asking_tools.py").write_text(_FUNCTIONS)
-    with ModelServer(respond) as model:
+    with ModelServer(script) as model:
         tools = 'toolsets = ["mine", "notes"]\n'
         models = configuration(model, model=tools, before=_TOOLSETS)
         home = configuration(model, model=f"{tools}local = true\n").replace("[models.fast]", "[models.home]")

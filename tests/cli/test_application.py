@@ -19,8 +19,17 @@ def test_version_option_prints_the_version(run: Run) -> None:
     assert run("--version") == (0, f"toolrelay {__version__}\n", "")
 
 
-COMMANDS = [("serve",), ("console",), ("check",), ("tools",), ("replay",), ("approvals",)]
 KEYS = [("keys", name) for name in ("create", "list", "rotate", "revoke", "new", "hash")]
+COMMANDS = [
+    ("init",),
+    ("serve",),
+    ("chat",),
+    ("console",),
+    ("check",),
+    ("tools",),
+    ("replay",),
+    ("approvals",),
+]
 APPROVALS = [("approvals", name) for name in ("list", "show", "allow", "edit", "deny", "watch", "rules", "forget")]
 
 

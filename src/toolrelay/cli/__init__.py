@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from toolrelay import __version__
-from toolrelay.cli import approvals, check, console, keys, replay, serve, store, tools
+from toolrelay.cli import approvals, chat, check, console, init, keys, replay, serve, store, tools
 from toolrelay.cli._output import FAILED, MISUSED, CommandError, examples, print_configuration_error
 from toolrelay.errors import ConfigurationError, StoreError
 
@@ -24,11 +24,15 @@ application = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=examples(
         "toolrelay serve               start with the demo model on http://127.0.0.1:8787",
+        "toolrelay init                write a configuration file",
+        "toolrelay chat                talk with a model in the terminal",
         "toolrelay check               check the configuration and the models' servers",
         "toolrelay keys create laptop  make a key for a client",
     ),
 )
 application.command(epilog=serve.EXAMPLES)(serve.serve)
+application.command(epilog=init.EXAMPLES)(init.init)
+application.command(epilog=chat.EXAMPLES)(chat.chat)
 application.command(epilog=console.EXAMPLES)(console.console)
 application.command(epilog=check.EXAMPLES)(check.check)
 application.command(epilog=tools.EXAMPLES)(tools.tools)

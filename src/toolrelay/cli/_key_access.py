@@ -10,7 +10,7 @@ import msgspec
 
 from toolrelay.cli._gateway import GatewayClient, RefusedError, configured_url, segment
 from toolrelay.cli._output import CommandError
-from toolrelay.cli.approvals.text import escape_controls
+from toolrelay.cli._text import escape_controls
 from toolrelay.errors import ClientError, StoreError
 from toolrelay.runtime.approver import read_approver_token
 from toolrelay.runtime.keys import FOLLOW_SECONDS, KeyRing, open_key_ring

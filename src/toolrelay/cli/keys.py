@@ -154,7 +154,7 @@ def _print_key(access: KeyAccess, made: Described) -> None:
 
 
 def _print_notes(*notes: str | None) -> None:
-    from toolrelay.cli.approvals.text import escape_controls
+    from toolrelay.cli._text import escape_controls
 
     for note in notes:
         if note:
@@ -162,7 +162,7 @@ def _print_notes(*notes: str | None) -> None:
 
 
 def _print_table(keys: list[Described]) -> None:
-    from toolrelay.cli.approvals.text import escape_controls
+    from toolrelay.cli._text import escape_controls
 
     rows: list[tuple[str, ...]] = [("NAME", "WHERE", "APPROVES", "MODELS", "TOOLSETS", "PER MINUTE", "LAST USED")]
     rows += [tuple(escape_controls(text) for text in _format_key(key)) for key in keys]

@@ -66,8 +66,8 @@ def _complete_question(ctx: typer.Context, incomplete: str) -> list[tuple[str, s
 
     given: dict[str, Any] = {name: ctx.params.get(name) for name in ("url", "key", "config", "data_dir")}
     try:
+        from toolrelay.cli._text import shorten
         from toolrelay.cli.approvals.answers import summarize
-        from toolrelay.cli.approvals.text import shorten
 
         questions = _connect(**given).list_questions()
     except (CommandError, ConfigurationError):
@@ -331,7 +331,7 @@ def _remember(scope: Scope, *, same_arguments: bool) -> Remember:
 
 
 def _print_json(value: Any) -> None:  # noqa: ANN401 -- JSON
-    from toolrelay.cli.approvals.text import pretty_json
+    from toolrelay.cli._text import pretty_json
 
     typer.echo(pretty_json(value))
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolrelay.cli._gateway import RefusedError
 from toolrelay.cli._output import MISUSED, CommandError
+from toolrelay.cli._text import compact_json, escape_controls, shorten
 from toolrelay.cli.approvals.client import Client, Question, Rule
 from toolrelay.cli.approvals.display import describe_end, files_argument, files_of
-from toolrelay.cli.approvals.text import compact_json, escape_controls, shorten
 
 ONLY_ONE = "-"  # instead of an id
 EDITORS = ("sensible-editor", "nano", "vi")

@@ -16,8 +16,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from toolrelay.cli._text import compact_json, escape_controls, pretty_json, shorten
 from toolrelay.cli.approvals.client import Question, Rule
-from toolrelay.cli.approvals.text import compact_json, escape_controls, pretty_json, shorten
 
 PIPE_WIDTH = 200  # of tables that are not printed on a terminal
 MAX_CELL = 60  # characters of arguments in a table

@@ -24,6 +24,11 @@ def shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
+def replace_undecodable(text: str) -> str:
+    """Replace what the system could not decode when it was typed or passed as an argument."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def compact_json(value: Any) -> str:  # noqa: ANN401 -- JSON
     """Return JSON in one line."""
     return escape_controls(json.dumps(value, ensure_ascii=False))
