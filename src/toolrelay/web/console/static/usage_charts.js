@@ -31,6 +31,12 @@ async function loadLibrary() {
   return (await import("../vendor/uplot/uplot.js")).default;
 }
 
+/** Return the places of values that no line shows, because nothing is before and after them. */
+function lonelyPoints(values) {
+  const isEmpty = (index) => values[index] === null || values[index] === undefined;
+  return [...values.keys()].filter((index) => !isEmpty(index) && isEmpty(index - 1) && isEmpty(index + 1));
+}
+
 const uPlot = await loadLibrary();
 
 export class Charts {
@@ -112,7 +118,9 @@ class Panel {
   }
 
   line(label, index) {
-    return { label, stroke: colour(`--series-${index + 1}`), width: 2, dash: DASHES[index], points: { size: 5, fill: colour(`--series-${index + 1}`) } };
+    const stroke = colour(`--series-${index + 1}`);
+    const points = { show: true, size: 5, fill: stroke, filter: (plot, series) => lonelyPoints(plot.data[series]) };
+    return { label, stroke, width: 2, dash: DASHES[index], points };
   }
 
   read(plot) {
