@@ -29,7 +29,15 @@ def test_pictures_are_taken(desk: Desk, request: pytest.FixtureRequest, tmp_path
     page.locator(".entry.kind-question summary").click()
     expect(page.locator(".entry.kind-question")).to_contain_text("Verdict")
     page.screenshot(path=folder / "console-trace.png")
-    assert {path.name for path in folder.glob("*.png")} >= {"console-chat.png", "console-approval.png", "console-trace.png"}
+    page.goto(f"{desk.gateway.url}/usage")
+    expect(page.locator("canvas").first).to_be_visible()
+    expect(page.get_by_role("rowheader", name="demo").first).to_be_visible()
+    page.screenshot(path=folder / "console-usage.png")
+    page.goto(f"{desk.gateway.url}/settings")
+    expect(page.locator("#tools")).to_contain_text("file_read")
+    page.screenshot(path=folder / "console-settings.png")
+    wanted = {f"console-{name}.png" for name in ("chat", "approval", "trace", "usage", "settings")}
+    assert {path.name for path in folder.glob("*.png")} >= wanted
 
 
 def test_picture_of_a_question_of_another_client_is_taken(desk: Desk, request: pytest.FixtureRequest, tmp_path: Path) -> None:
