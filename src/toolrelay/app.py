@@ -161,9 +161,10 @@ class App:
             self._approver_token()
             await self.live_settings.open()
             self._usage_timer.start()
-            self._pruning = asyncio.create_task(prune_regularly(self.store, self._retention_days))
             await self.site.start()
             await self.service.resume_unfinished(lambda row, request: self._endpoints[row.wire].observe(row, request))
+            # Not before: a turn that is taken up must not be deleted meanwhile.
+            self._pruning = asyncio.create_task(prune_regularly(self.store, self._retention_days))
         except BaseException:
             await self.close()
             raise
