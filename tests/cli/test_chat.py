@@ -328,6 +328,18 @@ def test_narrow_terminal_shows_everything(gateway: ChatGateway) -> None:
         assert [word for word in words if word.startswith("word")] == [f"word{number}" for number in range(200)]
 
 
+def test_narrow_terminal_names_the_files_of_a_question(gateway: ChatGateway) -> None:
+    with gateway.chat(columns=40) as screen:
+        screen.expect_prompt()
+        screen.enter(calls(("read_notes", NOTES)))
+        screen.expect("[p]ick")
+        assert re.search(r"files +-  Trips/Rome\.md", screen.text)
+        screen.enter("p")
+        screen.expect("[b]ack")
+        for number, path in enumerate(NOTES["paths"], 1):
+            assert f"{number} [x]  {path}" in screen.text
+
+
 def test_long_open_block_is_printed_once_and_whole(gateway: ChatGateway) -> None:
     gateway.model.texts["code"] = "```text\n" + "".join(f"line {number}\n" for number in range(2000)) + "```"
     with gateway.chat(lines=20) as screen:

@@ -23,6 +23,8 @@ PIPE_WIDTH = 200  # of tables that are not printed on a terminal
 MAX_CELL = 60  # characters of arguments in a table
 MIN_ID = 13  # characters of an id in a table on a terminal: the commands take them
 MAX_FIRST_LINE = 100
+LABEL_WIDTH = 16  # of what `print_question` has on the left of the values
+MIN_FILES_WIDTH = 60  # of a list of files with a column for each detail
 MAX_LINES = 60  # of arguments that `watch` shows
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 PATHS = "paths"  # the argument of a question about sharing
@@ -160,7 +162,7 @@ def print_question(console: Console, question: Question, *, max_lines: int | Non
         add("purpose", escape_controls(question["purpose"], keep="\n"))
     add("arguments", _arguments(question["arguments"], max_lines))
     if files := files_of(question):
-        add("files", _files_grid([(None, file) for file in files[:max_lines]]))
+        add("files", _files_grid([(None, file) for file in files[:max_lines]], console.width - LABEL_WIDTH))
         if max_lines is not None and len(files) > max_lines:
             add("", f"… {len(files) - max_lines} more files: toolrelay approvals show {escape_controls(question['id'])}")
     add("privacy", Text(describe_privacy(question), style="green" if question.get("local") else "yellow"))
@@ -183,29 +185,35 @@ def print_choices(console: Console, files: Sequence[ListedFile], chosen: Iterabl
     """Print files as a numbered list with check boxes."""
     ticked = frozenset(chosen)
     marks = [(f"{number} [{'x' if file.path in ticked else ' '}]", file) for number, file in enumerate(files, 1)]
-    _print(console, Padding(_files_grid(marks), (0, 0, 0, 2)))
+    _print(console, Padding(_files_grid(marks, console.width), (0, 0, 0, 2)))
 
 
-def _files_grid(files: Iterable[tuple[str | None, ListedFile]]) -> Table:
+def _files_grid(files: Iterable[tuple[str | None, ListedFile]], width: int) -> Table:
+    """Return a table of files. If it would be too narrow for their names, all else is below them."""
+    is_narrow = width < MIN_FILES_WIDTH
     grid = Table.grid(padding=(0, 2))
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
+    if not is_narrow:
+        grid.add_column(justify="right", no_wrap=True)
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
     for mark, (path, preview) in files:
         note = escape_controls(preview["error"]) if preview.get("error") else ""
         if preview.get("private"):
             note = f"PRIVATE {note}".strip()
         first = shorten(escape_controls(preview.get("first_line", "")), MAX_FIRST_LINE)
         has_size = "size" in preview and not preview.get("error")
-        grid.add_row(
-            Text(mark or "-"),
-            Text(escape_controls(path)),
+        details = (
             Text(_size(preview["size"]) if has_size else ""),
             Text(_date(preview["modified_at"]) if preview.get("modified_at") is not None else ""),
             Text.assemble((note, "bold red"), " " if note and first else "", (first, "dim")),
         )
+        cells = [Text(escape_controls(path)), *details]
+        if is_narrow:
+            lines = (cells[0], Text("  ").join(filter(None, details[:2])), details[2])
+            cells = [Text("\n").join(filter(None, lines))]
+        grid.add_row(Text(mark or "-"), *cells)
     return grid
 
 
