@@ -29,8 +29,9 @@ from toolrelay.core.messages import Message
 from toolrelay.core.request import Request
 from toolrelay.core.steps import ToolRunFinished, TurnAccepted, TurnFinished
 from toolrelay.settings import StoreSettings
-from toolrelay.stores.base import Store, StoredStep, TurnRow, open_store
+from toolrelay.stores.base import Store, open_store
 from toolrelay.stores.messages import message_rows
+from toolrelay.stores.turns import StoredStep, TurnRow
 
 _STEPS = 10_000
 _ROUNDS = 5

@@ -23,7 +23,8 @@ from tests.raw_client import RawClient, encode_request
 from tests.upstream import Gate
 from toolrelay.app import _listen
 from toolrelay.settings import StoreSettings
-from toolrelay.stores.base import TurnRow, open_store
+from toolrelay.stores.base import open_store
+from toolrelay.stores.turns import TurnRow
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 HASH = "4f8e0b7c3a1d5e2f6b9c8d7a0e1f2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c"

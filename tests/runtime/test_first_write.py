@@ -28,7 +28,8 @@ from toolrelay.core.messages import Message
 from toolrelay.core.steps import AnswerReceived, StepEvent, TurnFailed
 from toolrelay.runtime.ledger import TurnLedger
 from toolrelay.settings import StoreSettings
-from toolrelay.stores.base import StoredTurn, open_store
+from toolrelay.stores.base import open_store
+from toolrelay.stores.turns import StoredTurn
 
 RESPONSES = CLIENT_APIS["openai_responses"]
 FAILED = TurnFailed(code="cancelled", message="")

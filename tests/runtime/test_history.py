@@ -27,7 +27,8 @@ from toolrelay.errors import ClientError
 from toolrelay.runtime.history import Past, PastResolver
 from toolrelay.runtime.returned_questions import ReturnedQuestions
 from toolrelay.settings import StoreSettings
-from toolrelay.stores.base import StoredStep, TurnRow, open_store
+from toolrelay.stores.base import open_store
+from toolrelay.stores.turns import StoredStep, TurnRow
 from toolrelay.wires.responses.request import NAME as RESPONSES
 
 TOKEN = "0123456789abcdef0123"

@@ -10,7 +10,8 @@ from tests.stores.rows import ACCEPTED, ANSWERED, FINISHED, PLANNED, RAN, STARTE
 from toolrelay.core.steps import StepEvent, TurnFailed
 from toolrelay.errors import StoreConflictError, StoreError
 from toolrelay.runtime.ledger import TurnLedger
-from toolrelay.stores.base import Store, StoredTurn
+from toolrelay.stores.base import Store
+from toolrelay.stores.turns import StoredTurn
 
 LOST = TurnFailed(code="store_error", message="locked")
 

@@ -17,7 +17,7 @@ from toolrelay.core.steps import (
     TurnFinished,
 )
 from toolrelay.runtime.past_turn import PastTurn
-from toolrelay.stores.base import TurnRow
+from toolrelay.stores.turns import TurnRow
 
 TOKEN = "0123456789abcdef0123"
 ROW = TurnRow(id=TOKEN, owner="local", model="fast", wire="openai_responses", created_at=0)

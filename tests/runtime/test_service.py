@@ -28,9 +28,11 @@ from toolrelay.runtime.frames import FrameLog
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.runtime.service import INTERRUPTED, PLAIN, Observation, TurnOrder, TurnService
 from toolrelay.runtime.turns import RunningTurn
-from toolrelay.stores.base import ConversationItem, Store, StoredTurn, TurnRow
+from toolrelay.stores.base import Store
+from toolrelay.stores.conversations import ConversationItem
 from toolrelay.stores.sql.store import SqlStore
 from toolrelay.stores.sqlite import SqliteDatabase
+from toolrelay.stores.turns import StoredTurn, TurnRow
 
 TOKEN = "a" * 20
 REQUEST = Request(wire="openai_responses", model=MODEL, items=(Message(role="user", content="Hi"),), store=True)

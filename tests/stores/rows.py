@@ -16,7 +16,8 @@ from toolrelay.core.steps import (
     TurnAccepted,
     TurnFinished,
 )
-from toolrelay.stores.base import Conversation, ConversationItem, StoredStep, TurnRow
+from toolrelay.stores.conversations import Conversation, ConversationItem
+from toolrelay.stores.turns import StoredStep, TurnRow
 
 CALL = Call(id="call_1", name="get_weather", arguments='{"city":"Rome"}')
 REQUEST = Request(wire="openai_chat", model="fast", items=(Message(role="user", content="Weather in Rome?"),))

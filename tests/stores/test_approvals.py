@@ -10,7 +10,8 @@ from msgspec.structs import asdict, replace
 from tests.stores.conftest import Play
 from tests.stores.rows import ACCEPTED, ASKED, FINISHED, conversation, steps, turn
 from toolrelay.errors import StoreConflictError
-from toolrelay.stores.base import ApprovalAnswer, ApprovalRow, PruneResult, RuleRow, Store
+from toolrelay.stores.approvals import ApprovalAnswer, ApprovalRow, RuleRow
+from toolrelay.stores.base import PruneResult, Store
 
 QUESTION = ApprovalRow(
     id="appr_1",

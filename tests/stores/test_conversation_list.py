@@ -8,7 +8,8 @@ import pytest
 
 from tests.stores.conftest import Play
 from tests.stores.rows import ACCEPTED, conversation, items, steps, turn
-from toolrelay.stores.base import ConversationItem, ConversationList, Store
+from toolrelay.stores.base import Store
+from toolrelay.stores.conversations import ConversationItem, ConversationList
 from toolrelay.stores.sql import conversation_list
 
 

@@ -9,7 +9,8 @@ import pytest
 from tests.stores.conftest import Play
 from tests.stores.rows import ACCEPTED, FINISHED, conversation, items, steps, turn
 from toolrelay.errors import ClientError, StoreConflictError
-from toolrelay.stores.base import ConversationItem, Store
+from toolrelay.stores.base import Store
+from toolrelay.stores.conversations import ConversationItem
 
 
 def ids(found: list[ConversationItem] | None) -> list[str]:

@@ -14,7 +14,8 @@ import pytest
 from tests.stores import acknowledging
 from tests.stores.rows import ACCEPTED, FINISHED, RAN, steps, turn
 from toolrelay.settings import StoreSettings
-from toolrelay.stores.base import Frame, PruneResult, Store, open_store
+from toolrelay.stores.base import PruneResult, Store, open_store
+from toolrelay.stores.turns import Frame
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from tests.stores.conftest import Play
 from tests.stores.test_sessions import ADA as SESSION
 from toolrelay.errors import StoreConflictError
-from toolrelay.stores.base import KeyRow, Store
+from toolrelay.stores.access import KeyRow
+from toolrelay.stores.base import Store
 
 ADA = KeyRow(
     id="key_1",

@@ -13,9 +13,10 @@ from toolrelay.core.messages import Message
 from toolrelay.core.request import Request
 from toolrelay.core.steps import TurnAccepted
 from toolrelay.errors import StoreError
-from toolrelay.stores.base import Frame, Store, TurnStatus
+from toolrelay.stores.base import Store
 from toolrelay.stores.sql.store import SqlStore
 from toolrelay.stores.sqlite import SqliteDatabase
+from toolrelay.stores.turns import Frame, TurnStatus
 from toolrelay.stores.usage import UsageRow
 
 MEGABYTE = 1024 * 1024

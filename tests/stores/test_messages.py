@@ -33,8 +33,8 @@ from toolrelay.core.steps import (
     TurnAccepted,
     VerdictGiven,
 )
-from toolrelay.stores.base import MessageRow
 from toolrelay.stores.messages import message_rows
+from toolrelay.stores.turns import MessageRow
 from toolrelay.wires.chat.request import decode_request
 
 ROME = Call(id="call_1", name="get_weather", arguments='{"city":"Rome"}')

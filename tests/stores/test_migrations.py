@@ -16,11 +16,13 @@ import pytest
 from tests.stores.rows import ACCEPTED, ANSWERED, FINISHED, PLANNED, RAN, STARTED, conversation, items, steps, turn
 from toolrelay.errors import StoreError
 from toolrelay.settings import StoreSettings
-from toolrelay.stores.base import ConversationItem, Frame, Store, StoredTurn, open_store
+from toolrelay.stores.base import Store, open_store
+from toolrelay.stores.conversations import ConversationItem
 from toolrelay.stores.messages import message_rows
 from toolrelay.stores.migrations import Migration, load_migrations
 from toolrelay.stores.sql.schema import migrate
 from toolrelay.stores.sqlite import FILE_NAME
+from toolrelay.stores.turns import Frame, StoredTurn
 from toolrelay.stores.usage import UsageRow
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -16,11 +16,12 @@ from toolrelay import log
 from toolrelay.core.messages import Message
 from toolrelay.core.steps import AnswerReceived, VerdictGiven
 from toolrelay.errors import StoreError
-from toolrelay.stores.base import Frame, MessageRow, PruneResult, Store, TurnStatus
+from toolrelay.stores.base import PruneResult, Store
 from toolrelay.stores.messages import message_rows
 from toolrelay.stores.retention import DAY_SECONDS, prune_regularly
 from toolrelay.stores.sql.export import PAGE
 from toolrelay.stores.sql.store import PRUNE_AT_ONCE
+from toolrelay.stores.turns import Frame, MessageRow, TurnStatus
 from toolrelay.stores.usage import UsageRow
 
 DONE = AnswerReceived(items=(Message(role="assistant", content="18 °C."),), finish="stop")

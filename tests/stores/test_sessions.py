@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from tests.stores.conftest import Play
 from toolrelay.errors import StoreConflictError
-from toolrelay.stores.base import SessionRow, Store
+from toolrelay.stores.access import SessionRow
+from toolrelay.stores.base import Store
 
 ADA = SessionRow(
     id="sess_1",

@@ -9,7 +9,8 @@ import pytest
 from tests.stores.conftest import Play
 from tests.stores.rows import ACCEPTED, ANSWERED, ASKED, FINISHED, PLANNED, RAN, STARTED, conversation, steps, turn
 from toolrelay.errors import StoreConflictError, StoreError
-from toolrelay.stores.base import Frame, Store, StoredTurn, TurnStatus
+from toolrelay.stores.base import Store
+from toolrelay.stores.turns import Frame, StoredTurn, TurnStatus
 
 
 def test_turn_is_loaded_as_it_was_written(play: Play) -> None:

@@ -34,7 +34,8 @@ from toolrelay.runtime.gateway_tools import GatewayTools, OpenTool
 from toolrelay.runtime.limits import TurnSlot
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.settings import LOCAL
-from toolrelay.stores.base import ApprovalMode, ApprovalRow, RuleRow, Store
+from toolrelay.stores.approvals import ApprovalMode, ApprovalRow, RuleRow
+from toolrelay.stores.base import Store
 
 Remember: TypeAlias = Literal["once", "conversation", "always"]
 EventName: TypeAlias = Literal["asked", "answered", "withdrawn", "expired"]

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from toolrelay.core.events import StreamEvent
-from toolrelay.stores.base import Frame, Store
+from toolrelay.stores.base import Store
+from toolrelay.stores.turns import Frame
 from toolrelay.wires.base import Encoder
 from toolrelay.wires.responses.recovery import split_frames
 

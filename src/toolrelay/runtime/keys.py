@@ -19,7 +19,8 @@ from toolrelay import log
 from toolrelay.errors import ClientError, ConfigurationError, StoreConflictError, StoreError
 from toolrelay.setting_types import quote_key
 from toolrelay.settings import LOCAL, KeySettings, Settings, is_loopback
-from toolrelay.stores.base import KeyRow, Store, open_recorded_store
+from toolrelay.stores.access import KeyRow
+from toolrelay.stores.base import Store, open_recorded_store
 
 MAX_KEYS = 500  # that are valid: each is compared with each request
 MAX_ROWS = 5000  # with the revoked ones

@@ -25,18 +25,11 @@ from toolrelay.core.steps import (
 )
 from toolrelay.errors import StoreConflictError
 from toolrelay.runtime.past_turn import PastTurn
-from toolrelay.stores.base import (
-    ApprovalAnswer,
-    ApprovalMode,
-    ApprovalRow,
-    ConversationItem,
-    MessageRow,
-    Store,
-    StoredStep,
-    TurnRow,
-    TurnStatus,
-)
+from toolrelay.stores.approvals import ApprovalAnswer, ApprovalMode, ApprovalRow
+from toolrelay.stores.base import Store
+from toolrelay.stores.conversations import ConversationItem
 from toolrelay.stores.messages import message_rows
+from toolrelay.stores.turns import MessageRow, StoredStep, TurnRow, TurnStatus
 from toolrelay.wires.responses.request import NAME as RESPONSES
 
 CANCELLED = "cancelled"

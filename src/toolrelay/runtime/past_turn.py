@@ -15,7 +15,8 @@ from toolrelay.core.progress import CallState, PendingGatewayCall, TurnProgress
 from toolrelay.core.request import Request
 from toolrelay.core.steps import StepEvent, TurnAccepted, TurnFailed
 from toolrelay.errors import InternalError
-from toolrelay.stores.base import ConversationItem, StoredTurn, TurnRow
+from toolrelay.stores.conversations import ConversationItem
+from toolrelay.stores.turns import StoredTurn, TurnRow
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.responses.outgoing import input_items, is_input_id
 from toolrelay.wires.responses.references import PRIVATE

@@ -22,7 +22,8 @@ from toolrelay.errors import ClientError, invalid
 from toolrelay.runtime.approvals import MAX_REASON
 from toolrelay.runtime.gateway_tools import OpenTool
 from toolrelay.runtime.past_turn import PastTurn
-from toolrelay.stores.base import ApprovalRow, Store
+from toolrelay.stores.approvals import ApprovalRow
+from toolrelay.stores.base import Store
 from toolrelay.wires.responses.references import ApprovalResponse, approval_response
 
 FindTool = Callable[[ApprovalRow], OpenTool | None]

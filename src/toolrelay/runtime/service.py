@@ -32,7 +32,9 @@ from toolrelay.runtime.past_turn import PastTurn, joins_answers
 from toolrelay.runtime.returned_questions import ReturnedQuestions
 from toolrelay.runtime.turns import Follower, RunningTurn, TurnObserver, TurnParts, Turns, TurnTools
 from toolrelay.settings import LOCAL
-from toolrelay.stores.base import ApprovalMode, Frame, Store, StoredStep, StoredTurn, TurnRow
+from toolrelay.stores.approvals import ApprovalMode
+from toolrelay.stores.base import Store
+from toolrelay.stores.turns import Frame, StoredStep, StoredTurn, TurnRow
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.responses.encoder import ResponsesEncoder

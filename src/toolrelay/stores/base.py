@@ -1,4 +1,4 @@
-"""The store interface: the values that it keeps, and what can be done with them."""
+"""The store interface: what can be done with the values beside it."""
 
 from __future__ import annotations
 
@@ -7,215 +7,20 @@ import importlib.util
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Protocol
 
 from msgspec import Struct, structs
 
-from toolrelay.core.approvals import QuestionKind, QuestionStatus
+from toolrelay.core.approvals import QuestionStatus
 from toolrelay.core.json import JsonObject
-from toolrelay.core.steps import StepEvent
 from toolrelay.errors import ConfigurationError, StoreError
 from toolrelay.settings import StoreSettings
+from toolrelay.stores.access import KeyRow, SessionRow
+from toolrelay.stores.approvals import ApprovalAnswer, ApprovalRow, RuleRow
+from toolrelay.stores.conversations import Conversation, ConversationItem, ConversationList, ListedConversation
+from toolrelay.stores.turn_lists import TurnPage, TurnQuery, TurnRecord
+from toolrelay.stores.turns import Frame, MessageRow, StoredStep, StoredTurn, TurnRow, TurnStatus
 from toolrelay.stores.usage import UsageQuery, UsageRow, UsageShare, UsageSum
-
-if TYPE_CHECKING:
-    from toolrelay.stores.turn_lists import TurnPage, TurnQuery, TurnRecord
-
-ApprovalMode: TypeAlias = Literal["hold", "return"]
-TurnStatus: TypeAlias = Literal["running", "parked", "finished", "failed", "cancelled"]
-
-
-class TurnRow(Struct, frozen=True, kw_only=True):
-    """A turn without its steps.
-
-    id               the turn's token; a Responses id is "resp_" and this
-    owner            the client's key: its id in the store, its name if it is in the configuration file; or "local"
-    created_at       Unix seconds
-    previous         the turn that this one continues (previous_response_id)
-    stored           a Responses resource that may be retrieved
-    request_digest   tells whether a repeated Idempotency-Key comes with the same request
-    """
-
-    id: str
-    owner: str
-    model: str
-    wire: str
-    created_at: float
-    status: TurnStatus = "running"
-    conversation: str | None = None
-    previous: str | None = None
-    stored: bool = False
-    background: bool = False
-    idempotency_key: str | None = None
-    request_digest: str | None = None
-
-
-class StoredStep(Struct, frozen=True, kw_only=True):
-    seq: int
-    at: float
-    step: StepEvent
-
-
-class StoredTurn(Struct, frozen=True, kw_only=True):
-    row: TurnRow
-    steps: tuple[StoredStep, ...]
-
-
-class Frame(Struct, frozen=True):
-    """One SSE frame of a background stream."""
-
-    seq: int
-    data: bytes
-
-
-class Conversation(Struct, frozen=True, kw_only=True):
-    id: str
-    owner: str
-    created_at: float
-    last_used_at: float
-    metadata: dict[str, str] = {}
-
-
-class ConversationItem(Struct, frozen=True, kw_only=True):
-    """An item of a conversation, in the shape of Responses. The store sets `position`, in the order in which items are added."""
-
-    id: str
-    data: JsonObject
-    position: int = 0
-
-
-class ListedConversation(Struct, frozen=True, kw_only=True):
-    """A conversation in a list. `title` is that of its metadata, or else its first message. `running` is a turn that can be
-    followed: a stored background turn that has not ended.
-    """
-
-    conversation: Conversation
-    title: str
-    running: str | None = None
-
-
-class ConversationList(Struct, frozen=True, kw_only=True):
-    """A part of a list. If `next` is not None, the list goes on before that place."""
-
-    entries: tuple[ListedConversation, ...]
-    next: tuple[float, str] | None = None
-
-
-class MessageRow(Struct, frozen=True, kw_only=True):
-    """A message in the shape of Chat Completions. `content_json`, `tool_calls` and `function_call` are JSON texts."""
-
-    role: str
-    content: str | None = None
-    content_json: str | None = None
-    tool_calls: str | None = None
-    tool_call_id: str | None = None
-    function_call: str | None = None
-
-
-class ApprovalRow(Struct, frozen=True, kw_only=True):
-    """A question to a person, and its answer.
-
-    owner           whose turn it is
-    kind            "run": may the call run? "share": may the model see its result?
-    mode            "hold": the turn waits; "return": the turn has ended, and the client answers with its next request
-    arguments       what is asked about, as JSON text; `new_arguments` is what a person made of it
-    answered_by     the name of the approver, or "rule ID"
-    """
-
-    id: str
-    turn: str
-    owner: str
-    model: str
-    conversation: str | None
-    call_id: str
-    kind: QuestionKind
-    mode: ApprovalMode
-    toolset: str
-    tool: str
-    arguments: str
-    created_at: float
-    expires_at: float
-    status: QuestionStatus = "pending"
-    answered_at: float | None = None
-    answered_by: str | None = None
-    new_arguments: str | None = None
-    reason: str | None = None
-
-
-class ApprovalAnswer(Struct, frozen=True, kw_only=True):
-    """The answer to the question with this id."""
-
-    id: str
-    status: QuestionStatus
-    answered_at: float
-    answered_by: str | None = None
-    new_arguments: str | None = None
-    reason: str | None = None
-
-
-class RuleRow(Struct, frozen=True, kw_only=True):
-    """A remembered answer to questions about a tool.
-
-    owner           for whose turns it answers
-    definition      a digest of the tool; if the tool changes, the rule no longer applies
-    conversation    the only conversation that it is for
-    arguments       the only arguments that it is for, as canonical JSON
-    new_arguments   those that run instead
-    """
-
-    id: str
-    owner: str
-    toolset: str
-    tool: str
-    definition: str
-    kind: QuestionKind
-    verdict: Literal["allow", "deny"]
-    created_at: float
-    created_by: str
-    conversation: str | None = None
-    arguments: str | None = None
-    new_arguments: str | None = None
-    reason: str | None = None
-
-
-class SessionRow(Struct, frozen=True, kw_only=True):
-    """A person who is signed in with a browser.
-
-    digest        the hash of the token in the cookie
-    owner         the key that was used to sign in (see TurnRow), or "local"
-    credential    a hash of that key, so that the session ends with it; empty for "local"
-    """
-
-    id: str
-    digest: str
-    owner: str
-    credential: str
-    may_approve: bool
-    user_agent: str
-    created_at: float
-    last_used_at: float
-    expires_at: float
-
-
-class KeyRow(Struct, frozen=True, kw_only=True):
-    """A client's key. A revoked key stays, so that its name is not used again.
-
-    id              the owner of what the key does; a rotated key keeps it
-    sha256          the hash of the key
-    last_used_at    exact to some minutes
-    """
-
-    id: str
-    name: str
-    sha256: str
-    approve: bool
-    models: tuple[str, ...]
-    toolsets: tuple[str, ...]
-    requests_per_minute: int
-    created_at: float
-    rotated_at: float | None = None
-    revoked_at: float | None = None
-    last_used_at: float | None = None
 
 
 class SettingRow(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from toolrelay.core.messages import (
     Text,
 )
 from toolrelay.core.steps import AnswerReceived, QuestionClosed, StepEvent, ToolRunFinished, TurnAccepted, VerdictGiven
-from toolrelay.stores.base import MessageRow
+from toolrelay.stores.turns import MessageRow
 
 _encode = msgspec.json.Encoder().encode
 

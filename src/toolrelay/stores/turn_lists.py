@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from toolrelay.stores.base import StoredStep, TurnRow, TurnStatus
+from toolrelay.stores.turns import StoredStep, TurnRow, TurnStatus
 
 MAX_SEARCHED = 500  # turns that one search looks through
 

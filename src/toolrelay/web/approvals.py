@@ -24,7 +24,7 @@ from toolrelay.runtime.gateway_tools import OpenTool
 from toolrelay.runtime.keys import KeyRing
 from toolrelay.runtime.models import Model
 from toolrelay.settings import LOCAL
-from toolrelay.stores.base import ApprovalRow, RuleRow
+from toolrelay.stores.approvals import ApprovalRow, RuleRow
 from toolrelay.toolsets.base import FilePreview, FilePreviewer, ToolContext, ToolDefinition
 from toolrelay.web.access import Access
 from toolrelay.web.approver_auth import Approvers

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from toolrelay.core.request import Request
 from toolrelay.runtime.frames import read_stored
 from toolrelay.runtime.service import TurnService
-from toolrelay.stores.base import TurnRow
+from toolrelay.stores.turns import TurnRow
 from toolrelay.web.http.exchange import EVENT_STREAM, JSON, ClientDisconnectedError, Exchange
 from toolrelay.wires.base import KEEP_ALIVE, Envelope
 from toolrelay.wires.json import encode_repaired

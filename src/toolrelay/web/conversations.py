@@ -17,7 +17,8 @@ from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Item, OpaqueItem
 from toolrelay.errors import ClientError, invalid
 from toolrelay.runtime.service import owner_of
-from toolrelay.stores.base import Conversation, ConversationItem, Store
+from toolrelay.stores.base import Store
+from toolrelay.stores.conversations import Conversation, ConversationItem
 from toolrelay.web.pages import json_response
 from toolrelay.web.paging import Page, list_options
 from toolrelay.web.site import identify

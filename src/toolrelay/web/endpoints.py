@@ -35,7 +35,7 @@ from toolrelay.runtime.service import PLAIN, Observation, TurnOrder, TurnService
 from toolrelay.runtime.telemetry import Metrics, TurnLog
 from toolrelay.runtime.turns import RunningTurn
 from toolrelay.settings import ServerSettings
-from toolrelay.stores.base import TurnRow
+from toolrelay.stores.turns import TurnRow
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.web.access import Access
 from toolrelay.web.auth import Identity

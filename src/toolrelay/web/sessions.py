@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from toolrelay import log
 from toolrelay.errors import PolicyError, StoreError
 from toolrelay.settings import LOCAL
-from toolrelay.stores.base import SessionRow, Store
+from toolrelay.stores.access import SessionRow
+from toolrelay.stores.base import Store
 from toolrelay.web.auth import Authenticator, Identity, has_credentials
 from toolrelay.web.http.exchange import Exchange
 

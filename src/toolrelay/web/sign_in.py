@@ -14,7 +14,7 @@ from toolrelay import log
 from toolrelay.core.json import JsonObject
 from toolrelay.errors import ClientError, PolicyError, ToolrelayError
 from toolrelay.settings import LOCAL
-from toolrelay.stores.base import SessionRow
+from toolrelay.stores.access import SessionRow
 from toolrelay.web.access import Access
 from toolrelay.web.approver_auth import Approvers
 from toolrelay.web.auth import SIGNED_IN_OPERATOR, Authenticator, Identity, credential_of

@@ -27,8 +27,8 @@ from toolrelay.runtime.traces.cutting import BRIEF, NORMAL, WHOLE, CutLimits, Cu
 from toolrelay.runtime.traces.finder import TraceFinder, hide_withheld
 from toolrelay.runtime.traces.report import ReportContext, make_report, parameter_names
 from toolrelay.runtime.traces.timeline import TraceEntry, builtins_or_none, make_timeline, total_usage
-from toolrelay.stores.base import TurnRow, TurnStatus
 from toolrelay.stores.turn_lists import TurnQuery, TurnRecord, TurnSummary
+from toolrelay.stores.turns import TurnRow, TurnStatus
 from toolrelay.web.access import Access
 from toolrelay.web.approver_auth import Approvers
 from toolrelay.web.paging import whole_number

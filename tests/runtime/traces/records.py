@@ -27,8 +27,8 @@ from toolrelay.core.steps import (
     TurnResumed,
     VerdictGiven,
 )
-from toolrelay.stores.base import StoredStep, TurnRow
 from toolrelay.stores.turn_lists import TurnRecord, UnreadableStep
+from toolrelay.stores.turns import StoredStep, TurnRow
 
 TOKEN = "0123456789abcdef0123"
 OWN = Call(id="call_1", name="own", arguments='{"city":"Rome"}')

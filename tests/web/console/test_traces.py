@@ -29,8 +29,9 @@ from toolrelay.core.steps import (
     VerdictGiven,
 )
 from toolrelay.settings import StoreSettings
-from toolrelay.stores.base import StoredStep, TurnRow, open_store
+from toolrelay.stores.base import open_store
 from toolrelay.stores.messages import message_rows
+from toolrelay.stores.turns import StoredStep, TurnRow
 
 EVIL = '<img src=x onerror="alert(1)"><script>alert(2)</script>'
 WEATHER = ("get_weather", '{"city": "Paris"}')

@@ -45,8 +45,8 @@ from toolrelay.core.steps import (
     VerdictGiven,
     status_of,
 )
-from toolrelay.stores.base import StoredStep
 from toolrelay.stores.turn_lists import TurnRecord, UnreadableStep
+from toolrelay.stores.turns import StoredStep
 
 EntryKind: TypeAlias = Literal[
     "accepted",

@@ -18,7 +18,7 @@ from toolrelay.core.request import Request
 from toolrelay.core.steps import AnswerReceived, AnswerRejected, StepEvent
 from toolrelay.core.turn import Turn
 from toolrelay.runtime.traces.timeline import builtins_of
-from toolrelay.stores.base import StoredStep
+from toolrelay.stores.turns import StoredStep
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.toolcalls.options import ActiveOptions, ToolCallOptions
 

@@ -9,7 +9,7 @@ import msgspec
 
 from toolrelay.core.approvals import QuestionStatus
 from toolrelay.errors import StoreConflictError
-from toolrelay.stores.base import ApprovalAnswer, ApprovalRow, RuleRow
+from toolrelay.stores.approvals import ApprovalAnswer, ApprovalRow, RuleRow
 from toolrelay.stores.sql.conversations import use_conversation
 from toolrelay.stores.sql.database import Connection
 

@@ -8,7 +8,7 @@ from math import inf
 import msgspec
 
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.stores.base import Conversation, ConversationList, ListedConversation
+from toolrelay.stores.conversations import Conversation, ConversationList, ListedConversation
 from toolrelay.stores.sql.conversations import CONVERSATION_COLUMNS, decode_conversation, load_conversation
 from toolrelay.stores.sql.database import Connection
 

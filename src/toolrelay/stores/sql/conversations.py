@@ -9,7 +9,7 @@ import msgspec
 
 from toolrelay.core.json import JsonObject
 from toolrelay.errors import StoreConflictError, invalid
-from toolrelay.stores.base import Conversation, ConversationItem
+from toolrelay.stores.conversations import Conversation, ConversationItem
 from toolrelay.stores.sql.database import Connection
 
 CONVERSATION_COLUMNS = "id, owner, created_at, last_used_at, metadata"

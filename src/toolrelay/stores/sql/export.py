@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 
 from toolrelay.core.json import JsonObject
-from toolrelay.stores.base import ApprovalRow, RuleRow, TurnRow
+from toolrelay.stores.approvals import ApprovalRow, RuleRow
 from toolrelay.stores.sql.approvals import APPROVAL_COLUMNS, RULE_COLUMNS
 from toolrelay.stores.sql.database import Connection
 from toolrelay.stores.sql.keys import KEY_COLUMNS, decode_key
 from toolrelay.stores.sql.settings import SETTING_COLUMNS
 from toolrelay.stores.sql.turns import TURN_COLUMNS, decode_row
 from toolrelay.stores.sql.usage import USAGE_COLUMNS
+from toolrelay.stores.turns import TurnRow
 
 PAGE = 100
 

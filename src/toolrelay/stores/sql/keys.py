@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from toolrelay.stores.base import KeyRow
+from toolrelay.stores.access import KeyRow
 from toolrelay.stores.sql.database import Connection
 
 _FIELDS = KeyRow.__struct_fields__

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from toolrelay.stores.base import SessionRow
+from toolrelay.stores.access import SessionRow
 from toolrelay.stores.sql.database import Connection
 
 _FIELDS = SessionRow.__struct_fields__

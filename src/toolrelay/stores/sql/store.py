@@ -9,31 +9,17 @@ from typing import TypeVar
 
 from toolrelay.core.approvals import QuestionStatus
 from toolrelay.core.json import JsonObject
-from toolrelay.stores.base import (
-    ApprovalAnswer,
-    ApprovalRow,
-    Conversation,
-    ConversationItem,
-    ConversationList,
-    Frame,
-    KeyRow,
-    ListedConversation,
-    MessageRow,
-    PruneResult,
-    RuleRow,
-    SessionRow,
-    SettingRow,
-    StoredStep,
-    StoredTurn,
-    TurnRow,
-    TurnStatus,
-)
+from toolrelay.stores.access import KeyRow, SessionRow
+from toolrelay.stores.approvals import ApprovalAnswer, ApprovalRow, RuleRow
+from toolrelay.stores.base import PruneResult, SettingRow
+from toolrelay.stores.conversations import Conversation, ConversationItem, ConversationList, ListedConversation
 from toolrelay.stores.readers import ReaderPool
 from toolrelay.stores.sql import approvals as sql_approvals
 from toolrelay.stores.sql import conversation_list, conversations, keys, retention, sessions, settings, turn_list, turns, usage
 from toolrelay.stores.sql.database import Database, Operation
 from toolrelay.stores.sql.export import EXPORTS
 from toolrelay.stores.turn_lists import TurnPage, TurnQuery, TurnRecord
+from toolrelay.stores.turns import Frame, MessageRow, StoredStep, StoredTurn, TurnRow, TurnStatus
 from toolrelay.stores.usage import UsageQuery, UsageRow, UsageShare, UsageSum
 from toolrelay.stores.writer import MAX_WAITING, GroupCommitWriter
 

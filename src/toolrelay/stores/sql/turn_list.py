@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from toolrelay.core.steps import StepEvent
-from toolrelay.stores.base import StoredStep, TurnRow
 from toolrelay.stores.sql.database import Connection
 from toolrelay.stores.sql.turns import TURN_COLUMNS, decode_row, load_row
 from toolrelay.stores.turn_lists import MAX_SEARCHED, TurnPage, TurnQuery, TurnRecord, TurnSummary, UnreadableStep
+from toolrelay.stores.turns import StoredStep, TurnRow
 
 PROMPT_CHARACTERS = 200
 MAX_CALLS = 200  # that are looked at for the tools of one turn

@@ -10,20 +10,12 @@ import msgspec
 from toolrelay import log
 from toolrelay.core.steps import QuestionAsked, StepEvent, ToolRunStarted
 from toolrelay.errors import StoreConflictError, StoreError
-from toolrelay.stores.base import (
-    ApprovalAnswer,
-    ApprovalRow,
-    ConversationItem,
-    Frame,
-    MessageRow,
-    StoredStep,
-    StoredTurn,
-    TurnRow,
-    TurnStatus,
-)
+from toolrelay.stores.approvals import ApprovalAnswer, ApprovalRow
+from toolrelay.stores.conversations import ConversationItem
 from toolrelay.stores.sql.approvals import save_approvals
 from toolrelay.stores.sql.conversations import add_new_items, use_conversation, use_existing
 from toolrelay.stores.sql.database import Connection
+from toolrelay.stores.turns import Frame, MessageRow, StoredStep, StoredTurn, TurnRow, TurnStatus
 
 StepValues = tuple[int, float, str, str]
 

@@ -13,7 +13,8 @@ from toolrelay.core.json import Json, JsonObject
 from toolrelay.errors import ClientError, invalid
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.runtime.service import owner_of
-from toolrelay.stores.base import ListedConversation, Store
+from toolrelay.stores.base import Store
+from toolrelay.stores.conversations import ListedConversation
 from toolrelay.web.approver_auth import Approvers
 from toolrelay.web.paging import whole_number
 from toolrelay.web.site import identify
