@@ -92,38 +92,38 @@ class App:
         self._retention_days = settings.store.retention_days
         self._pruning: asyncio.Task[None] | None = None
         self._draining: asyncio.Future[None] | None = None
-        self._limit = limit = ConcurrencyLimit(settings.limits.concurrent_turns)
-        data_dir = settings.environment.data_dir
-        self._approver_token = cache(partial(load_or_create_approver_token, data_dir))
-        self._authenticator = authenticator = Authenticator(
+        self._approver_token = cache(partial(load_or_create_approver_token, settings.environment.data_dir))
+        self._authenticator = Authenticator(
             self.keys, settings.server.cors_origins, token=self._approver_token, is_local=is_loopback(settings.server.host)
         )
-        sessions = Sessions(self.store, authenticator)
-        access = Access(authenticator, requests_per_minute=settings.limits.requests_per_minute, sessions=sessions)
-        approvers = Approvers(token_file=str(data_dir / TOKEN_FILE))
         self._codes = Codes()
+        sessions = Sessions(self.store, self._authenticator)
+        access = Access(self._authenticator, requests_per_minute=settings.limits.requests_per_minute, sessions=sessions)
+        self.site = self._make_site(settings, sessions, access)
+        self._endpoints = self._make_endpoints(settings, access)
+        handlers = {endpoint.wire.path: endpoint.handle for endpoint in self._endpoints.values()}
+        self.router = Router(handlers, self.site, self._authenticator)
+
+    def _make_site(self, settings: Settings, sessions: Sessions, access: Access) -> Site:
+        """Return all pages but the endpoints that clients stream through."""
+        authenticator, keepalive = self._authenticator, settings.server.keepalive_seconds
+        approvers = Approvers(token_file=str(settings.environment.data_dir / TOKEN_FILE))
         sign_in = SignInPages(sessions, self._codes, authenticator, approvers, access)
-        self.site = Site(
+        approvals = ApprovalPages(self.approvals, self.models, approvers, access, self.keys, keepalive=keepalive)
+        traces = TracePages(
+            self.service, self.models, self.tools, approvers, access, record=settings.store.record, keepalive=keepalive
+        )
+        return Site(
             routes=[
                 *sign_in.routes(),
                 *make_routes(self.models, started=int(time.time())),
-                *make_response_routes(self.service, keepalive=settings.server.keepalive_seconds),
+                *make_response_routes(self.service, keepalive=keepalive),
                 *ConversationPages(self.store).routes(),
                 *HistoryPages(self.store, approvers).routes(),
-                *ApprovalPages(
-                    self.approvals, self.models, approvers, access, self.keys, keepalive=settings.server.keepalive_seconds
-                ).routes(),
+                *approvals.routes(),
                 *KeyPages(self.keys, approvers).routes(),
                 *UsagePages(UsageReporter(self.metrics.usage, self.store), approvers, self.keys).routes(),
-                *TracePages(
-                    self.service,
-                    self.models,
-                    self.tools,
-                    approvers,
-                    access,
-                    record=settings.store.record,
-                    keepalive=settings.server.keepalive_seconds,
-                ).routes(),
+                *traces.routes(),
                 *SettingsPages(self.live_settings, self.tools, approvers).routes(),
             ],
             open_routes=[
@@ -134,7 +134,10 @@ class App:
             access=access,
             max_body_bytes=settings.server.max_body_bytes,
         )
-        self._endpoints = {
+
+    def _make_endpoints(self, settings: Settings, access: Access) -> dict[str, Endpoint]:
+        limit = ConcurrencyLimit(settings.limits.concurrent_turns)
+        return {
             wire.name: Endpoint(
                 wire=wire,
                 models=self.models,
@@ -148,8 +151,6 @@ class App:
             )
             for wire in discover_wires().values()
         }
-        handlers = {endpoint.wire.path: endpoint.handle for endpoint in self._endpoints.values()}
-        self.router = Router(handlers, self.site, authenticator)
 
     async def open(self) -> None:
         """Open toolsets and store, or raise what the operator can correct. Then take up the turns of before."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from toolrelay import log
 from toolrelay.clients.xml.exchange import XmlExchange, xml_client_options
 from toolrelay.clients.xml.watchdog import ResultWatchdog
-from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
 from toolrelay.core.request_checks import check_tool_choice, remove_tools, truncate_results
@@ -41,6 +40,7 @@ from toolrelay.web.access import Access
 from toolrelay.web.auth import Identity
 from toolrelay.web.background import respond_in_background
 from toolrelay.web.http.exchange import JSON, ClientDisconnectedError, Exchange
+from toolrelay.web.observing import FirstEventTimer, Once, ending, finish_log
 from toolrelay.web.responses import encode_resource
 from toolrelay.web.router import respond_error, turn_token_of
 from toolrelay.web.sinks import AnswerSink, BufferedSink, StreamSink
@@ -185,7 +185,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         try:
             with exchange.cancel_on_disconnect():
                 model = accepted.model
-                await drive(ToolCallLayer(turn, model.mode), model.backend, _FirstEventTimer(sink, turn_log), turn_log)
+                await drive(ToolCallLayer(turn, model.mode), model.backend, FirstEventTimer(sink, turn_log), turn_log)
             response.close()
         except ClientDisconnectedError:
             response.stop()
@@ -204,11 +204,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     async def _run_recorded(self, exchange: Exchange, accepted: _Accepted, turn_log: TurnLog) -> None:
         token, owner = turn_token_of(exchange), owner_of(accepted.identity)
         slot = TurnSlot(self.limit)
-        leave = _Once(lambda: self._leave(slot))
-        end = _on_end(turn_log, leave)
+        leave = Once(lambda: self._leave(slot))
+        end = ending(turn_log, leave)
 
         response: AnswerSink | None = None
-        follower: _FirstEventTimer | None = None
+        follower: FirstEventTimer | None = None
         try:
             known = await self.service.find_repeated(owner, accepted.idempotency_key, accepted.digest)
             if known is not None:
@@ -227,7 +227,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             )
             if not accepted.request.background:
                 response = self._open_sink(exchange, _envelope(token, accepted.request))
-                follower = _FirstEventTimer(_client_sink(accepted, response, turn_log, token), turn_log)
+                follower = FirstEventTimer(_client_sink(accepted, response, turn_log, token), turn_log)
             running = await self.service.start(order, follower, end)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- the client gets a response in any case
             leave()
@@ -275,7 +275,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             await self._show_background(exchange, past)
             return
         response = self._open_sink(exchange, past.envelope)
-        follower = _FirstEventTimer(response, turn_log)
+        follower = FirstEventTimer(response, turn_log)
         running = self.service.turns.find(past.row.id, past.row.owner)
         if running is not None:
             leave()
@@ -290,7 +290,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             return
         else:
             turn_log.continue_turn()
-            running = await self.service.resume(past, follower, Observation(turn_log, _on_end(turn_log, leave), slot))
+            running = await self.service.resume(past, follower, Observation(turn_log, ending(turn_log, leave), slot))
             if running.parts.observer is not turn_log:
                 leave()
         await self._follow(exchange, response, follower, running)
@@ -323,61 +323,6 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 def _client_sink(accepted: _Accepted, response: AnswerSink, turn_log: TurnLog, token: str) -> Sink:
     return response if accepted.xml is None else accepted.xml.sink(response, turn_log, turn=token)
-
-
-def _on_end(turn_log: TurnLog, leave: Callable[[], None]) -> Callable[[RunningTurn], None]:
-    def end(running: RunningTurn) -> None:
-        leave()
-        finish_log(turn_log, running)
-
-    return end
-
-
-class _Once:
-    """Calls a function the first time only."""
-
-    __slots__ = ("_function", "_is_called")
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function = function
-        self._is_called = False
-
-    def __call__(self) -> None:
-        if not self._is_called:
-            self._is_called = True
-            self._function()
-
-
-def finish_log(turn_log: TurnLog, running: RunningTurn) -> None:
-    turn = running.parts.turn
-    if not turn.has_ended:
-        turn_log.suspend_turn(time.monotonic())
-        return
-    error = None if turn.error is None else turn.error.error
-    turn_log.finish_turn(
-        time.monotonic(),
-        status=200 if error is None else error.status,
-        finish=turn.finish,
-        code=None if error is None else error.code,
-        usage=turn.uncounted_usage,
-    )
-
-
-class _FirstEventTimer:
-    """Records when the first event of the model arrives."""
-
-    __slots__ = ("_sink", "_turn_log", "put")
-
-    def __init__(self, sink: Sink, turn_log: TurnLog) -> None:
-        self._sink = sink
-        self._turn_log = turn_log
-        self.put = self._put_first
-
-    def _put_first(self, events: list[StreamEvent]) -> Awaitable[None] | None:
-        if type(events[0]) is not AnswerFailed:
-            self._turn_log.mark_first_event(time.monotonic())
-        self.put = self._sink.put
-        return self._sink.put(events)
 
 
 def _idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:
