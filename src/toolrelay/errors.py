@@ -78,6 +78,10 @@ class StoreError(ToolrelayError):
     code = "store_error"
 
 
+class StoreMissingError(StoreError):
+    """Nothing was recorded yet."""
+
+
 class StoreConflictError(StoreError):
     status = 409
     code = "store_conflict"

@@ -6,15 +6,18 @@ import hashlib
 import json
 import os
 import re
+import socket
 import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from tests.cli.commands import PROGRAM, Run, configure
 from tests.gateway import Gateway, running
+from tests.upstream import Upstream, reply
 from toolrelay.config import load
 
 DEMO = '[models.demo]\nprovider = "demo"\n'
@@ -198,3 +201,50 @@ def test_shell_completes_names(run: Run, tmp_path: Path) -> None:
     environ = {**os.environ, "_TOOLRELAY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "7"}
     done = subprocess.run(PROGRAM, env=environ, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["laptop", "lamp"]
+
+
+def test_list_names_a_data_directory_in_which_no_gateway_has_run(run: Run, tmp_path: Path) -> None:
+    configure(DEMO)
+    code, out, err = run("keys", "list", "--data-dir", str(tmp_path / "nowhere"))
+    assert (code, out) == (0, "There are no keys: every program on this machine may use the gateway.\n")
+    assert (
+        err
+        == f"There is no store in {tmp_path / 'nowhere'}. If the gateway has another data directory, name it with --data-dir.\n"
+    )
+
+
+def test_program_that_never_answers_on_the_port_does_not_hold_up_the_keys(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolrelay.cli._gateway.GatewayProbe.timeout", 0.1)
+    with running(DEMO, folder=tmp_path):
+        pass
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        configure(DEMO)
+        port = str(silent.getsockname()[1])
+        assert run("keys", "list", "--data-dir", str(tmp_path / "data"), "--port", port).code == 0
+
+
+def test_data_directory_of_another_user_is_reported(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(DEMO)
+    folder = tmp_path / "theirs"
+
+    def stat(self: Path, **_: object) -> NoReturn:  # root may read everything
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr("pathlib.Path.exists", stat)
+    code, out, err = run("keys", "list", "--data-dir", str(folder))
+    assert (code, out) == (1, "")
+    assert (
+        err == f"toolrelay: {folder}/toolrelay.db cannot be read: Permission denied. Run this as the user who runs the gateway.\n"
+    )
+
+
+def test_console_recognises_another_program_on_the_port(run: Run, tmp_path: Path) -> None:
+    with running(DEMO, folder=tmp_path):
+        pass
+    with Upstream(reply(b"<html>", status=501)) as other:
+        configure(DEMO)
+        code, out, err = run("console", "--data-dir", str(tmp_path / "data"), "--port", str(other.port))
+    assert (code, out) == (1, "")
+    assert "answered with status 501, and not as a gateway of Toolrelay does. Is this its address?" in err

@@ -18,6 +18,7 @@ from toolrelay.runtime.approver import read_approver_token
 from toolrelay.settings import Settings, is_loopback
 
 TIMEOUT_SECONDS = 30.0
+PROBE_SECONDS = 5.0
 STREAM_TIMEOUT_SECONDS = 60.0  # the gateway sends a comment every 15 seconds, unless server.keepalive_seconds says otherwise
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 -- where to connect to a gateway that listens everywhere
 _CREDENTIAL = re.compile(r"[\x21-\x7e]+")
@@ -120,7 +121,7 @@ class GatewayClient:
         try:
             message = str(json.loads(content)["error"]["message"])
         except (ValueError, LookupError, TypeError, RecursionError):
-            message = f"The gateway answered with status {status}."
+            message = f"{self.url} answered with status {status}, and not as a gateway of Toolrelay does. Is this its address?"
         if status == 401:
             message += f" {self.advice}"
         return RefusedError(status, escape_controls(message))
@@ -130,6 +131,12 @@ class GatewayClient:
             return response.read()
         except (OSError, HTTPException) as error:
             raise self.unreachable(error) from None
+
+
+class GatewayProbe(GatewayClient):
+    """Finds out whether a gateway answers: another program on its port may never do so."""
+
+    timeout = PROBE_SECONDS
 
 
 class EventStream:

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from toolrelay.cli._gateway import GatewayClient, RefusedError, configured_url, segment
+from toolrelay.cli._gateway import GatewayClient, GatewayProbe, RefusedError, configured_url, segment
 from toolrelay.cli._output import CommandError
 from toolrelay.cli._text import escape_controls
-from toolrelay.errors import ClientError, StoreError
+from toolrelay.errors import ClientError, StoreMissingError
 from toolrelay.runtime.approver import read_approver_token
 from toolrelay.runtime.keys import FOLLOW_SECONDS, KeyRing, open_key_ring
 from toolrelay.settings import Settings, is_loopback
@@ -27,6 +27,7 @@ class RunningGateway:
     """The keys of a gateway that runs. See web.keys, whose answers these are."""
 
     remark: str | None = None
+    note: str | None = None
 
     def __init__(self, client: GatewayClient) -> None:
         self._client = client
@@ -46,7 +47,9 @@ class RunningGateway:
 
 
 class StoredKeys:
-    """The same without a gateway, or without knowing where it runs. `remark` says so."""
+    """The same without a gateway, or without knowing where it runs. `remark` follows a change; `note` is for a missing store."""
+
+    note: str | None = None
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -108,7 +111,8 @@ class StoredKeys:
         directory = self._settings.environment.data_dir
         try:
             return open_store(settings, directory) if creates else open_recorded_store(settings, directory)
-        except StoreError:  # there is none yet
+        except StoreMissingError:
+            self.note = f"There is no store in {directory}. If the gateway has another data directory, name it with --data-dir."
             return None
 
 
@@ -125,7 +129,7 @@ def find_access(settings: Settings) -> KeyAccess:
     if not is_loopback(client.host):
         return StoredKeys(settings)
     try:
-        client.request("GET", "/api/keys")
+        GatewayProbe(url, token).request("GET", "/api/keys")
     except RefusedError as error:
         if error.status not in (401, 404):  # then it is the gateway of another data directory, or another program
             raise

@@ -107,7 +107,8 @@ def list_keys(
     """List the keys of the gateway: those of the configuration file, and those of the store."""
     import json
 
-    found = _find_access(config, port, data_dir).list_keys()
+    access = _find_access(config, port, data_dir)
+    found = access.list_keys()
     shown = [key for key in found if everything or key["revoked_at"] is None]
     if as_json:
         typer.echo(json.dumps({"keys": shown}, indent=2))
@@ -115,6 +116,7 @@ def list_keys(
         _print_table(shown)
     else:
         typer.echo("There are no keys: every program on this machine may use the gateway.")
+        _print_notes(access.note)
 
 
 @application.command("rotate", epilog=examples("toolrelay keys rotate obsidian"))

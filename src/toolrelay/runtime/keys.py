@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from toolrelay import log
-from toolrelay.errors import ClientError, ConfigurationError, StoreConflictError, StoreError
+from toolrelay.errors import ClientError, ConfigurationError, StoreConflictError, StoreError, StoreMissingError
 from toolrelay.setting_types import quote_key
 from toolrelay.settings import LOCAL, KeySettings, Settings, is_loopback
 from toolrelay.stores.access import KeyRow
@@ -283,7 +283,7 @@ def load_key_ring(settings: Settings) -> KeyRing:
     """Return the keys of the gateway with these settings, for reading. A store is not created."""
     try:
         store = open_recorded_store(settings.store, settings.environment.data_dir)
-    except StoreError:  # there is none yet
+    except StoreMissingError:
         store = None
     keys = open_key_ring(settings, None if settings.store.record == "none" else store)
 

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from toolrelay.core.approvals import QuestionStatus
 from toolrelay.core.json import JsonObject
-from toolrelay.errors import ConfigurationError, StoreError
+from toolrelay.errors import ConfigurationError, StoreError, StoreMissingError
 from toolrelay.settings import StoreSettings
 from toolrelay.stores.access import KeyRow, SessionRow
 from toolrelay.stores.approvals import ApprovalAnswer, ApprovalRow, RuleRow
@@ -291,11 +291,15 @@ def open_store(settings: StoreSettings, data_dir: Path) -> Store:
 
 
 def open_recorded_store(settings: StoreSettings, data_dir: Path) -> Store:
-    """Return the store with what was recorded earlier, whatever is to be recorded now. Raise StoreError if there is none."""
+    """Return the store with what was recorded earlier, whatever is recorded now. Raise StoreMissingError if there is none."""
     kind = _find_kind(settings)
     file = kind.file(data_dir)
-    if file is not None and not file.exists():
-        raise StoreError(f"{file}: no such file. Nothing was recorded there; name another directory with --data-dir.")
+    try:
+        is_missing = file is not None and not file.exists()
+    except OSError as error:
+        raise StoreError(f"{file} cannot be read: {error.strerror}. Run this as the user who runs the gateway.") from None
+    if is_missing:
+        raise StoreMissingError(f"{file}: no such file. Nothing was recorded there; name another directory with --data-dir.")
     return kind.open(structs.replace(settings, record="all"), data_dir)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
-from toolrelay.cli._gateway import GatewayClient, UnreachableError, configured_url, split_url
+from toolrelay.cli._gateway import GatewayClient, GatewayProbe, UnreachableError, configured_url, split_url
 from toolrelay.cli._output import MISUSED, UNREACHABLE, CommandError
 from toolrelay.cli._text import escape_controls
 from toolrelay.runtime.data_directory import protect_data_directory
@@ -222,14 +222,9 @@ class Launcher:
                     time.sleep(_POLL_SECONDS)
 
 
-class _Probe(GatewayClient):
-    agent = "toolrelay-chat"
-    timeout = 5.0
-
-
 def check_health(url: str) -> Health:
     """Return what a gateway says about itself. Raise CommandError if another program listens there."""
-    client = _Probe(url, None)
+    client = GatewayProbe(url, None)
     try:
         health = client.request("GET", "/healthz")
         if not isinstance(health.get("version"), str) or health.get("status") != "ok":
