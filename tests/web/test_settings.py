@@ -372,6 +372,23 @@ def test_answer_about_one_vault_does_not_read_another(room: Room) -> None:
     assert "changed in the meantime" in text
 
 
+def test_answer_about_one_vault_does_not_read_another_after_a_restart(own_room: Any) -> None:
+    room: Room = own_room(None)
+    write_notes(room.folder / "Other", {"Apples.md": "Rotten.\n"})
+    room.change(**{PATH: str(room.notes)})
+    body = {"model": "demo", "input": 'file_read {"filePaths": ["Apples.md"]}', "background": True}
+    identifier = room.gateway.post("/v1/responses", body).json()["id"]
+    assert room.operator.question("file_read")["files"][0]["first_line"] == "Apples keep until March."
+    room.change(**{PATH: str(room.folder / "Other")})
+    room.restart(None)
+    room.operator.allow("file_read")
+    until = time.monotonic() + TIMEOUT_SECONDS
+    while (answer := room.gateway.get(f"/v1/responses/{identifier}").json())["status"] != "completed":
+        assert time.monotonic() < until, answer
+    assert "changed after a person had approved" in str(answer["output"])
+    assert "Rotten" not in str(answer["output"])
+
+
 def test_turn_that_waits_goes_on_after_another_setting_changed(room: Room) -> None:
     answer = room.asking.chat('vault_search {"query": "bees"}', model="demo")
     room.operator.question("vault_search")

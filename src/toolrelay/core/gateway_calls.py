@@ -82,7 +82,9 @@ class GatewayCalls:
                 return self._finish(pending, step)
             case CallState.ASKED, VerdictGiven(kind="run", verdict="allow"):
                 arguments = pending.arguments if step.arguments is None else step.arguments
-                return [self._record(replace(step, digest=self._digest(pending, arguments)))]
+                definition = pending.definition or self._definition(pending)
+                digest = approval_digest(pending.call.id, definition, arguments)
+                return [self._record(replace(step, digest=digest))]
             case CallState.ASKED, VerdictGiven(kind="run") | QuestionClosed(kind="run", status="expired"):
                 return [self._record(step), Emit([shown_start(pending), shown_end(pending, failed=True)])]
             case CallState.ASKED, QuestionLeft():
@@ -128,7 +130,8 @@ class GatewayCalls:
         if pending.call.name not in self._tools:
             return _unknown_tool(pending)
         if pending.state is CallState.ALLOWED:
-            return None if self._digest(pending, pending.arguments) == pending.digest else CHANGED
+            digest = approval_digest(pending.call.id, self._definition(pending), pending.arguments)
+            return None if digest == pending.digest else CHANGED
         limit = self._max_tool_calls
         if pending.attempt > MAX_IDENTICAL_CALLS:
             return REPEATED
@@ -142,9 +145,9 @@ class GatewayCalls:
         problem = validate(tool.tool, pending.arguments.strip() or "{}") if tool.needs_approval else None
         return None if problem is None else describe_invalid(pending.call.name, problem)
 
-    def _digest(self, pending: PendingGatewayCall, arguments: str) -> str:
+    def _definition(self, pending: PendingGatewayCall) -> str:
         tool = self._tools.get(pending.call.name)
-        return "" if tool is None else approval_digest(pending.call.id, tool.definition, arguments)
+        return "" if tool is None else tool.definition
 
     def _start(self, pending: PendingGatewayCall) -> list[Command]:
         call = pending.call
@@ -165,6 +168,7 @@ class GatewayCalls:
             tool=pending.call.name,
             toolset=pending.toolset,
             arguments=question.arguments,
+            definition=self._definition(pending) if kind == "run" else "",
         )
         shown: list[Command] = [Emit([TextDelta(status)])] if status else []
         return [self._record(asked), *shown, question]

@@ -49,7 +49,7 @@ class CallState(Enum):
 class PendingGatewayCall(Struct, eq=False):
     """A gateway call of the current answer. `arguments` are those that run: a person may have changed the model's.
 
-    `digest` is that of what a person has approved.
+    `definition` is the digest of the tool that a person was asked about, `digest` that of what they have approved.
     """
 
     call: Call
@@ -59,6 +59,7 @@ class PendingGatewayCall(Struct, eq=False):
     state: CallState = CallState.PLANNED
     output: Content = ""
     was_asked: bool = False
+    definition: str = ""
     digest: str = ""
     private: bool = False
 
@@ -114,6 +115,7 @@ class TurnProgress:
                 pending = self.pending[call_id]
                 pending.state = CallState.ASKED if kind == "run" else CallState.SHARE_ASKED
                 pending.was_asked = True
+                pending.definition = step.definition
             case QuestionLeft(call_id=call_id):
                 self.pending[call_id].state = CallState.LEFT
             case VerdictGiven(call_id=call_id):

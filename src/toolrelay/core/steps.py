@@ -72,13 +72,17 @@ class CallPlanned(_Step, frozen=True):
 
 
 class QuestionAsked(_Step, frozen=True):
-    """A person is asked whether the call may run with these arguments, or which paths of its result the model may see."""
+    """A person is asked whether the call may run with these arguments, or which paths of its result the model may see.
+
+    `definition` is the digest of the tool that may run. Records of earlier versions have none.
+    """
 
     call_id: str
     kind: QuestionKind = "run"
     tool: str = ""
     toolset: str = ""
     arguments: str = ""
+    definition: str = ""
 
 
 class QuestionLeft(_Step, frozen=True):
