@@ -181,7 +181,7 @@ def test_expired_question_is_a_result_and_the_turn_goes_on() -> None:
 
 def test_denial_names_its_reason_and_lets_the_model_go_on() -> None:
     text = denial_text("run", "too broad")
-    assert "Reason: too broad" in text
+    assert "Reason: too broad. " in text
     assert "Go on without it" in text
 
 

@@ -51,7 +51,7 @@ def approval_digest(call_id: str, definition: str, arguments: str) -> str:
 
 def denial_text(kind: QuestionKind, reason: str | None) -> str:
     """Return what the model is told about a denial."""
-    why = f" Reason: {reason}" if reason else ""
+    why = f" Reason: {reason}{'' if reason.endswith(('.', '!', '?')) else '.'}" if reason else ""
     if kind == "share":
         return f"The tool ran, but the user did not share its result.{why} {_GO_ON}"
     return f"The user denied this call. It was not run.{why} {_GO_ON}"
