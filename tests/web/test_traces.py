@@ -336,7 +336,8 @@ def test_unreadable_step_is_reported(open_bureau: Open, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "param"), [("status=odd", "status"), ("limit=0", "limit"), ("before=x", "before"), (f"q={'x' * 201}", "q")]
+    ("query", "param"),
+    [("status=odd", "status"), ("limit=0", "limit"), ("before=x", "before"), ("before=nan_x", "before"), (f"q={'x' * 201}", "q")],
 )
 def test_wrong_filter_is_refused(gateway: Gateway, query: str, param: str) -> None:
     response = Approver(gateway).get(f"/api/traces?{query}")

@@ -1,7 +1,8 @@
-"""Pages of lists, with OpenAI's parameters: limit, order and after."""
+"""Pages of lists: with OpenAI's parameters limit, order and after, or by time, with `before`."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -13,6 +14,7 @@ from toolrelay.errors import invalid
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
 _WHOLE_NUMBER = re.compile("-?[0-9]{1,20}")
+_CURSOR = re.compile(r"([0-9.e+-]{1,30})_([\w-]{1,100})")
 
 
 class ListOptions(Struct, frozen=True, kw_only=True):
@@ -65,3 +67,22 @@ def whole_number(query: Mapping[str, str], name: str, *, default: int, least: in
     if not least <= number <= most:
         raise invalid(f"'{name}' must be a whole number from {least} to {most}.", name)
     return number
+
+
+def decode_cursor(query: Mapping[str, str]) -> tuple[float, str] | None:
+    """Return the time and the id after which a page begins. None: it is the first one."""
+    given = query.get("before")
+    if not given:
+        return None
+    match = _CURSOR.fullmatch(given)
+    try:
+        at = float(match[1]) if match else math.nan
+    except ValueError:
+        at = math.nan
+    if match is None or not math.isfinite(at):
+        raise invalid("'before' must be the 'next' of an earlier page.", "before")
+    return at, match[2]
+
+
+def encode_cursor(after: tuple[float, str] | None) -> str | None:
+    return None if after is None else f"{after[0]!r}_{after[1]}"

@@ -31,7 +31,7 @@ from toolrelay.stores.turn_lists import TurnQuery, TurnRecord, TurnSummary
 from toolrelay.stores.turns import TurnRow, TurnStatus
 from toolrelay.web.access import Access
 from toolrelay.web.approver_auth import Approvers
-from toolrelay.web.paging import whole_number
+from toolrelay.web.paging import decode_cursor, encode_cursor, whole_number
 from toolrelay.web.site import exchange_of, identify
 from toolrelay.wires.base import KEEP_ALIVE
 from toolrelay.wires.json import encode_repaired
@@ -110,14 +110,14 @@ class TracePages:
                 status=wanted,
                 tool=_text(query.get("tool"), "tool"),
                 text=_text(query.get("q"), "q"),
-                before=_decode_cursor(query.get("before")),
+                before=decode_cursor(query),
                 limit=whole_number(query, "limit", default=50, least=1, most=MAX_LISTED),
             ),
         )
         return _respond(
             {
                 "traces": [_list_members(turn) for turn in page.turns],
-                "next": None if page.next is None else f"{page.next[0]!r}_{page.next[1]}",
+                "next": encode_cursor(page.next),
                 "searched": page.searched,
                 "record": self._record,
             }
@@ -232,16 +232,6 @@ def _text(text: str | None, name: str) -> str | None:
     if text is not None and len(text) > MAX_QUERY:
         raise invalid(f"'{name}' may have at most {MAX_QUERY} characters.", name)
     return text or None
-
-
-def _decode_cursor(text: str | None) -> tuple[float, str] | None:
-    if not text:
-        return None
-    at, _, token = text.partition("_")
-    try:
-        return float(at), token
-    except ValueError:
-        raise invalid("'before' must be the 'next' of an earlier page.", "before") from None
 
 
 def _tool_calling(model: Model) -> str:

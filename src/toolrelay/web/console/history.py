@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -16,7 +13,7 @@ from toolrelay.runtime.service import owner_of
 from toolrelay.stores.base import Store
 from toolrelay.stores.conversations import ListedConversation
 from toolrelay.web.approver_auth import Approvers
-from toolrelay.web.paging import whole_number
+from toolrelay.web.paging import decode_cursor, encode_cursor, whole_number
 from toolrelay.web.site import identify
 from toolrelay.wires.json import encode_repaired
 
@@ -24,7 +21,6 @@ DEFAULT_LIMIT = 50
 MAX_LIMIT = 100
 MAX_SEARCH = 200  # characters
 MAX_ANSWERS = 50  # in one request
-_CURSOR = re.compile(r"([0-9.e+]{1,30})_([\w-]{1,100})")
 _RESPONSE = "resp_"
 
 
@@ -53,10 +49,10 @@ class HistoryPages:
         if len(search) > MAX_SEARCH:
             raise invalid(f"'q' can have at most {MAX_SEARCH} characters.", "q")
         limit = whole_number(query, "limit", default=DEFAULT_LIMIT, least=1, most=MAX_LIMIT)
-        before = _decode_cursor(query["before"]) if query.get("before") else None
+        before = decode_cursor(query)
         found = await self._store.list_conversations(owner_of(identity), search=search, before=before, limit=limit)
-        following = None if found.next is None else f"{found.next[0]!r}_{found.next[1]}"
-        return _respond({"object": "list", "data": [_members(each) for each in found.entries], "next": following})
+        entries: list[Json] = [_members(each) for each in found.entries]
+        return _respond({"object": "list", "data": entries, "next": encode_cursor(found.next)})
 
     async def retrieve(self, request: Request) -> Response:
         found = await self._find(request)
@@ -102,17 +98,6 @@ def _members(listed: ListedConversation) -> JsonObject:
         "last_used_at": listed.conversation.last_used_at,
         "running": None if listed.running is None else _RESPONSE + listed.running,
     }
-
-
-def _decode_cursor(text: str) -> tuple[float, str]:
-    match = _CURSOR.fullmatch(text)
-    try:
-        at = float(match[1]) if match else math.nan
-    except ValueError:
-        at = math.nan
-    if match is None or not math.isfinite(at):
-        raise invalid("'before' must be the 'next' of an earlier page.", "before")
-    return at, match[2]
 
 
 def _respond(value: JsonObject) -> Response:
