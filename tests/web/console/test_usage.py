@@ -21,6 +21,14 @@ COLUMNS = ("Requests", "Errors", "Tokens in", "of these cached", "Tokens out", "
 WEATHER = ("get_weather", '{"city": "Rome"}')
 
 
+COUNT_BLUE = """canvas => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let count = 0;
+    for (let i = 0; i < data.length; i += 4) if (data[i + 2] - data[i] > 80 && data[i + 3] > 200) count++;
+    return count;
+}"""
+
+
 def play_turns(desk: Desk) -> None:
     """Have a tool run, a denial and an error, on the model `chat`."""
     asking = Asking(desk.gateway)
@@ -131,6 +139,17 @@ def test_pointing_at_a_chart_reads_its_values(desk: Desk) -> None:
     expect(charts(page)).to_have_count(CHARTS)
     page.locator("#charts .u-over").first.hover()
     expect(page.locator("#charts .readout").first).to_contain_text("chat 0")
+
+
+def test_single_value_of_a_latency_is_drawn(own_desk: Callable[[], Desk]) -> None:
+    """A line needs two points in a row. The first answer of a day is one."""
+    desk = own_desk()
+    desk.enqueue("Done.")
+    assert Asking(desk.gateway).chat(model="chat").result(60).status_code == 200
+    page = open_usage(desk, "?range=24h")
+    expect(charts(page)).to_have_count(CHARTS)
+    figure = page.locator("#charts figure").filter(has_text="Whole turn, p50")
+    assert figure.locator("canvas").evaluate(COUNT_BLUE) > 5
 
 
 def test_visitor_is_asked_to_sign_in(desk: Desk) -> None:

@@ -31,12 +31,6 @@ async function loadLibrary() {
   return (await import("../vendor/uplot/uplot.js")).default;
 }
 
-/** Return the places of values that no line shows, because nothing is before and after them. */
-function lonelyPoints(values) {
-  const isEmpty = (index) => values[index] === null || values[index] === undefined;
-  return [...values.keys()].filter((index) => !isEmpty(index) && isEmpty(index - 1) && isEmpty(index + 1));
-}
-
 const uPlot = await loadLibrary();
 
 export class Charts {
@@ -119,7 +113,7 @@ class Panel {
 
   line(label, index) {
     const stroke = colour(`--series-${index + 1}`);
-    const points = { show: true, size: 5, fill: stroke, filter: (plot, series) => lonelyPoints(plot.data[series]) };
+    const points = { size: 5, fill: stroke, filter: (plot, series, isShown) => (isShown ? null : singlePoints(plot.data[series])) };
     return { label, stroke, width: 2, dash: DASHES[index], points };
   }
 
@@ -136,6 +130,12 @@ class Panel {
   resize() {
     if (this.plot && this.place.clientWidth) this.plot.setSize({ width: this.place.clientWidth, height: HEIGHT });
   }
+}
+
+/** The places of values without a neighbour, of which no line can be drawn. */
+function singlePoints(values) {
+  const isValue = (at) => values[at] !== null && values[at] !== undefined;
+  return [...values.keys()].filter((at) => isValue(at) && !isValue(at - 1) && !isValue(at + 1));
 }
 
 /** A short line as it is drawn in the charts. */
