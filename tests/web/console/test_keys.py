@@ -103,6 +103,32 @@ def test_copy_button_copies_the_key(own_desk: Callable[[], Desk]) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == text
 
 
+def test_key_that_may_not_approve_is_not_told_to_sign_in(own_desk: Callable[[], Desk]) -> None:
+    desk = own_desk()
+    text = create(open_settings(desk), "laptop", toolsets="mine")
+    page = desk.window(is_approver=False, url=f"{desk.gateway.url}/console/sign-in")
+    page.get_by_label("Key").fill(text)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#notices")).to_contain_text("This key may not answer questions about tools")
+    expect(page.get_by_role("link", name="Sign in")).to_have_count(0)
+    page.goto(f"{desk.gateway.url}/approvals-inbox")
+    expect(page.locator("#open")).to_contain_text("This key may not answer questions about tools")
+    expect(page.get_by_text("No questions are open.")).to_have_count(0)
+
+
+def test_notice_to_sign_in_stays_away_after_it_was_closed(desk: Desk) -> None:
+    page = desk.window(is_approver=False, url="about:blank")
+    page.clock.install()
+    page.goto(desk.gateway.url)
+    expect(page.locator("#notices")).to_contain_text("Sign in to see")
+    page.get_by_role("button", name="Close this notice").click()
+    with page.expect_response("**/approvals/events"):
+        page.clock.run_for(20_000)
+    with page.expect_response("**/approvals/events"):
+        page.clock.run_for(20_000)
+    expect(page.locator("#notices")).not_to_contain_text("Sign in to see")
+
+
 def test_who_is_not_the_operator_is_told_what_to_do(desk: Desk) -> None:
     page = desk.window(is_approver=False, url=f"{desk.gateway.url}/settings")
     expect(page.locator("#keys-status")).to_contain_text("toolrelay console")

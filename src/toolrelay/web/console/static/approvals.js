@@ -7,6 +7,11 @@ import { byId, notify, wait } from "./dom.js";
 
 const PAUSE = 2000;
 const PAUSE_SIGNED_OUT = 15_000;
+const REFUSALS = {
+  401: "Sign in to see and answer questions about tools.",
+  403: "This key may not answer questions about tools. An answer that needs one waits until an approver has decided.",
+};
+
 export class ApprovalDesk {
   /** With `shows`, questions open by themselves. `onChange` is called after every change. */
   constructor({ onChange = () => {}, shows = false }) {
@@ -15,6 +20,8 @@ export class ApprovalDesk {
     this.shows = shows;
     this.dialog = null;
     this.title = document.title;
+    this.refusal = ""; // why no questions can be seen
+    this.removeNotice = () => {};
   }
 
   pending() {
@@ -30,9 +37,9 @@ export class ApprovalDesk {
       } catch (error) {
         if (error.status === 0) reportLost();
         else if (error.status) reportRestored();
-        if (error.status === 401 || error.status === 403) {
+        if (error.status in REFUSALS) {
           pause = PAUSE_SIGNED_OUT;
-          this.reportSignedOut();
+          this.reportRefusal(error.status);
         }
       }
       await wait(pause);
@@ -43,6 +50,8 @@ export class ApprovalDesk {
   async listen() {
     const opened = () => {
       reportRestored();
+      this.refusal = "";
+      this.removeNotice();
       this.load().catch(() => {});
     };
     for await (const { name, data } of events("GET", "/approvals/events", undefined, undefined, opened)) {
@@ -107,9 +116,15 @@ export class ApprovalDesk {
     this.onChange();
   }
 
-  reportSignedOut() {
-    const link = { href: "/console/sign-in", text: "Sign in" };
-    notify("Sign in to see and answer questions about tools.", { link, key: "sign-in" });
+  /** Say once why there are no questions. Who is signed in is told in the chat only, where an answer may wait. */
+  reportRefusal(status) {
+    if (this.refusal === REFUSALS[status]) return;
+    this.refusal = REFUSALS[status];
+    this.removeNotice();
+    const link = status === 401 ? { href: "/console/sign-in", text: "Sign in" } : null;
+    if (link || this.shows) this.removeNotice = notify(this.refusal, { link, key: "refusal" });
+    this.questions.clear();
+    this.update();
   }
 
   offerNotifications() {

@@ -41,8 +41,9 @@ function fill(list, nodes, empty) {
 }
 
 function show() {
-  fill("open", desk.pending().map(describeOpen), "No questions are open.");
-  loading ??= loadClosed().finally(() => (loading = null));
+  fill("open", desk.pending().map(describeOpen), desk.refusal || "No questions are open.");
+  if (desk.refusal) fill("closed", [], desk.refusal);
+  else loading ??= loadClosed().finally(() => (loading = null));
 }
 
 async function loadClosed() {
@@ -54,5 +55,4 @@ async function loadClosed() {
   }
 }
 
-fill("open", [], "No questions are open.");
 desk.start();
