@@ -220,8 +220,10 @@ def _open_model(
     settings: ModelSettings, kinds: Mapping[str, BackendKind[Any]], environment: Environment, secret: Callable[[], bytes]
 ) -> Model:
     preset = PROVIDERS[settings.provider]
-    mode = tool_calling_mode(settings, preset.profile, secret)
-    return Model(settings=settings, backend=kinds[preset.backend].open(settings, environment), mode=mode)
+    kind = kinds[preset.backend]
+    passes_tool = None if kind.passes_tool is None else partial(kind.passes_tool, settings)
+    mode = tool_calling_mode(settings, preset.profile, secret, passes_tool)
+    return Model(settings=settings, backend=kind.open(settings, environment), mode=mode)
 
 
 def serve(settings: Settings) -> int:

@@ -79,6 +79,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     toolsets: tuple[str, ...] = ()
     cutoff: Literal["off", "first", "burst"] = "burst"
     on_bad_call: Literal["", "pass", "retry", "text", "fail"] = ""
+    on_unsupported_tool: Literal["drop", "refuse"] = "drop"
     approval: Literal["hold", "return"] = "hold"
     client_style: Literal["openai", "use_tool"] = "openai"
     use_tool_order: Literal["tools_first", "as_is"] = "tools_first"

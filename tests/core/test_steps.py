@@ -152,8 +152,9 @@ def values_of(annotation: Any) -> SearchStrategy[Any]:
     if annotation is Any:
         return strategies.json_values()
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        fields = {field.name: values_of(field.type) for field in msgspec.structs.fields(annotation)}
-        return st.builds(annotation, **fields)
+        # A type may contain itself: its fields wait until a value is drawn.
+        fields = msgspec.structs.fields(annotation)
+        return st.deferred(lambda: st.builds(annotation, **{field.name: values_of(field.type) for field in fields}))
     if origin in (Union, UnionType):
         return st.one_of(*(values_of(each) for each in arguments))
     if origin is Literal:

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from toolrelay.core.events import StreamEvent
-from toolrelay.core.request import Request
+from toolrelay.core.request import OpaqueTool, Request
 from toolrelay.settings import Environment, ModelSettings
 
 
@@ -70,13 +70,15 @@ S = TypeVar("S", bound=ModelSettings)
 class BackendKind(Struct, Generic[S], frozen=True, kw_only=True):
     """A way to reach models. The presets in providers.py name the kind of each provider.
 
-    settings   the keys of a model's table: the common ones, and the backend's own
-    open       creates the backend of one model; it does not connect yet
-    inspect    examines a model for `toolrelay check`; None: the CLI only tries to connect to the model's base_url
+    settings     the keys of a model's table: the common ones, and the backend's own
+    open         creates the backend of one model; it does not connect yet
+    passes_tool  returns whether a model's server takes a tool that is no function as it is; None: it takes none
+    inspect      examines a model for `toolrelay check`; None: the CLI only tries to connect to the model's base_url
     """
 
     settings: type[S]
     open: Callable[[S, Environment], Backend]
+    passes_tool: Callable[[S, OpaqueTool], bool] | None = None
     inspect: Callable[[S, Environment], Awaitable[HealthReport]] | None = None
 
 

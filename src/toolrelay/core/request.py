@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 from msgspec import Struct
 
@@ -23,13 +23,26 @@ class Tool(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
 
 
 class OpaqueTool(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """A provider's own tool, such as web_search, that only its wire can represent."""
+    """A tool that only its wire can represent: a provider's own, such as web_search, or a group of tools.
+
+    `tools` are those of a group. A namespace's are called by their name together with `namespace`. `in_input`: the group is an
+    item of the conversation (additional_tools), which declares it on its own wire.
+    """
 
     wire: str
     raw: JsonObject
+    tools: tuple[Tool | OpaqueTool, ...] = ()
+    namespace: str | None = None
+    in_input: bool = False
 
 
 AnyTool: TypeAlias = Tool | OpaqueTool
+
+
+def is_input_group(tool: AnyTool) -> TypeGuard[OpaqueTool]:
+    return isinstance(tool, OpaqueTool) and tool.in_input
+
+
 ALLOWED_TOOLS = "allowed_tools"  # the type of a tool_choice that lists tools
 
 
@@ -129,5 +142,10 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extra: dict[str, Json] | None = None
 
     def functions(self) -> tuple[Tool, ...]:
-        """Return the tools that can be called by name, in the client's order."""
-        return tuple([tool for tool in self.tools if isinstance(tool, Tool)])
+        """Return the tools that can be called by their name alone, in the client's order."""
+        found = tuple([tool for tool in self.tools if isinstance(tool, Tool)])
+        if len(found) == len(self.tools):
+            return found
+        return found + tuple(
+            [tool for group in self.tools if is_input_group(group) for tool in group.tools if isinstance(tool, Tool)]
+        )

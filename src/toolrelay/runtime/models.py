@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from toolrelay.backends.base import Backend
 from toolrelay.core.profiles import Profile
+from toolrelay.core.request import OpaqueTool
 from toolrelay.core.validation import validate
 from toolrelay.dialects.base import discover
 from toolrelay.dialects.families import ModelFamily, family_of
 from toolrelay.parsing.triggers import ScanOptions
 from toolrelay.settings import ModelSettings
-from toolrelay.toolcalls.options import ActiveOptions, ToolCallOptions
+from toolrelay.toolcalls.options import ActiveOptions, ToolCallOptions, passes_no_tool
 
 
 class Model(Struct, frozen=True, kw_only=True):
@@ -23,7 +24,12 @@ class Model(Struct, frozen=True, kw_only=True):
     mode: ActiveOptions
 
 
-def tool_calling_mode(settings: ModelSettings, profile: Profile, secret: Callable[[], bytes]) -> ActiveOptions:
+def tool_calling_mode(
+    settings: ModelSettings,
+    profile: Profile,
+    secret: Callable[[], bytes],
+    passes_tool: Callable[[OpaqueTool], bool] | None = None,
+) -> ActiveOptions:
     """Derive a model's tool-calling options from its provider's profile, its family and its configuration."""
     chosen = settings.tool_calling
     dialects = discover()
@@ -44,6 +50,8 @@ def tool_calling_mode(settings: ModelSettings, profile: Profile, secret: Callabl
         emulates_stop=not profile.takes_stop_sequences,
         secret=secret,
         validate=validate,
+        passes_tool=passes_tool or passes_no_tool,
+        on_unsupported_tool=settings.on_unsupported_tool,
     )
     if not (native and chosen == "auto"):
         return ActiveOptions(options)

@@ -29,6 +29,7 @@ from toolrelay.core.request import Request
 from toolrelay.core.steps import AnswerReceived, AnswerRejected, ReceivedStep
 from toolrelay.core.turn import Turn
 from toolrelay.errors import ToolrelayError
+from toolrelay.toolcalls.flattening import FlatTools, needs_flattening
 from toolrelay.toolcalls.options import ActiveOptions
 from toolrelay.toolcalls.relay import RelaySession, can_relay
 from toolrelay.toolcalls.session import ToolCallSession
@@ -50,6 +51,7 @@ class ToolCallLayer:
         self._mode = mode
         self._request: Request = turn.request  # the turn's request for the current answer
         self._session: ToolCallSession | RelaySession = RelaySession(turn.request)
+        self._flat: FlatTools | None = None  # the request's tools as the model knows them, if they are others
         self._may_fall_back = False  # nothing of the answer has arrived
 
     def start(self) -> list[Command]:
@@ -70,7 +72,7 @@ class ToolCallLayer:
                 return self._fall_back()
         session = self._session
         before = session.state
-        out = session.feed(events)
+        out = self._restore(session.feed(events))
         if session.state is READING:
             return self._turn.handle(out) if out else []
         commands = self._forward(out)
@@ -85,8 +87,11 @@ class ToolCallLayer:
         """End the answer: the model's stream ended, or was ended, before the answer did."""
         session = self._session
         if isinstance(session, ToolCallSession) and session.state in WAITING:
-            return self._forward(session.finish_with_estimate())
+            return self._forward(self._restore(session.finish_with_estimate()))
         return self._turn.handle_model_stop()
+
+    def _restore(self, events: Sequence[StreamEvent]) -> Sequence[StreamEvent]:
+        return events if self._flat is None else self._flat.restore(events)
 
     def _forward(self, events: Sequence[StreamEvent]) -> list[Command]:
         commands = self._turn.handle(events) if events else []
@@ -120,7 +125,11 @@ class ToolCallLayer:
         request, options = self._request, self._mode.options
         if self._turn.has_gateway_tools:
             options = replace(options, is_gateway_call=self._turn.is_gateway_call)
+        self._flat = None
         try:
+            if needs_flattening(request, options):
+                self._flat = FlatTools(request, options)
+                request = self._flat.request
             session = RelaySession(request) if can_relay(request, options) else ToolCallSession(request, options)
         except ToolrelayError as error:
             return self._turn.handle([AnswerFailed(error)])
@@ -132,7 +141,8 @@ class ToolCallLayer:
         if wants_logprobs and isinstance(session, ToolCallSession) and self._mode.warn_once("logprobs"):
             # Calls are taken out of the text, so that log probabilities no longer match it.
             commands.insert(0, Notice(event="field_dropped", rule="logprobs", dialect=options.dialect.name))
-        return commands
+        dropped = [] if self._flat is None else [kind for kind in self._flat.dropped if self._mode.warn_once(f"tool {kind}")]
+        return [*(Notice(event="tool_dropped", rule="unsupported_tool", tool=kind) for kind in dropped), *commands]
 
     # Servers that refuse tools
 

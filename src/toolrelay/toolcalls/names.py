@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from hashlib import sha256
 from typing import TypeVar
 
@@ -31,16 +31,7 @@ class ToolNames:
             self._to_client[mapped] = name
 
     def _make_valid(self, name: str) -> str:
-        cleaned = _INVALID.sub("_", name).strip("_") or "tool"
-        if _is_valid(cleaned) and cleaned not in self._to_client:
-            return cleaned
-        seed = name.encode(errors="surrogatepass")
-        while True:
-            digest = sha256(seed).hexdigest()[:8]
-            unique = f"{cleaned[: MAX_LENGTH - len(digest) - 1]}_{digest}"
-            if unique not in self._to_client:
-                return unique
-            seed += b"\0"
+        return make_valid_name(name, self._to_client)
 
     @property
     def are_unchanged(self) -> bool:
@@ -56,6 +47,20 @@ class ToolNames:
     def rename(self, named: _Named) -> _Named:
         """Return the tool or call with the model's name for it."""
         return replace(named, name=self.to_model(named.name))
+
+
+def make_valid_name(name: str, taken: Container[str], seed: str = "") -> str:
+    """Return a valid name near the given one that is not taken. `seed` decides between equal names; by default it is the name."""
+    cleaned = _INVALID.sub("_", name).strip("_") or "tool"
+    if _is_valid(cleaned) and cleaned not in taken:
+        return cleaned
+    hashed = (seed or name).encode(errors="surrogatepass")
+    while True:
+        digest = sha256(hashed).hexdigest()[:8]
+        unique = f"{cleaned[: MAX_LENGTH - len(digest) - 1]}_{digest}"
+        if unique not in taken:
+            return unique
+        hashed += b"\0"
 
 
 def _is_valid(name: str) -> bool:

@@ -7,12 +7,18 @@ from typing import Literal
 
 from msgspec import Struct
 
-from toolrelay.core.request import Tool
+from toolrelay.core.request import OpaqueTool, Tool
 from toolrelay.dialects.base import Dialect
 from toolrelay.parsing.triggers import ScanOptions
 
 OnBadCall = Literal["pass", "retry", "text", "fail"]
 Cutoff = Literal["off", "first", "burst"]
+OnUnsupportedTool = Literal["drop", "refuse"]
+MAX_WARNINGS = 256  # the client chooses what is warned of
+
+
+def passes_no_tool(_: OpaqueTool) -> bool:
+    return False
 
 
 class ToolCallOptions(Struct, frozen=True, kw_only=True):
@@ -30,6 +36,8 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
     secret                returns the key of the `sealed` dialect's tags
     is_gateway_call       returns whether the gateway runs calls of this name; a bad one gets an error result, not `on_bad_call`
     validate              returns the first error of arguments against a tool's schema, or None
+    passes_tool           returns whether the server takes a tool that is no function as it is
+    on_unsupported_tool   what happens to other tools that are no functions
     """
 
     dialect: Dialect
@@ -46,6 +54,8 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
     secret: Callable[[], bytes] = bytes
     is_gateway_call: Callable[[str], bool] | None = None
     validate: Callable[[Tool, str], str | None] | None = None
+    passes_tool: Callable[[OpaqueTool], bool] = passes_no_tool
+    on_unsupported_tool: OnUnsupportedTool = "drop"
 
 
 class ActiveOptions:
@@ -64,6 +74,7 @@ class ActiveOptions:
         return True
 
     def warn_once(self, field: str) -> bool:
-        first = field not in self._warned
+        if field in self._warned or len(self._warned) >= MAX_WARNINGS:
+            return False
         self._warned.add(field)
-        return first
+        return True

@@ -22,6 +22,14 @@ class _Declaration(Struct):
     format: dict[str, Any] | None = None
 
 
+class _ToolGroup(Struct):
+    tools: list[dict[str, Any]]
+
+
+class _Namespace(_ToolGroup):
+    name: str
+
+
 _MAX_SHOWN = 100
 _KNOWN = frozenset({"type", "function", "custom", *_Declaration.__struct_fields__})
 _NESTED = dict.fromkeys(("function", "custom"), frozenset(_Declaration.__struct_fields__))
@@ -47,6 +55,8 @@ def decode_tools(
 
 
 def _decode_tool(raw: dict[str, Any], wire: str, param: str, *, is_nested: bool) -> AnyTool:
+    if raw.get("type") == "namespace" and isinstance(raw.get("tools"), list):
+        return _decode_namespace(raw, wire, param)
     if (raw.get("type") or "function") not in ("function", "custom"):
         return OpaqueTool(wire=wire, raw=raw)
     kind: CallKind = "custom" if raw.get("type") == "custom" else "function"
@@ -63,6 +73,21 @@ def _decode_tool(raw: dict[str, Any], wire: str, param: str, *, is_nested: bool)
         format=_flatten_format(tool.format),
         extra=unknown_members(raw, _KNOWN, _NESTED) if is_nested else unknown_members({**raw, **members}, _KNOWN),
     )
+
+
+def _decode_namespace(raw: dict[str, Any], wire: str, param: str) -> OpaqueTool:
+    """Decode a group of functions. Other tools in it are its provider's business."""
+    namespace = convert(raw, _Namespace, param)
+    if not namespace.name:
+        raise invalid("A namespace needs a name.", f"{param}.name")
+    tools = [_decode_tool(tool, wire, f"{param}.tools[{number}]", is_nested=False) for number, tool in enumerate(namespace.tools)]
+    return OpaqueTool(wire=wire, raw=raw, namespace=namespace.name, tools=tuple(tool for tool in tools if isinstance(tool, Tool)))
+
+
+def decode_tool_group(raw: dict[str, Any], wire: str, param: str) -> OpaqueTool:
+    """Decode an item of the conversation that declares further tools (additional_tools)."""
+    tools = decode_tools(convert(raw, _ToolGroup, param).tools, wire, param=f"{param}.tools")
+    return OpaqueTool(wire=wire, raw=raw, tools=tools, in_input=True)
 
 
 def _flatten_format(form: dict[str, Any] | None) -> JsonObject | None:
@@ -103,6 +128,8 @@ def decode_tool_choice(raw: str | dict[str, Any], *, param: str = "tool_choice")
 def _decode_choice_object(raw: dict[str, Any], param: str) -> ToolChoice:
     match raw.get("type"):
         case "function" | "custom" as kind:
+            if _is_in_namespace(raw):
+                return ToolChoice(mode="named", raw=raw)
             return ToolChoice(mode="named", names=(_decode_name(raw, kind, param),))
         case "allowed_tools":
             members, param = _unnest(raw, ALLOWED_TOOLS, param)
@@ -112,13 +139,17 @@ def _decode_choice_object(raw: dict[str, Any], param: str) -> ToolChoice:
             names = tuple(
                 _decode_name(tool, "custom" if tool["type"] == "custom" else "function", f"{param}.tools[{number}]")
                 for number, tool in enumerate(allowed.tools)
-                if tool.get("type") in ("function", "custom")
+                if tool.get("type") in ("function", "custom") and not _is_in_namespace(tool)
             )
             return ToolChoice(mode=allowed.mode, names=names, raw=raw if len(names) < len(allowed.tools) else None)
         case str():
             return ToolChoice(raw=raw)
         case _:
             raise _invalid_choice(raw, param)
+
+
+def _is_in_namespace(raw: dict[str, Any]) -> bool:
+    return isinstance(raw.get("namespace"), str)
 
 
 def _invalid_choice(raw: object, param: str) -> ClientError:

@@ -27,7 +27,7 @@ from toolrelay.backends.codex.status import inspect
 from toolrelay.backends.redaction import redact, redact_failure
 from toolrelay.core.events import UPSTREAM_RETRIED, AnswerFailed, Noticed, StreamEvent
 from toolrelay.core.json import JsonObject
-from toolrelay.core.request import Request
+from toolrelay.core.request import OpaqueTool, Request
 from toolrelay.errors import BackendError, ToolrelayError
 from toolrelay.settings import Environment
 
@@ -219,4 +219,9 @@ def open_backend(settings: CodexSettings, environment: Environment) -> Backend:
     return CodexBackend(settings, ProcessPool(location), auth_file=location.auth_file if location.is_account else "")
 
 
-BACKEND = BackendKind(settings=CodexSettings, open=open_backend, inspect=inspect)
+def passes_tool(settings: CodexSettings, tool: OpaqueTool) -> bool:
+    """A client's web_search is Codex's own, if that is allowed."""
+    return "web_search" in settings.rails and str(tool.raw.get("type")).startswith("web_search")
+
+
+BACKEND = BackendKind(settings=CodexSettings, open=open_backend, passes_tool=passes_tool, inspect=inspect)

@@ -24,7 +24,7 @@ from toolrelay.backends.providers import PROVIDERS
 from toolrelay.backends.redaction import redact, redact_failure
 from toolrelay.core.events import UPSTREAM_RETRIED, AnswerFailed, AnswerFinished, Noticed, StreamEvent
 from toolrelay.core.profiles import Profile
-from toolrelay.core.request import Request
+from toolrelay.core.request import OpaqueTool, Request
 from toolrelay.errors import BackendError, ConfigurationError, ToolrelayError
 from toolrelay.setting_types import BaseUrl, Secret
 from toolrelay.settings import Environment, ModelSettings
@@ -254,11 +254,21 @@ def _headers(settings: HttpSettings, wire: Wire, origin: Origin) -> str:
     return "".join(f"{name}: {value}\r\n" for name, value in headers)
 
 
+def _wire_of(settings: HttpSettings) -> Wire | None:
+    return next((wire for wire in discover_wires().values() if wire.config_name == settings.wire), None)
+
+
+def passes_tool(settings: HttpSettings, tool: OpaqueTool) -> bool:
+    """A server may know all that its wire can say."""
+    wire = _wire_of(settings)
+    return wire is not None and wire.name == tool.wire
+
+
 def open_backend(settings: HttpSettings, _environment: Environment) -> Backend:
-    wire = next((wire for wire in discover_wires().values() if wire.config_name == settings.wire), None)
+    wire = _wire_of(settings)
     if wire is None:
         raise ConfigurationError(f"models.{settings.name}.wire: the wire {settings.wire!r} is not available.")
     return HttpBackend(settings, wire, PROVIDERS[settings.provider].profile)
 
 
-BACKEND = BackendKind(settings=HttpSettings, open=open_backend)
+BACKEND = BackendKind(settings=HttpSettings, open=open_backend, passes_tool=passes_tool)

@@ -23,7 +23,7 @@ from toolrelay.core.messages import (
     Text,
 )
 from toolrelay.core.profiles import Profile
-from toolrelay.core.request import AnyTool, OpaqueTool, OutputFormat, Request, Tool, ToolChoice
+from toolrelay.core.request import AnyTool, OpaqueTool, OutputFormat, Request, Tool, ToolChoice, is_input_group
 from toolrelay.wires.base import OutgoingRequest, Unsupported
 from toolrelay.wires.extra import merge_extra
 from toolrelay.wires.json import encode_repaired, without_nones
@@ -194,8 +194,9 @@ class _ResponsesRequestEncoder(RequestEncoder):
     def tools(self) -> JsonObject:
         request = self.request
         members: JsonObject = {}
-        if request.tools:
-            members["tools"] = [self._tool(tool) for tool in request.tools]
+        tools: list[Json] = [self._tool(tool) for tool in request.tools if not is_input_group(tool)]
+        if tools:
+            members["tools"] = tools
         if request.tool_choice is not None:
             self.check_tool_choice(request.tool_choice)
             members["tool_choice"] = tool_choice_value(request.tool_choice)

@@ -24,17 +24,18 @@ from toolrelay.core.messages import (
     Role,
     Text,
 )
-from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Sampling
+from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningOptions, Request, Sampling
 from toolrelay.core.request_checks import find_orphan_result
 from toolrelay.errors import invalid
 from toolrelay.wires.extra import unknown_members
 from toolrelay.wires.json import arguments_text, convert, decode_body
 from toolrelay.wires.request import ImageUrl, InputAudio, JsonSchema, RequestBody
-from toolrelay.wires.tools import decode_tool_choice, decode_tools
+from toolrelay.wires.tools import decode_tool_choice, decode_tool_group, decode_tools
 
 NAME = "openai_responses"
 APPROVAL_REQUEST = "mcp_approval_request"
 APPROVAL_RESPONSE = "mcp_approval_response"
+ADDITIONAL_TOOLS = "additional_tools"
 _REFERENCES = ("item_reference", "mcp_call", APPROVAL_REQUEST)
 ENCRYPTED = "reasoning.encrypted_content"
 LOGPROBS = "message.output_text.logprobs"
@@ -100,7 +101,7 @@ def decode_request(body: bytes) -> Request:
         model=fields.model,
         items=_decode_input(fields.input, has_context=bool(fields.previous_response_id or conversation)),
         instructions=fields.instructions,
-        tools=decode_tools(fields.tools or [], NAME),
+        tools=decode_tools(fields.tools or [], NAME) + _decode_tool_groups(fields.input),
         tool_choice=None if fields.tool_choice is None else decode_tool_choice(fields.tool_choice),
         parallel_tool_calls=fields.parallel_tool_calls,
         max_tool_calls=fields.max_tool_calls,
@@ -129,6 +130,14 @@ def decode_request(body: bytes) -> Request:
         truncation=fields.truncation,
         extra=extra or None,
     )
+
+
+def _decode_tool_groups(given: str | list[dict[str, Any]]) -> tuple[OpaqueTool, ...]:
+    """Decode the tools that items of the conversation declare. The items stay where they are."""
+    if isinstance(given, str):
+        return ()
+    groups = [(number, raw) for number, raw in enumerate(given) if raw.get("type") == ADDITIONAL_TOOLS]
+    return tuple([decode_tool_group(raw, NAME, f"input[{number}]") for number, raw in groups])
 
 
 def _decode_conversation(value: str | dict[str, Any] | None) -> str | None:

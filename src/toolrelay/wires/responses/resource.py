@@ -147,7 +147,7 @@ def _settings(request: Request) -> JsonObject:
         "temperature": 1.0 if sampling.temperature is None else sampling.temperature,
         "text": {"format": {"type": "text"}, **text_members(request)},
         "tool_choice": "auto" if request.tool_choice is None else tool_choice_value(request.tool_choice),
-        "tools": [_tool(tool) for tool in request.tools if not isinstance(tool, OpaqueTool) or tool.wire == NAME],
+        "tools": [_tool(tool) for tool in request.tools if _is_declared(tool)],
         "top_logprobs": sampling.top_logprobs or 0,
         "top_p": 1.0 if sampling.top_p is None else sampling.top_p,
         "truncation": request.truncation or "disabled",
@@ -159,6 +159,11 @@ def _penalty(request: Request, name: str) -> Json:
     """Return a penalty, which is not a parameter of this API, though some of its servers take one."""
     given = (request.extra or {}).get(name)
     return given if isinstance(given, int | float) else 0.0
+
+
+def _is_declared(tool: AnyTool) -> bool:
+    """Return whether the client's `tools` had it: not what only another wire understands, nor what is in the input."""
+    return not isinstance(tool, OpaqueTool) or (tool.wire == NAME and not tool.in_input)
 
 
 def _tool(tool: AnyTool) -> JsonObject:
