@@ -61,14 +61,36 @@ def test_comments_are_sent_while_the_model_is_silent(
         status, headers = client.head()
         assert status == 200
         assert headers["content-type"].startswith("text/event-stream")
-        assert [client.frame() for _ in range(3)] == [COMMENT] * 3
+        for _ in range(3):
+            client.read_until(COMMENT + b"\n\n")
         before.open()
-        while client.frame() == COMMENT:
-            pass
+        client.read_until(b"Hello")
         for _ in range(3):
             client.read_until(COMMENT + b"\n\n")
         after.open()
         assert frames(body_of(client.read_until(b"\r\n0\r\n\r\n")))
+
+
+def test_responses_stream_repeats_its_state_while_the_model_is_silent(frequent: Gateway, model_server: ModelServer) -> None:
+    """Codex counts only events as life; `keepalive`, which OpenAI's servers send, is unknown to several clients."""
+    api = CLIENT_APIS["openai_responses"]
+    before, after = Gate(), Gate()
+    model_server.enqueue((before, BEGUN, after, REST))
+    with RawClient(frequent.port) as client:
+        client.post(api.path, api.request_body(stream=True)).head()
+        stream = client.read_until(b"response.in_progress") + client.read_until(COMMENT) + client.read_until(COMMENT)
+        before.open()
+        stream += client.read_until(b"Hello")
+        stream += client.read_until(b"response.in_progress")
+        after.open()
+        stream += client.read_until(b"\r\n0\r\n\r\n")
+    found = frames(body_of(stream))
+    kinds = [frame["type"] for frame in found]
+    assert kinds[:3] == ["response.created", "response.in_progress", "response.in_progress"]
+    assert kinds.count("response.created") == 1
+    assert "response.in_progress" in kinds[kinds.index("response.output_text.delta") :]
+    assert [frame["sequence_number"] for frame in found] == list(range(len(found)))
+    assert found[-1]["response"]["output"][0]["content"][0]["text"] == "Hello there"
 
 
 def test_no_comment_after_a_stream_or_without_one(frequent: Gateway, model_server: ModelServer, api: ClientApi) -> None:

@@ -10,7 +10,7 @@ from toolrelay.core.assembly import Assembly
 from toolrelay.core.events import AnswerFailed, AnswerStarted, StreamEvent
 from toolrelay.errors import ToolrelayError
 from toolrelay.web.http.exchange import EVENT_STREAM, JSON
-from toolrelay.wires.base import KEEP_ALIVE, Encoder, Envelope, Wire
+from toolrelay.wires.base import Encoder, Envelope, Wire
 
 
 class AnswerSink(Protocol):
@@ -49,7 +49,7 @@ class ResponseWriter(Protocol):
 class StreamSink:
     """Starts the response with the first event of the model, so that an error before it can be an HTTP error.
 
-    After `keepalive` seconds without a write it sends a comment, which commits the status 200.
+    After `keepalive` seconds without a write it sends the wire's keep-alive, which commits the status 200.
     """
 
     def __init__(self, wire: Wire, envelope: Envelope, response: ResponseWriter, *, keepalive: float) -> None:
@@ -87,7 +87,7 @@ class StreamSink:
             if not self._response.write_paused:
                 if not self._is_open:
                     self._start()
-                self._response.write(KEEP_ALIVE)
+                self._response.write(self._encoder.keep_alive())
         self._timer = self._loop.call_later(wait, self._tick)
 
     def close(self) -> None:

@@ -35,6 +35,10 @@ class Encoder(Protocol):
 
     def encode(self, events: Sequence[StreamEvent]) -> bytes: ...
 
+    def keep_alive(self) -> bytes:
+        """Return what shows proxies and clients that an answer is still coming. It may begin the stream."""
+        ...
+
 
 class Decoder(Protocol):
     """Reads a provider's stream, split anywhere.

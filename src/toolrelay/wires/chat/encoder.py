@@ -24,7 +24,7 @@ from toolrelay.core.events import (
 from toolrelay.core.indexes import MAX_INDEXES
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Message, Reasoning, Refusal, Text
-from toolrelay.wires.base import Envelope
+from toolrelay.wires.base import KEEP_ALIVE, Envelope
 from toolrelay.wires.errors import encode_error
 from toolrelay.wires.json import encode, without_nones
 from toolrelay.wires.sse import DONE
@@ -58,6 +58,9 @@ class ChatEncoder:
         self._head = b"data: " + encode(head)[:-1] + b',"choices":['
         self._text_head = self._head + b'{"index":0,"delta":{"content":'
         self._arguments_head = self._head + b'{"index":0,"delta":{"tool_calls":[{"index":'
+
+    def keep_alive(self) -> bytes:
+        return KEEP_ALIVE
 
     def encode(self, events: Sequence[StreamEvent]) -> bytes:
         out: list[bytes] = []

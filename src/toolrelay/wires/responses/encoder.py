@@ -45,7 +45,7 @@ from toolrelay.core.events import (
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import OutputItem
 from toolrelay.errors import ToolrelayError
-from toolrelay.wires.base import Envelope
+from toolrelay.wires.base import KEEP_ALIVE, Envelope
 from toolrelay.wires.json import encode, encode_repaired
 from toolrelay.wires.responses.resource import (
     ItemStatus,
@@ -153,6 +153,20 @@ class ResponsesEncoder:
             self._text = None
             if not getattr(event, "choice", 0):
                 self._encode_event(event, entry)
+        return b"".join(out)
+
+    def keep_alive(self) -> bytes:
+        """Return a comment, and the state of the response once more: some clients (Codex) count only events.
+
+        The event is one that every client knows. OpenAI's servers send `keepalive`, at which several clients stumble.
+        """
+        if self._is_over:
+            return KEEP_ALIVE
+        out = self._out = [KEEP_ALIVE]
+        if self._is_started:
+            self._frame("response.in_progress", {"response": self._resource.started()})
+        else:
+            self._start()
         return b"".join(out)
 
     def settle(self) -> bytes:
