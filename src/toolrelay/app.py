@@ -222,7 +222,8 @@ def _open_model(
     preset = PROVIDERS[settings.provider]
     kind = kinds[preset.backend]
     passes_tool = None if kind.passes_tool is None else partial(kind.passes_tool, settings)
-    mode = tool_calling_mode(settings, preset.profile, secret, passes_tool)
+    profile = preset.profile if kind.profile is None else kind.profile(settings, preset.profile)
+    mode = tool_calling_mode(settings, profile, secret, passes_tool)
     return Model(settings=settings, backend=kind.open(settings, environment), mode=mode)
 
 

@@ -34,7 +34,7 @@ REQUESTS: dict[str, list[Request]] = {
     "max_tool_calls": [foreign_request(max_tool_calls=3)],
     "reasoning.summary": [foreign_request(reasoning=ReasoningOptions(summary="auto"))],
     "reasoning items that are summarised or sealed": [
-        foreign_request(Reasoning(summary=("Hm.",))),
+        foreign_request(Reasoning(summary=("Hm.",), encrypted="seal")),
         foreign_request(Reasoning(encrypted="seal", id="rs_1")),
         foreign_request(Reasoning(text=("I think.",), encrypted="seal")),
         foreign_request(Reasoning(text=("I think.",), summary=("Hm.",))),

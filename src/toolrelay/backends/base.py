@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from toolrelay.core.events import StreamEvent
+from toolrelay.core.profiles import Profile
 from toolrelay.core.request import OpaqueTool, Request
 from toolrelay.settings import Environment, ModelSettings
 
@@ -72,12 +73,14 @@ class BackendKind(Struct, Generic[S], frozen=True, kw_only=True):
 
     settings     the keys of a model's table: the common ones, and the backend's own
     open         creates the backend of one model; it does not connect yet
+    profile      returns what a model's server can do, from what its provider's can; None: the same
     passes_tool  returns whether a model's server takes a tool that is no function as it is; None: it takes none
     inspect      examines a model for `toolrelay check`; None: the CLI only tries to connect to the model's base_url
     """
 
     settings: type[S]
     open: Callable[[S, Environment], Backend]
+    profile: Callable[[S, Profile], Profile] | None = None
     passes_tool: Callable[[S, OpaqueTool], bool] | None = None
     inspect: Callable[[S, Environment], Awaitable[HealthReport]] | None = None
 

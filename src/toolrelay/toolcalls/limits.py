@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 from toolrelay.core.events import CallStarted, Noticed, StreamEvent
 from toolrelay.core.request import Request
+from toolrelay.errors import invalid
 
 MAX_CALLS = 128  # in one answer, bad ones included
 MAX_BLANKS = 1024  # characters after a call
+MAX_STOPS = 64  # emulated stop sequences; OpenAI takes 4
+MAX_STOP_SIZE = 65536  # characters of them
 UNKNOWN_TOOL = "unknown_tool"
 
 
@@ -67,6 +70,38 @@ class OutputLimiter:
         return "" if text.isspace() else "text_after_calls"
 
 
+class _StopSequence:
+    """One sequence, looked for as text arrives (Knuth, Morris, Pratt): the time is linear in the text, whatever the sequence.
+
+    `matched`: so many characters at the end of the text so far are the beginning of the sequence.
+    """
+
+    def __init__(self, sequence: str) -> None:
+        self.sequence = sequence
+        self.matched = 0
+        self._borders = [0] * len(sequence)  # of each prefix, the longest that is also its end
+        for at in range(1, len(sequence)):
+            self._borders[at] = self._extend(self._borders[at - 1], sequence[at])
+
+    def _extend(self, matched: int, character: str) -> int:
+        while matched and self.sequence[matched] != character:
+            matched = self._borders[matched - 1]
+        return matched + (self.sequence[matched] == character)
+
+    def feed(self, text: str) -> int:
+        """Return where the sequence ends in the text, or -1."""
+        at, matched, first = 0, self.matched, self.sequence[0]
+        while at < len(text):
+            if not matched and (at := text.find(first, at)) < 0:
+                break
+            matched = self._extend(matched, text[at])
+            at += 1
+            if matched == len(self.sequence):
+                return at
+        self.matched = matched
+        return -1
+
+
 class StopFilter:
     """Pass text on up to the first stop sequence, for servers that do not support them. Chunking does not matter.
 
@@ -75,32 +110,32 @@ class StopFilter:
 
     def __init__(self, sequences: Sequence[str]) -> None:
         self.hit = False
-        self._sequences = sequences
-        self._max_length = max(map(len, sequences))
+        self._sequences = [_StopSequence(sequence) for sequence in sequences]
         self._held = ""
 
     def feed(self, text: str) -> str:
         if self.hit:
             return ""
+        before = len(self._held)
+        ends = [(end, -len(each.sequence)) for each in self._sequences if (end := each.feed(text)) >= 0]
         text = self._held + text
-        found = [at for at in map(text.find, self._sequences) if at >= 0]
-        if found:
+        if ends:
             self.hit = True
             self._held = ""
-            return text[: min(found)]
-        sizes = range(min(self._max_length - 1, len(text)), 0, -1)
-        kept = next((size for size in sizes if self._is_prefix(text[-size:])), 0)
+            return text[: before + sum(min(ends))]
+        kept = max(each.matched for each in self._sequences)
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]
 
-    def _is_prefix(self, text: str) -> bool:
-        return any(sequence.startswith(text) for sequence in self._sequences)
-
     def flush(self) -> str:
         held, self._held = self._held, ""
+        for each in self._sequences:
+            each.matched = 0
         return held
 
 
 def make_stop_filter(stop: str | Sequence[str] | None) -> StopFilter | None:
     sequences = [sequence for sequence in ([stop] if isinstance(stop, str) else stop or ()) if sequence]
+    if len(sequences) > MAX_STOPS or sum(map(len, sequences)) > MAX_STOP_SIZE:
+        raise invalid(f"stop may have at most {MAX_STOPS} sequences, of {MAX_STOP_SIZE} characters together.", "stop")
     return StopFilter(sequences) if sequences else None

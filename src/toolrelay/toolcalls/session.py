@@ -84,7 +84,11 @@ class ToolCallSession:
 
     @property
     def request(self) -> Request:
-        return self._plan.request
+        """Return the request to send now. A server without stop sequences is not told of any."""
+        request = self._plan.request
+        if self._options.emulates_stop and request.sampling.stop:
+            return replace(request, sampling=replace(request.sampling, stop=None))
+        return request
 
     @property
     def printed(self) -> str:
@@ -99,7 +103,7 @@ class ToolCallSession:
     def _begin_try(self) -> None:
         self._tries += 1
         self._scanner = self._plan.make_scanner()
-        self._stop = make_stop_filter(self.request.sampling.stop) if self._options.emulates_stop else None
+        self._stop = make_stop_filter(self._plan.request.sampling.stop) if self._options.emulates_stop else None
         self._limiter = OutputLimiter()
         self._pending = PendingCalls(self._options, self._plan.tools, self._writer, streams=self._streams)
         self._printed: list[str] = []  # text to scan again, or to show the model again

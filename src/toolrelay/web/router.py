@@ -78,6 +78,8 @@ class Router:
         if path in self._endpoints:
             methods.add("POST")
         allowed = sorted(methods)
+        if exchange.headers.get(b"upgrade", b"").lower() == b"websocket":
+            raise _no_websocket()
         if not allowed:
             raise nothing_at(exchange.path)
         if exchange.method == "OPTIONS":
@@ -140,6 +142,12 @@ def error_headers(error: ToolrelayError) -> dict[str, str]:
 
 def nothing_at(path: str) -> ClientError:
     return ClientError(f"There is nothing at {path}. The API is below /v1.", status=404, code="not_found")
+
+
+def _no_websocket() -> ClientError:
+    """426 makes Codex fall back to HTTP at once; after other statuses it tries again."""
+    message = "The gateway does not speak WebSocket. Send the request over plain HTTP: POST, with stream true for events."
+    return ClientError(message, status=426, code="websocket_not_supported")
 
 
 def internal_error() -> InternalError:

@@ -18,7 +18,7 @@ from toolrelay.wires.errors import decode_error, encode_error
 
 KEEP_ALIVE = b": keep-alive\n\n"  # a comment, on every wire that streams server-sent events
 
-Unsupported: TypeAlias = Mapping[str, Literal["dropped", "refused"]]
+Unsupported: TypeAlias = Mapping[str, Literal["dropped", "refused", "emulated"]]
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class Wire(Struct, frozen=True, kw_only=True):
     encode_error: Callable[[ToolrelayError], bytes] = encode_error
 
     # Client half. The request's model is the provider's name for it. `unsupported` lists which parts of requests from other wires
-    # are dropped or refused; docs/wires.md is generated from it.
+    # are dropped, refused, or emulated by the gateway; docs/wires.md is generated from it.
     unsupported: Unsupported
     encode_request: Callable[[Request, Profile], OutgoingRequest]
     credentials: Callable[[str], list[tuple[str, str]]] = bearer

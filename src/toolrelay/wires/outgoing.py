@@ -38,8 +38,8 @@ class RequestEncoder:
         self.dropped: list[str] = []
 
     def reject(self, name: str, param: str = "", shown: str | None = None) -> None:
-        """Drop or refuse, as the table says. `shown` is the value in question."""
-        if self.unsupported[name] == "refused":
+        """Drop or refuse, as the table says. `shown` is the value in question. What is to be emulated must not get here."""
+        if self.unsupported[name] != "dropped":
             raise ClientError(f"{self.refusal} {shown or name}.", param=param, code="unsupported_by_upstream")
         if name not in self.dropped:
             self.dropped.append(name)

@@ -258,6 +258,12 @@ def _wire_of(settings: HttpSettings) -> Wire | None:
     return next((wire for wire in discover_wires().values() if wire.config_name == settings.wire), None)
 
 
+def profile_of(settings: HttpSettings, profile: Profile) -> Profile:
+    """A wire without a word for stop sequences needs them emulated."""
+    wire = _wire_of(settings)
+    return replace(profile, takes_stop_sequences=False) if wire is not None and "stop" in wire.unsupported else profile
+
+
 def passes_tool(settings: HttpSettings, tool: OpaqueTool) -> bool:
     """A server may know all that its wire can say."""
     wire = _wire_of(settings)
@@ -271,4 +277,4 @@ def open_backend(settings: HttpSettings, _environment: Environment) -> Backend:
     return HttpBackend(settings, wire, PROVIDERS[settings.provider].profile)
 
 
-BACKEND = BackendKind(settings=HttpSettings, open=open_backend, passes_tool=passes_tool)
+BACKEND = BackendKind(settings=HttpSettings, open=open_backend, profile=profile_of, passes_tool=passes_tool)

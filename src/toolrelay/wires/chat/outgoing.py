@@ -106,9 +106,11 @@ class _ChatRequestEncoder(RequestEncoder):
                 if isinstance(calls, list):
                     calls.append(self._call(item))
             case Reasoning():
-                if item.text:
-                    message["reasoning_content"] = "\n\n".join(item.text)
-                if item.encrypted is not None or item.summary:
+                # A summary alone may be such a model's plain reasoning, as it was shown to a client that asked for summaries.
+                text = item.text or (() if item.encrypted is not None else item.summary)
+                if text:
+                    message["reasoning_content"] = "\n\n".join(text)
+                if item.encrypted is not None or (item.text and item.summary):
                     self.reject("reasoning items that are summarised or sealed")
                 self.keep_extra(item.extra)
             case OpaqueItem():

@@ -48,6 +48,7 @@ from toolrelay.errors import ToolrelayError
 from toolrelay.wires.base import KEEP_ALIVE, Envelope
 from toolrelay.wires.json import encode, encode_repaired
 from toolrelay.wires.responses.resource import (
+    RAW_PARTS,
     ItemStatus,
     ReasoningKind,
     Resource,
@@ -58,6 +59,7 @@ from toolrelay.wires.responses.resource import (
     part_members,
     reasoning_part,
     shows_encrypted,
+    wants_summaries,
 )
 from toolrelay.wires.sse import DONE
 
@@ -121,6 +123,7 @@ class ResponsesEncoder:
         self._token = envelope.token
         self._stored = envelope.request.store is True
         self._shows_encrypted = shows_encrypted(envelope.request)
+        self._wants_summaries = wants_summaries(envelope.request)
         self._resource = Resource(envelope)
         self._assembly = Assembly()
         self._out: list[bytes] = []
@@ -144,6 +147,8 @@ class ResponsesEncoder:
                 self._text.append(event.text)
                 self._delta(self._text_prefix, event.text)
                 continue
+            if self._wants_summaries and type(event) is ReasoningDelta and event.kind == "text":
+                event = ReasoningDelta(event.text, "summary", RAW_PARTS + event.part, event.choice)  # noqa: PLW2901 -- the same delta
             entry = add(event)
             if type(event) is ArgumentsDelta:
                 call = None if entry is None else self._calls.get(entry)

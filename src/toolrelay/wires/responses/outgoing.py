@@ -39,7 +39,7 @@ UNSUPPORTED: Unsupported = {
     "name": "dropped",
     "summaries of reasoning without the reasoning": "dropped",
     "n": "refused",
-    "stop": "refused",
+    "stop": "emulated",
     **FOREIGN,
 }
 

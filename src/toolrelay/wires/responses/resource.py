@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from toolrelay.core.assembly import Answer, Assembly
 from toolrelay.core.events import Usage
 from toolrelay.core.identity import make_item_id
@@ -30,6 +32,8 @@ from toolrelay.wires.responses.request import ENCRYPTED, NAME
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 ResponseStatus: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 ReasoningKind: TypeAlias = Literal["text", "summary"]
+
+RAW_PARTS = 1 << 20  # numbers of the parts of plain reasoning that are shown as summaries: none is that of a summary
 
 FAILURE_CODES = frozenset(
     {
@@ -66,6 +70,8 @@ def encode_answer(answer: Answer, envelope: Envelope) -> bytes:
 def answer_resource(answer: Answer, envelope: Envelope, status: ResponseStatus | None = None) -> JsonObject:
     """Return the resource. `status` is for an answer that is not finished, or was cancelled."""
     items = [item for item in answer.items if is_output(item)]
+    if wants_summaries(envelope.request):
+        items = [show_as_summary(item) if isinstance(item, Reasoning) else item for item in items]
     truncated = answer.finish in ("length", "content_filter") or answer.error is not None
     output = [
         item_members(
@@ -224,6 +230,16 @@ def output_id(item: OutputItem, token: str, index: int, *, stored: bool = False)
             return own
         case _:
             return make_item_id("msg", token, index)
+
+
+def wants_summaries(request: Request) -> bool:
+    """Return whether the client asked for summaries. Such clients show nothing else; many models reason in plain text."""
+    return request.reasoning is not None and request.reasoning.summary is not None
+
+
+def show_as_summary(item: Reasoning) -> Reasoning:
+    """Return the reasoning with its plain text among the summaries."""
+    return replace(item, text=(), summary=(*item.text, *item.summary)) if item.text else item
 
 
 def shows_encrypted(request: Request) -> bool:
