@@ -36,6 +36,7 @@ class ToolrelayError(Exception):
         self.message = message
         self.param = param
         self.retry_after = retry_after
+        self.should_retry: bool | None = None  # None: the client decides
         if status is not None:
             self.status = status
         if type is not None:

@@ -101,7 +101,9 @@ class Router:
         if origin is None or not self._authenticator.allows_origin(origin.decode("latin-1")):
             return False
         exchange.response_headers += header_line(b"access-control-allow-origin", origin)
-        exchange.response_headers += b"access-control-expose-headers: x-request-id, retry-after\r\nvary: origin\r\n"
+        exchange.response_headers += (
+            b"access-control-expose-headers: x-request-id, retry-after, x-should-retry\r\nvary: origin\r\n"
+        )
         return True
 
     def _respond_options(self, exchange: Exchange, methods: list[str], *, is_allowed_origin: bool) -> None:
@@ -133,6 +135,8 @@ def error_headers(error: ToolrelayError) -> dict[str, str]:
     headers = {"content-type": "application/json"}
     if error.retry_after is not None:
         headers["retry-after"] = str(max(1, ceil(error.retry_after)))
+    if error.should_retry is not None:
+        headers["x-should-retry"] = str(error.should_retry).lower()
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
     if error.status == 408 and isinstance(error, ClientError):  # the late rest of the body would be read as the next request

@@ -134,12 +134,12 @@ def test_idle_connection_cut_after_first_byte_raises(run: Run) -> None:
         assert len(upstream.requests) == 2
 
 
-def test_new_connection_cut_before_first_byte_raises_retryable(run: Run) -> None:
+def test_new_connection_cut_before_first_byte_raises(run: Run) -> None:
     async def main(upstream: Upstream) -> None:
         async with pool_for(upstream) as pool:
             with pytest.raises(ConnectionCutError, match="without an answer") as error:
                 await fetch(pool)
-            assert error.value.retryable
+            assert not error.value.retryable
 
     with Upstream(CLOSE) as upstream:
         run(main(upstream))

@@ -38,7 +38,7 @@ MAX_ANSWER = 64 * 1024 * 1024
 MAX_ERROR = 1024 * 1024
 MAX_WARNINGS = 256
 
-_RETRIED = frozenset({429, 502, 503, 504})
+_RETRIED = frozenset({429, 503})  # the request was not processed; after 502 and 504 it may have been
 _UNSAFE = re.compile(r"[^\x20-\x7e]")
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+")
 
@@ -158,6 +158,8 @@ class HttpBackend:
                 error, is_retryable = await self._read_error(response), response.status in _RETRIED
                 reason = f"status_{response.status}"
             if not is_retryable or tries == len(self._backoff) or (error.retry_after or 0) > MAX_RETRY_AFTER:
+                if tries:
+                    error.should_retry = False  # else the client's own retries would multiply with these
                 raise error
             pause = self._backoff[tries] if error.retry_after is None else error.retry_after
             tries += 1

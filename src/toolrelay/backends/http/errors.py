@@ -47,14 +47,15 @@ class ConnectError(UpstreamError):
 
 
 class ConnectionCutError(UpstreamError):
-    """Retryable if no byte of the response had arrived."""
+    """Retryable if the request was not sent: an upstream that has read it may be working on it."""
 
     code = "upstream_cut"
 
-    def __init__(self, *, mid_response: bool) -> None:
+    def __init__(self, *, mid_response: bool, was_sent: bool = True) -> None:
         where = "in the middle of its answer" if mid_response else "without an answer"
         super().__init__(f"closed the connection {where}")
-        self.retryable = not mid_response
+        self.mid_response = mid_response
+        self.retryable = not was_sent
 
 
 class ReadTimeoutError(UpstreamError):

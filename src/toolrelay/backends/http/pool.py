@@ -59,7 +59,7 @@ class ConnectionPool:
                 try:
                     return await connection.send(request)
                 except ConnectionCutError as error:
-                    if not error.retryable:
+                    if error.mid_response:
                         raise
                 break
         connection = await self._connect()
@@ -115,7 +115,7 @@ class ConnectionPool:
             raise
         if not connection.is_usable:
             connection.abort()
-            raise ConnectionCutError(mid_response=False)
+            raise ConnectionCutError(mid_response=False, was_sent=False)
         return connection
 
 

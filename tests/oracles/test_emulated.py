@@ -1,19 +1,20 @@
-"""What a client means by `stop` and by summaries of reasoning, on models whose server cannot say it."""
+"""What clients mean by `stop`, by summaries of reasoning and by retries, on models whose server cannot say it."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from openai import OpenAI
+from openai import APIStatusError, OpenAI
 
 from tests.gateway import Gateway, running
 from tests.model_server import ModelServer, configuration, delta, end, frame
 from tests.oracles.test_keep_alive import FOLDER, NODE
-from tests.upstream import stream
+from tests.upstream import reply, stream
 
 AI_SDK = """
 import { createOpenAI } from "@ai-sdk/openai";
@@ -76,7 +77,7 @@ THOUGHT = stream(frame({"reasoning_content": "I pon"}) + frame({"reasoning_conte
 def test_plain_reasoning_reaches_a_client_that_shows_summaries(thinking: tuple[ModelServer, Gateway]) -> None:  # D9
     server, gateway = thinking
     server.enqueue(THOUGHT)
-    command = [NODE, "--input-type=module", "-e", AI_SDK, gateway.v1]
+    command: list[str | Path] = [NODE, "--input-type=module", "-e", AI_SDK, gateway.v1]
     run = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=FOLDER)
     assert (run.stdout, run.stderr) == ('["I ponder.","Hi."]\n', "")
 
@@ -109,3 +110,14 @@ def test_websocket_upgrade_is_answered_with_426(relay: Gateway) -> None:  # D7
     refused = httpx.get(f"{relay.v1}/responses", headers=upgrade)
     assert (refused.status_code, refused.json()["error"]["code"]) == (426, "websocket_not_supported")
     assert "POST" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_retries_of_the_sdk_and_the_gateway_do_not_multiply(thinking: tuple[ModelServer, Gateway], status: int) -> None:  # D6
+    server, gateway = thinking
+    busy = reply(b'{"error":{"message":"busy"}}', status)
+    first = server.enqueue(*[busy] * 20)
+    with OpenAI(base_url=gateway.v1, api_key="none", max_retries=2) as client, pytest.raises(APIStatusError) as failed:
+        client.chat.completions.create(model="fast", messages=[{"role": "user", "content": "hi"}])
+    assert (failed.value.status_code, failed.value.response.headers["x-should-retry"]) == (status, "false")
+    assert len(server.requests) - first == 3
