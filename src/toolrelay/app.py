@@ -50,6 +50,7 @@ from toolrelay.web.endpoints import Endpoint
 from toolrelay.web.http.server import BACKLOG, Server
 from toolrelay.web.keys import KeyPages
 from toolrelay.web.pages import make_open_routes, make_routes
+from toolrelay.web.relays import RELAYED_PATHS, RelayEndpoint
 from toolrelay.web.responses import make_response_routes
 from toolrelay.web.router import Router
 from toolrelay.web.sessions import Codes, Sessions
@@ -100,8 +101,13 @@ class App:
         sessions = Sessions(self.store, self._authenticator)
         access = Access(self._authenticator, requests_per_minute=settings.limits.requests_per_minute, sessions=sessions)
         self.site = self._make_site(settings, sessions, access)
-        self._endpoints = self._make_endpoints(settings, access)
+        limit = ConcurrencyLimit(settings.limits.concurrent_turns)
+        self._endpoints = self._make_endpoints(settings, access, limit)
         handlers = {endpoint.wire.path: endpoint.handle for endpoint in self._endpoints.values()}
+        for path in RELAYED_PATHS:
+            handlers[path] = RelayEndpoint(
+                path=path, models=self.models, metrics=self.metrics, limit=limit, access=access, settings=settings.server
+            ).handle
         self.router = Router(handlers, self.site, self._authenticator)
 
     def _make_site(self, settings: Settings, sessions: Sessions, access: Access) -> Site:
@@ -135,8 +141,7 @@ class App:
             max_body_bytes=settings.server.max_body_bytes,
         )
 
-    def _make_endpoints(self, settings: Settings, access: Access) -> dict[str, Endpoint]:
-        limit = ConcurrencyLimit(settings.limits.concurrent_turns)
+    def _make_endpoints(self, settings: Settings, access: Access, limit: ConcurrencyLimit) -> dict[str, Endpoint]:
         return {
             wire.name: Endpoint(
                 wire=wire,

@@ -63,7 +63,7 @@ def test_base_url_is_the_welcome_page(gateway: Gateway, path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "DELETE"])
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/chat", "/v1/v1/models", "/favicon.ico", "/v1/models%00", "/%ff"])
+@pytest.mark.parametrize("path", ["/v1/images", "/v1/chat", "/v1/v1/models", "/favicon.ico", "/v1/models%00", "/%ff"])
 def test_unknown_path_is_a_404_in_json(gateway: Gateway, method: str, path: str) -> None:
     reply = ask(gateway, method, path)
     assert reply.status == 404

@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from enum import Enum, auto
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -39,6 +39,31 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class RelayedResponse(Protocol):
+    """A provider's response that is passed on as it is. It must be released."""
+
+    is_stream: bool
+
+    async def read(self) -> bytes:
+        """Return what has arrived, as soon as there is something; b"" at the end."""
+        ...
+
+    async def read_all(self) -> bytes: ...
+
+    def release(self) -> None: ...
+
+
+@runtime_checkable
+class RelayingBackend(Protocol):
+    """A backend whose server also has endpoints that the gateway does not know."""
+
+    model: str
+
+    async def relay(self, path: str, body: bytes, deliver: Deliver, *, stream: bool) -> RelayedResponse:
+        """Send a request, and return the response once its head has arrived. Only notices are delivered."""
+        ...
 
 
 async def deliver_batch(deliver: Deliver, batch: list[StreamEvent]) -> Wanted:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,15 +14,31 @@ from toolrelay.core.request import OpaqueTool
 from toolrelay.core.validation import validate
 from toolrelay.dialects.base import discover
 from toolrelay.dialects.families import ModelFamily, family_of
+from toolrelay.errors import ClientError
 from toolrelay.parsing.triggers import ScanOptions
 from toolrelay.settings import ModelSettings
 from toolrelay.toolcalls.options import ActiveOptions, ToolCallOptions, passes_no_tool
+
+MAX_SHOWN_NAME = 100
 
 
 class Model(Struct, frozen=True, kw_only=True):
     settings: ModelSettings
     backend: Backend
     mode: ActiveOptions
+
+
+def find_model(models: Mapping[str, Model], name: str, may_use: Callable[[str], bool]) -> Model:
+    """Return the model, or raise a 404 that names the nearest ones. To a client, a model that it may not use does not exist."""
+    model = models.get(name)
+    if model is not None and may_use(name):
+        return model
+    shown = name[:MAX_SHOWN_NAME]
+    visible = {each.casefold(): each for each in models if may_use(each)}
+    nearest = [visible[key] for key in get_close_matches(shown.casefold(), visible, n=3)]
+    hint = f" Did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
+    message = f"The model {shown!r} does not exist here, or not for your key.{hint} GET /v1/models lists those that do."
+    raise ClientError(message, status=404, code="model_not_found", param="model")
 
 
 def tool_calling_mode(

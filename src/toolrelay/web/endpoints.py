@@ -28,7 +28,7 @@ from toolrelay.errors import ClientError, InternalError, ToolrelayError, invalid
 from toolrelay.runtime.driver import Sink, drive
 from toolrelay.runtime.keys import KeyRing
 from toolrelay.runtime.limits import ConcurrencyLimit, TurnSlot
-from toolrelay.runtime.models import Model
+from toolrelay.runtime.models import Model, find_model
 from toolrelay.runtime.past_turn import PastTurn
 from toolrelay.runtime.service import PLAIN, Observation, TurnOrder, TurnService, owner_of
 from toolrelay.runtime.telemetry import Metrics, TurnLog
@@ -106,14 +106,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     def _accept(self, body: bytes, identity: Identity, exchange: Exchange) -> _Accepted:
         request = self.wire.decode_request(body)
-        model = self.models.get(request.model)
-        if model is None or not identity.may_use(request.model):
-            raise ClientError(
-                f"The model {request.model!r} does not exist here, or not for your key. GET /v1/models lists those that do.",
-                status=404,
-                code="model_not_found",
-                param="model",
-            )
+        model = find_model(self.models, request.model, identity.may_use)
         settings, headers = model.settings, exchange.headers
         if settings.tool_calling == "off":
             request = remove_tools(request)

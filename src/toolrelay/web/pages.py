@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from toolrelay import __version__
 from toolrelay.errors import ClientError
-from toolrelay.runtime.models import Model
+from toolrelay.runtime.models import Model, find_model
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.web.auth import Authenticator
 from toolrelay.web.sign_in import redirect_code
@@ -28,7 +28,8 @@ def make_routes(models: Mapping[str, Model], *, started: int) -> list[Route]:
     """Return the pages that need a key, if there are keys."""
 
     def describe(name: str) -> dict[str, object]:
-        return {"id": name, "object": "model", "created": started, "owned_by": f"toolrelay:{models[name].settings.provider}"}
+        owner = f"toolrelay:{models[name].settings.provider}"
+        return {"id": name, "object": "model", "created": started, "owned_by": owner, "name": name}  # name: for pickers
 
     async def list_models(request: Request) -> Response:
         identity = identify(request)
@@ -36,10 +37,8 @@ def make_routes(models: Mapping[str, Model], *, started: int) -> list[Route]:
         return json_response({"object": "list", "data": visible})
 
     async def get_model(request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in models or not identify(request).may_use(name):
-            raise ClientError(f"The model {name!r} does not exist here.", status=404, code="model_not_found", param="model")
-        return json_response(describe(name))
+        model = find_model(models, request.path_params["name"], identify(request).may_use)
+        return json_response(describe(model.settings.name))
 
     async def welcome(request: Request) -> Response:
         redirect = redirect_code(request)

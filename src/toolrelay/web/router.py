@@ -24,6 +24,14 @@ _ROOT = "/v1"
 _LINKABLE_PATHS = frozenset({"/", _ROOT, "/approvals-inbox", "/console/sign-in"})
 
 
+_SERVED = (
+    "This is Toolrelay, a gateway to language models. Of OpenAI's API it has, below /v1: POST /chat/completions, /responses, "
+    "/embeddings and /completions, GET /models, and the state of responses and conversations."
+)
+# Endpoints of OpenAI's API that would be taken for the id of a response.
+_NOT_SERVED = frozenset(f"{root}/responses/{name}" for root in ("", _ROOT) for name in ("compact", "input_tokens"))
+
+
 class Pages(Protocol):
     def methods(self, path: str) -> set[str]:
         """Return the methods of a path, except HEAD and OPTIONS. There are none if there is no such page."""
@@ -80,7 +88,7 @@ class Router:
         allowed = sorted(methods)
         if exchange.headers.get(b"upgrade", b"").lower() == b"websocket":
             raise _no_websocket()
-        if not allowed:
+        if not allowed or path in _NOT_SERVED:
             raise nothing_at(exchange.path)
         if exchange.method == "OPTIONS":
             self._respond_options(exchange, allowed, is_allowed_origin=is_allowed_origin)
@@ -145,7 +153,8 @@ def error_headers(error: ToolrelayError) -> dict[str, str]:
 
 
 def nothing_at(path: str) -> ClientError:
-    return ClientError(f"There is nothing at {path}. The API is below /v1.", status=404, code="not_found")
+    message = f"There is nothing at {path}. {_SERVED}"
+    return ClientError(message, status=404, code="not_found")
 
 
 def _no_websocket() -> ClientError:

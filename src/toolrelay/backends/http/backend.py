@@ -70,7 +70,7 @@ class HttpBackend:
     ) -> None:
         origin, self._path = _parse_base_url(settings)
         self._name = settings.name
-        self._model = settings.model or settings.name
+        self.model = settings.model or settings.name
         self._wire = wire
         self._profile = profile
         self._pool = ConnectionPool(origin, read_timeout=settings.timeout_seconds, context=context)
@@ -128,15 +128,31 @@ class HttpBackend:
         response.release()
         return decoder.flush()
 
+    async def relay(self, path: str, body: bytes, deliver: Deliver, *, stream: bool) -> RelayedHttpResponse:
+        """See RelayingBackend."""
+        try:
+            response = await self._respond(self._make_request(path, body, stream=stream), deliver)
+        except ToolrelayError as error:
+            redact_failure([AnswerFailed(error)], self._key)
+            raise
+        try:
+            is_stream = self._is_stream(response, asked=stream)
+        except UpstreamError as error:
+            response.release()
+            raise self._backend_error(error) from None
+        return RelayedHttpResponse(response, self._backend_error, is_stream=is_stream)
+
     async def close(self) -> None:
         await self._pool.close()
 
     def _encode(self, request: Request) -> bytes:
-        outgoing = self._wire.encode_request(replace(request, model=self._model), self._profile)
+        outgoing = self._wire.encode_request(replace(request, model=self.model), self._profile)
         if outgoing.dropped:
             self._warn_of_dropped(outgoing.dropped)
-        body = outgoing.body
-        return b"POST %b%b%d\r\n\r\n%b" % (_quoted(self._path + outgoing.path), self._heads[request.stream], len(body), body)
+        return self._make_request(outgoing.path, outgoing.body, stream=request.stream)
+
+    def _make_request(self, path: str, body: bytes, *, stream: bool) -> bytes:
+        return b"POST %b%b%d\r\n\r\n%b" % (_quoted(self._path + path), self._heads[stream], len(body), body)
 
     def _warn_of_dropped(self, dropped: tuple[str, ...]) -> None:
         for field in dropped:
@@ -199,6 +215,32 @@ class HttpBackend:
     def _backend_error(self, error: UpstreamError) -> BackendError:
         message = f"The model's server at {self._pool.origin.address} {error}."
         return BackendError(message, status=error.status, code=error.code)
+
+
+class RelayedHttpResponse:
+    """See RelayedResponse."""
+
+    def __init__(
+        self, response: UpstreamResponse, as_backend_error: Callable[[UpstreamError], BackendError], *, is_stream: bool
+    ) -> None:
+        self.is_stream = is_stream
+        self._response = response
+        self._as_backend_error = as_backend_error
+
+    async def read(self) -> bytes:
+        try:
+            return await self._response.read()
+        except UpstreamError as error:
+            raise self._as_backend_error(error) from None
+
+    async def read_all(self) -> bytes:
+        try:
+            return await self._response.read_all(MAX_ANSWER)
+        except UpstreamError as error:
+            raise self._as_backend_error(error) from None
+
+    def release(self) -> None:
+        self._response.release()
 
 
 async def _is_nothing(wanted: Awaitable[Wanted | None]) -> bool:
