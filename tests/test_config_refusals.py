@@ -42,6 +42,7 @@ TOOLSET_KEYS = sorted({key for kind in discover_toolsets().values() for key in k
 
 A_PROVIDER = "one of openai, openrouter, ollama, lmstudio, vllm, llamacpp, codex, demo, compatible"
 HTTP_PROVIDERS = "openai, openrouter, ollama, lmstudio, vllm, llamacpp, compatible"
+NO_SCHEME = "; it lacks http:// or https:// at its beginning"
 A_URL = "an http:// or https:// URL with a valid host and port, without query or credentials"
 
 
@@ -108,7 +109,15 @@ A_URL = "an http:// or https:// URL with a valid host and port, without query or
         ),
         (
             '[models.a]\nprovider = "openai"\nbase_url = "localhost:11434"',
-            f"models.a.base_url: expected {A_URL}, found a string of 15 characters",
+            f"models.a.base_url: expected {A_URL}, found a string of 15 characters{NO_SCHEME}",
+        ),
+        (
+            '[models.a]\nprovider = "openai"\nbase_url = "localhost:1234/v1"',
+            f"models.a.base_url: expected {A_URL}, found a string of 17 characters{NO_SCHEME}",
+        ),
+        (
+            '[models.gpt-4.1]\nprovider = "openai"',
+            'models.gpt-4.1: unknown key; if the model is called gpt-4.1, write its name in quotes: [models."gpt-4.1"]',
         ),
         (
             '[models.a]\nprovider = "openai"\nbase_url = "http://h:99999/v1"',

@@ -18,6 +18,7 @@ from toolrelay.backends.providers import PROVIDERS
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.errors import ConfigurationError
 from toolrelay.setting_types import (
+    BaseUrl,
     Host,
     Name,
     Port,
@@ -192,7 +193,8 @@ class FileReader:
     def read_value(self, path: str, value: object, value_type: Any, working: tuple[object, ...] | None) -> object:  # noqa: ANN401 -- a type form
         """Convert one value. `working` are the values that this version supports, if not all that the type accepts."""
         if not accepts(value_type, value):
-            self.add_problem(path, f"expected {describe_type(value_type)}, found {describe_value(value_type, value)}")
+            hint = _missing_scheme(value) if value_type == BaseUrl else ""
+            self.add_problem(path, f"expected {describe_type(value_type)}, found {describe_value(value_type, value)}{hint}")
             return None
         converted: object = msgspec.convert(value, value_type)
         if is_for_later(value_type, converted):
@@ -225,6 +227,10 @@ class FileReader:
     def read_model(self, name: str, raw: dict[str, Any]) -> ModelSettings | None:
         """Convert a model's table. The preset of its provider decides which backend's keys it may have, and their defaults."""
         path = f"models.{quote_key(name)}"
+        if "provider" not in raw and (inner := next((key for key in raw if isinstance(raw[key], dict)), None)) is not None:
+            problem = f'unknown key; if the model is called {name}.{inner}, write its name in quotes: [models."{name}.{inner}"]'
+            self.add_problem(f"{path}.{quote_key(inner)}", problem)
+            return None
         provider = raw.get("provider")
         preset = PROVIDERS.get(provider) if isinstance(provider, str) else None
         kind = self.kinds.get(preset.backend) if preset else None
@@ -362,6 +368,12 @@ def _describe_unknown_section(name: str, sections: Collection[str]) -> str:
     if name in ServerSettings.__struct_fields__:
         return f"unknown key; did you mean server.{name}?"
     return f"unknown key{did_you_mean(name, sections)}"
+
+
+def _missing_scheme(value: object) -> str:
+    """Return a hint for a URL such as localhost:1234/v1. It is not quoted: it may be a pasted key."""
+    is_address = isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9.-]+(:[0-9]{1,5}(/\S*)?|/\S*)", value) is not None
+    return "; it lacks http:// or https:// at its beginning" if is_address else ""
 
 
 def _checked(source: str, value: _V, value_type: Any) -> _V:  # noqa: ANN401 -- a type form

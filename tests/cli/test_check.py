@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
 from tests.cli.commands import HASH, Run, configure
+from tests.model_server import ModelServer
+from tests.upstream import Gate, reply
 from toolrelay.cli import check
 
 
@@ -50,11 +54,23 @@ def test_without_a_file_the_demo_model_is_listed(run: Run) -> None:
     assert out.splitlines()[-1].split() == ["demo", "demo", "demo", "-", "-", "-", "built", "in"]
 
 
+def listing(*names: str) -> bytes:
+    """A server's list of models."""
+    return reply(json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in names]}).encode())
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as started:
+        yield started
+
+
 def test_unreachable_server_is_reported_and_keys_are_not_shown(
-    run: Run, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+    run: Run, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAST_KEY", "sk-secret")
-    up, down = listener.getsockname()[1], closed_port()
+    server.enqueue(listing("other", "gpt-6-mini"))
+    up, down = server.port, closed_port()
     configure(f"""
         [models.fast]
         provider = "compatible"
@@ -73,13 +89,91 @@ def test_unreachable_server_is_reported_and_keys_are_not_shown(
     assert home == ["home", "ollama", "home", "chat", f"http://127.0.0.1:{down}/v1", "no", "NO: connection refused"]
     assert code == 2
     assert "sk-secret" not in out + err
+    asked = server.request(0).result(30)
+    assert (asked.method, asked.path, asked.headers["authorization"]) == ("GET", "/v1/models", "Bearer sk-secret")
 
 
-def test_reachable_servers_exit_with_0(run: Run, listener: socket.socket) -> None:
-    configure(f'[models.a]\nprovider = "vllm"\nbase_url = "http://127.0.0.1:{listener.getsockname()[1]}"\n')
+def configure_model(url: str, more: str = "") -> None:
+    configure(f'[models.a]\nprovider = "vllm"\nbase_url = "{url}"\n{more}\n')
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        listing("a"),
+        listing("a:latest"),
+        reply(b'{"models": [{"name": "a"}]}'),
+        reply(b'[{"id": "a"}]'),
+    ],
+)
+def test_server_that_lists_the_model_exits_with_0(run: Run, server: ModelServer, answer: bytes) -> None:
+    server.enqueue(answer)
+    configure_model(f"{server.url}/v1")
+    code, out, err = run("check")
+    assert (code, err) == (0, "")
+    assert out.endswith("  answers\n")
+
+
+@pytest.mark.parametrize(
+    ("names", "hint"),
+    [
+        (["qwen3:8b", "qwen3-coder"], "; did you mean qwen3:8b?"),
+        (["llama"], "; it has llama"),
+        ([], "; its list is empty"),
+        ([f"{number}" for number in range(20)], "; it has 0, 1, 2, 3, 4, 5, 6, 7 and 12 more"),
+    ],
+)
+def test_model_that_the_server_does_not_list_is_noted(run: Run, server: ModelServer, names: list[str], hint: str) -> None:  # D5
+    server.enqueue(listing(*names))
+    configure_model(f"{server.url}/v1", 'model = "qwen3:8"')
+    code, out, err = run("check")
+    assert code == 0
+    assert out.endswith("  answers, does not list the model\n")
+    assert err == f"note: models.a.model: the server does not list qwen3:8{hint}\n"
+
+
+@pytest.mark.parametrize("endpoint", ["chat/completions", "responses", "chat/completions/"])
+def test_endpoint_in_base_url_is_a_problem(run: Run, server: ModelServer, endpoint: str) -> None:  # D5
+    server.enqueue(reply(b"no", 404), reply(b"no", 404))
+    configure_model(f"{server.url}/v1/{endpoint}")
+    code, out, _ = run("check")
+    assert code == 2
+    assert out.endswith(f"  NO: models.a.base_url ends with an endpoint; write {server.url}/v1\n")
+
+
+def test_base_url_without_v1_is_a_problem(run: Run, server: ModelServer) -> None:  # D5
+    server.enqueue(reply(b"no", 404), listing("a"))
+    configure_model(server.url)
+    code, out, _ = run("check")
+    assert code == 2
+    assert out.endswith(f"  NO: models.a.base_url lacks /v1; write {server.url}/v1\n")
+
+
+@pytest.mark.parametrize(("key", "problem"), [("sk-x", "refuses the key"), ("", "wants a key; set models.a.api_key")])
+def test_key_that_is_wrong_or_missing_is_a_problem(run: Run, server: ModelServer, key: str, problem: str) -> None:
+    server.enqueue(reply(b"{}", 401))
+    configure_model(f"{server.url}/v1", f'api_key = "{key}"')
+    code, out, _ = run("check")
+    assert code == 2
+    assert out.endswith(f"  NO: {problem} (status 401)\n")
+
+
+@pytest.mark.parametrize("answer", [reply(b"no", 404), reply(b"<html>"), reply(b'{"data": 1}'), reply(b"[" * 5000)])
+def test_server_without_a_list_answers(run: Run, server: ModelServer, answer: bytes) -> None:
+    server.enqueue(answer)
+    configure_model(f"{server.url}/v1")
     code, out, _ = run("check")
     assert code == 0
-    assert out.endswith("  answers\n")
+    assert re.search(r"  answers, without a list of models \(status (404|200)\)\n\Z", out)
+
+
+def test_server_that_never_answers_is_a_problem(run: Run, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "CONNECT_SECONDS", 0.2)
+    server.enqueue((Gate(),))
+    configure_model(f"{server.url}/v1")
+    code, out, _ = run("check")
+    assert code == 2
+    assert out.endswith("  NO: no answer within 0.2 s\n")
 
 
 def test_connection_timeout_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

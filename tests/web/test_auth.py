@@ -117,9 +117,11 @@ def test_key_sees_and_uses_only_its_own_models(guarded: Gateway, api: ClientApi)
     assert ask(guarded, "GET", "/v1/models/demo-1", line).status == 200
     for hidden in ("demo", "fast"):
         refused = ask(guarded, "POST", api.path, line, body=api.request_body() | {"model": hidden})
-        unknown = ask(guarded, "POST", api.path, line, body=api.request_body() | {"model": "nowhere"})
+        nowhere = f"{hidden[:-1]}x"
+        unknown = ask(guarded, "POST", api.path, line, body=api.request_body() | {"model": nowhere})
         assert error_of(refused) == error_of(unknown) == (404, "invalid_request_error", "model_not_found")
-        assert refused.json()["error"]["message"].replace(hidden, "nowhere") == unknown.json()["error"]["message"]
+        messages = [reply.json()["error"]["message"] for reply in (refused, unknown)]
+        assert messages[0].replace(f"'{hidden}'", f"'{nowhere}'") == messages[1]
         assert ask(guarded, "GET", f"/v1/models/{hidden}", line).status == 404
 
 
@@ -189,13 +191,18 @@ def test_without_keys_foreign_hosts_are_refused(gateway: Gateway, api: ClientApi
         ask(gateway, "POST", api.path, *lines, body=api.request_body()),
     ):
         assert error_of(reply) == (403, "permission_error", "foreign_host")
+        assert b"`toolrelay keys new NAME`" in reply.body, "a Docker user must learn what to do"
+        assert b"server.host" in reply.body
 
 
 @pytest.mark.parametrize(
     "origin",
     [
         "https://evil.example",
-        "http://localhost:3000",
+        "https://localhost:3000",
+        "http://localhost:3000.evil.example",
+        "http://localhost:",
+        "http://evil.localhost:3000",
         "http://127.0.0.1:1",
         "null",
         "",
@@ -213,7 +220,9 @@ def test_without_keys_foreign_origins_are_refused(gateway: Gateway, api: ClientA
         assert "access-control-allow-origin" not in reply.headers
 
 
-@pytest.mark.parametrize("origin", ["app://obsidian.md", "capacitor://localhost", "http://localhost", "http://127.0.0.1:8787"])
+@pytest.mark.parametrize(
+    "origin", ["app://obsidian.md", "capacitor://localhost", "http://localhost", "http://localhost:3000", "http://127.0.0.1:8787"]
+)
 def test_without_keys_obsidian_and_own_origins_are_accepted(gateway: Gateway, api: ClientApi, origin: str) -> None:
     lines = ("host: 127.0.0.1:8787", f"origin: {origin}")
     assert ask(gateway, "POST", api.path, *lines, body=api.request_body() | {"model": "demo"}).status == 200

@@ -11,12 +11,12 @@ from toolrelay.cli._output import UNREACHABLE, WRONG_CONFIGURATION, ConfigFile, 
 from toolrelay.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from toolrelay.backends.base import HealthReport
     from toolrelay.settings import ModelSettings, Settings
 
-CONNECT_SECONDS = 2.0
+CONNECT_SECONDS = 5.0
 EXAMPLES = examples(
     "toolrelay check",
     "toolrelay check --config /etc/toolrelay.toml --offline",
@@ -32,7 +32,7 @@ def check(
     """Check the configuration, the toolsets and the models' servers.
 
     Opens the toolsets, which imports modules of tools. Prints each model with its provider, wire and base URL, and whether a
-    key is set, never the key. Opens a TCP connection to each server and sends no request.
+    key is set, never the key. Asks each server for its list of models, and says if the model is not in it.
 
     Exit codes: 0 all is well, 1 the configuration is wrong, 2 a server does not answer.
     """
@@ -102,11 +102,13 @@ def _row(model: ModelSettings, report: HealthReport | None) -> tuple[str, ...]:
 
 
 def _health_reports(settings: Settings) -> dict[str, HealthReport]:
-    """Check every model that has a server: with its backend's own check, if there is one, else by connecting to its base URL."""
+    """Check every model that has a server: with its backend's own check, if there is one, else by asking for its models."""
     import asyncio
 
     from toolrelay.backends.base import HealthReport, discover
+    from toolrelay.backends.http import HttpSettings
     from toolrelay.backends.providers import PROVIDERS
+    from toolrelay.cli._servers import ask_servers
 
     kinds = discover()
 
@@ -123,43 +125,8 @@ def _health_reports(settings: Settings) -> dict[str, HealthReport]:
         return reports
 
     reports = asyncio.run(inspect_all())
-    urls = {name: model.base_url for name, model in settings.models.items() if name not in reports and hasattr(model, "base_url")}
-    problems = _connect_all(set(urls.values()))
-    return reports | {name: HealthReport(summary="answers", problem=problems[url]) for name, url in urls.items()}
-
-
-def _connect_all(urls: Iterable[str]) -> dict[str, str]:
-    """Connect to each URL's server. Return the problem of each, or an empty string."""
-    import time
-    from threading import Thread
-
-    # Daemon threads, which do not keep the process alive: a DNS lookup cannot be given a timeout.
-    problems = dict.fromkeys(urls, f"no answer within {CONNECT_SECONDS:g} s")
-    threads = [Thread(target=_connect, args=(url, problems), daemon=True) for url in problems]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + CONNECT_SECONDS
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    return dict(problems)
-
-
-def _connect(url: str, problems: dict[str, str]) -> None:
-    import socket
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        socket.create_connection((parts.hostname or "", port), timeout=CONNECT_SECONDS).close()
-    except TimeoutError:
-        return
-    except OSError as error:
-        problems[url] = (error.strerror or str(error)).lower()
-    except UnicodeError:
-        problems[url] = "this is no host name"
-    else:
-        problems[url] = ""
+    others = {name: model for name, model in settings.models.items() if name not in reports and isinstance(model, HttpSettings)}
+    return reports | ask_servers(others, settings.environment, CONNECT_SECONDS)
 
 
 def _suspicious_keys(settings: Settings) -> Iterator[str]:

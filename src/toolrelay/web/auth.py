@@ -6,6 +6,7 @@ Without keys only requests to a loopback host and from allowed origins are accep
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -41,6 +42,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 ANONYMOUS = Identity()
 SIGNED_IN_OPERATOR = Identity(may_approve=True, is_operator=True)
+_LOCAL_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*://localhost):[0-9]{1,5}")
 
 
 class Authenticator:
@@ -64,7 +66,11 @@ class Authenticator:
         return bool(self.keys) or not self.is_local
 
     def allows_origin(self, origin: str) -> bool:
-        return origin in self._origins or "*" in self._origins
+        """Return whether pages of this origin may use the gateway. `http://localhost` covers all its ports."""
+        if origin in self._origins or "*" in self._origins:
+            return True
+        local = _LOCAL_ORIGIN.fullmatch(origin)
+        return local is not None and local[1] in self._origins
 
     def identify(self, headers: Mapping[bytes, bytes]) -> Identity:
         """Return who sent a request with these headers, or raise the error for those who may not."""
@@ -117,7 +123,8 @@ class Authenticator:
             if name is None or not is_loopback(name):
                 raise PolicyError(
                     f"The host name {host.decode('latin-1')!r} is not this machine's. "
-                    "Without keys the gateway answers only to localhost.",
+                    "Without keys the gateway answers only to localhost. To use it from a container or another machine, "
+                    "make a key (`toolrelay keys new NAME`), put it into toolrelay.toml, and set server.host there.",
                     code="foreign_host",
                 )
             if len(self._local_hosts) < MAX_CACHED_HOSTS:

@@ -184,7 +184,9 @@ def test_error_body_is_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cut_error_body_keeps_status() -> None:
     with Upstream([reply(b"no such model", 404)[:-5], CLOSE]) as upstream:
         error = failure(ask(upstream)[0])
-        assert (error.status, error.message) == (404, "refused with 8 bytes: no such ")
+        hint = "models.mine.base_url and model may be wrong; `toolrelay check` looks"
+        place = f"404 from 127.0.0.1:{upstream.port}/v1"
+        assert (error.status, error.message) == (404, f"refused with 8 bytes: no such  ({place}: {hint})")
 
 
 @pytest.mark.parametrize("status", [301, 302, 304, 307, 308])

@@ -1,5 +1,5 @@
 """Models behind HTTP providers."""
 
-from toolrelay.backends.http.backend import BACKEND, BACKOFF, HttpBackend, HttpSettings
+from toolrelay.backends.http.backend import BACKEND, BACKOFF, HttpBackend, HttpSettings, open_backend
 
-__all__ = ["BACKEND", "BACKOFF", "HttpBackend", "HttpSettings"]
+__all__ = ["BACKEND", "BACKOFF", "HttpBackend", "HttpSettings", "open_backend"]

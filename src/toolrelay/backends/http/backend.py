@@ -16,7 +16,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from toolrelay import __version__, log
-from toolrelay.backends.base import Backend, BackendKind, Deliver, Wanted, deliver_batch
+from toolrelay.backends.base import BackendKind, Deliver, Wanted, deliver_batch
 from toolrelay.backends.http.connection import UpstreamResponse
 from toolrelay.backends.http.errors import UpstreamError
 from toolrelay.backends.http.pool import ConnectionPool, Origin
@@ -142,6 +142,17 @@ class HttpBackend:
             raise self._backend_error(error) from None
         return RelayedHttpResponse(response, self._backend_error, is_stream=is_stream)
 
+    async def get(self, path: str) -> tuple[int, bytes]:
+        """Return the status and body of a page of the server, such as its list of models, or raise BackendError."""
+        try:
+            response = await self._pool.send(b"GET %b%b0\r\n\r\n" % (_quoted(self._path + path), self._heads[False]))
+            try:
+                return response.status, await response.read_all(MAX_ANSWER)
+            finally:
+                response.release()
+        except UpstreamError as error:
+            raise self._backend_error(error) from None
+
     async def close(self) -> None:
         await self._pool.close()
 
@@ -198,6 +209,9 @@ class HttpBackend:
             problem = f"answered with a redirect ({response.status}), which is not followed"
             return self._backend_error(UpstreamError(f"{problem}: models.{self._name}.base_url must name the final address"))
         error = self._wire.decode_error(response.status, body[:MAX_ERROR])
+        if response.status == 404:
+            hint = f"models.{self._name}.base_url and model may be wrong; `toolrelay check` looks"
+            error.message = f"{error.message} (404 from {self._pool.origin.address}{self._path}: {hint})"
         if error.retry_after is None:
             error.retry_after = _parse_retry_after(response.header(b"retry-after"))
         return error
@@ -314,7 +328,7 @@ def passes_tool(settings: HttpSettings, tool: OpaqueTool) -> bool:
     return wire is not None and wire.name == tool.wire
 
 
-def open_backend(settings: HttpSettings, _environment: Environment) -> Backend:
+def open_backend(settings: HttpSettings, _environment: Environment) -> HttpBackend:
     wire = _wire_of(settings)
     if wire is None:
         raise ConfigurationError(f"models.{settings.name}.wire: the wire {settings.wire!r} is not available.")
