@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 from tests.upstream import Upstream, stream_head
 from toolrelay.backends.http.connection import UpstreamConnection, UpstreamResponse
-from toolrelay.backends.http.pool import ConnectionPool, Origin
+from toolrelay.backends.http.origin import Origin
+from toolrelay.backends.http.pool import ConnectionPool
 
 T = TypeVar("T")
 

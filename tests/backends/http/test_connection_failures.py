@@ -12,7 +12,8 @@ import pytest
 from tests.backends.http.pools import ASK, ENDLESS, MEBIBYTE, Run, fetch, pool_for, start_response
 from tests.upstream import CLOSE, LAST_CHUNK, RESET, Gate, Script, Upstream, chunk, reply, result_of, stream_head
 from toolrelay.backends.http.errors import ConnectionCutError, InvalidResponseError, ReadTimeoutError
-from toolrelay.backends.http.pool import ConnectionPool, Origin
+from toolrelay.backends.http.origin import Origin
+from toolrelay.backends.http.pool import ConnectionPool
 
 # Failures
 

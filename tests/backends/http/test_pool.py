@@ -16,7 +16,8 @@ from tests.upstream import CLOSE, RESET, Gate, Script, Step, Upstream, chunk, re
 from toolrelay.backends.http import pool as http_pool
 from toolrelay.backends.http.connection import UpstreamConnection
 from toolrelay.backends.http.errors import ConnectError, ConnectionCutError, UpstreamError
-from toolrelay.backends.http.pool import ConnectionPool, Origin
+from toolrelay.backends.http.origin import Origin
+from toolrelay.backends.http.pool import ConnectionPool
 
 # Keeping connections
 

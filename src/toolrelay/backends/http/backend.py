@@ -6,7 +6,7 @@ import asyncio
 import re
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Annotated
@@ -19,7 +19,9 @@ from toolrelay import __version__, log
 from toolrelay.backends.base import BackendKind, Deliver, Wanted, deliver_batch
 from toolrelay.backends.http.connection import UpstreamResponse
 from toolrelay.backends.http.errors import UpstreamError
-from toolrelay.backends.http.pool import ConnectionPool, Origin
+from toolrelay.backends.http.origin import Origin
+from toolrelay.backends.http.pool import ConnectionPool
+from toolrelay.backends.http.proxy import find_proxy
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.backends.redaction import redact, redact_failure
 from toolrelay.core.events import UPSTREAM_RETRIED, AnswerFailed, AnswerFinished, Noticed, StreamEvent
@@ -56,7 +58,7 @@ class HttpSettings(ModelSettings, frozen=True, kw_only=True):
 
 
 class HttpBackend:
-    """`backoff`: seconds before each retry. `pause` waits for one of them."""
+    """`backoff`: seconds before each retry. `pause` waits for one of them. `environ` may name a proxy."""
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class HttpBackend:
         profile: Profile,
         *,
         context: ssl.SSLContext | None = None,
+        environ: Mapping[str, str] | None = None,
         backoff: tuple[float, ...] = BACKOFF,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -73,12 +76,17 @@ class HttpBackend:
         self.model = settings.model or settings.name
         self._wire = wire
         self._profile = profile
-        self._pool = ConnectionPool(origin, read_timeout=settings.timeout_seconds, context=context)
+        proxy = find_proxy(origin, environ or {})
+        self._pool = ConnectionPool(origin, read_timeout=settings.timeout_seconds, context=context, proxy=proxy)
         self._backoff = backoff
         self._pause = pause
         self._key = settings.api_key
         self._warned: set[str] = set()
         headers = _headers(settings, wire, origin)
+        self._target = self._path
+        if proxy is not None and not origin.secure:
+            headers += proxy.header
+            self._target = f"http://{origin.authority}{self._path}"
         self._heads = {
             streamed: f" HTTP/1.1\r\n{headers}accept: {accepted}\r\ncontent-length: ".encode("ascii")
             for streamed, accepted in ((True, "text/event-stream"), (False, "application/json"))
@@ -145,7 +153,7 @@ class HttpBackend:
     async def get(self, path: str) -> tuple[int, bytes]:
         """Return the status and body of a page of the server, such as its list of models, or raise BackendError."""
         try:
-            response = await self._pool.send(b"GET %b%b0\r\n\r\n" % (_quoted(self._path + path), self._heads[False]))
+            response = await self._pool.send(b"GET %b%b0\r\n\r\n" % (_quoted(self._target + path), self._heads[False]))
             try:
                 return response.status, await response.read_all(MAX_ANSWER)
             finally:
@@ -163,7 +171,7 @@ class HttpBackend:
         return self._make_request(outgoing.path, outgoing.body, stream=request.stream)
 
     def _make_request(self, path: str, body: bytes, *, stream: bool) -> bytes:
-        return b"POST %b%b%d\r\n\r\n%b" % (_quoted(self._path + path), self._heads[stream], len(body), body)
+        return b"POST %b%b%d\r\n\r\n%b" % (_quoted(self._target + path), self._heads[stream], len(body), body)
 
     def _warn_of_dropped(self, dropped: tuple[str, ...]) -> None:
         for field in dropped:
@@ -328,11 +336,11 @@ def passes_tool(settings: HttpSettings, tool: OpaqueTool) -> bool:
     return wire is not None and wire.name == tool.wire
 
 
-def open_backend(settings: HttpSettings, _environment: Environment) -> HttpBackend:
+def open_backend(settings: HttpSettings, environment: Environment) -> HttpBackend:
     wire = _wire_of(settings)
     if wire is None:
         raise ConfigurationError(f"models.{settings.name}.wire: the wire {settings.wire!r} is not available.")
-    return HttpBackend(settings, wire, PROVIDERS[settings.provider].profile)
+    return HttpBackend(settings, wire, PROVIDERS[settings.provider].profile, environ=environment.environ)
 
 
 BACKEND = BackendKind(settings=HttpSettings, open=open_backend, profile=profile_of, passes_tool=passes_tool)

@@ -29,6 +29,7 @@ class ConnectError(UpstreamError):
 
     def __init__(self, reason: str, *, retryable: bool) -> None:
         super().__init__(f"cannot be reached: {reason}")
+        self.reason = reason
         self.retryable = retryable
 
     @classmethod

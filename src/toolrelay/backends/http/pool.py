@@ -6,41 +6,24 @@ import asyncio
 import ssl
 from functools import cache
 
-from msgspec import Struct
-
 from toolrelay.backends.http.connection import UpstreamConnection, UpstreamResponse
 from toolrelay.backends.http.errors import ConnectError, ConnectionCutError
+from toolrelay.backends.http.origin import Origin
+from toolrelay.backends.http.proxy import Proxy, open_tunnel
 
 CONNECT_SECONDS = 10.0
 MAX_IDLE_SECONDS = 60.0
 MAX_IDLE = 2048
 
 
-class Origin(Struct, frozen=True, kw_only=True):
-    secure: bool
-    host: str
-    port: int
-
-    @property
-    def address(self) -> str:
-        """Host and port, for messages."""
-        return f"{self._bracketed}:{self.port}"
-
-    @property
-    def authority(self) -> str:
-        """The Host header: without the scheme's default port."""
-        return self._bracketed if self.port == (443 if self.secure else 80) else self.address
-
-    @property
-    def _bracketed(self) -> str:
-        return f"[{self.host.partition('%')[0]}]" if ":" in self.host else self.host
-
-
 class ConnectionPool:
     """`read_timeout`: seconds that an upstream may send nothing while it is waited for; 0 disables it."""
 
-    def __init__(self, origin: Origin, *, read_timeout: float, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, origin: Origin, *, read_timeout: float, context: ssl.SSLContext | None = None, proxy: Proxy | None = None
+    ) -> None:
         self.origin = origin
+        self._proxy = proxy
         self.read_timeout = read_timeout
         self._context = context
         self._all: set[UpstreamConnection] = set()
@@ -100,16 +83,15 @@ class ConnectionPool:
             raise ConnectError("the gateway is closing", retryable=False)
         connection = UpstreamConnection(self)
         self._all.add(connection)
-        origin = self.origin
-        context = (self._context or _default_context()) if origin.secure else None
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                await asyncio.get_running_loop().create_connection(
-                    lambda: connection, origin.host, origin.port, ssl=context, server_hostname=origin.host if context else None
-                )
+                await self._open(connection)
         except OSError as error:
             connection.abort()
-            raise ConnectError.from_os_error(error, timeout=CONNECT_SECONDS) from None
+            failed = ConnectError.from_os_error(error, timeout=CONNECT_SECONDS)
+            if self._proxy is not None:
+                failed = ConnectError(f"{failed.reason} (through the proxy at {self._proxy.address})", retryable=failed.retryable)
+            raise failed from None
         except BaseException:
             connection.abort()
             raise
@@ -117,6 +99,26 @@ class ConnectionPool:
             connection.abort()
             raise ConnectionCutError(mid_response=False, was_sent=False)
         return connection
+
+    async def _open(self, connection: UpstreamConnection) -> None:
+        origin, proxy, loop = self.origin, self._proxy, asyncio.get_running_loop()
+        context = (self._context or _default_context()) if origin.secure else None
+        if proxy is None:
+            await loop.create_connection(
+                lambda: connection, origin.host, origin.port, ssl=context, server_hostname=origin.host if context else None
+            )
+        elif context is None:
+            await loop.create_connection(lambda: connection, proxy.host, proxy.port)
+        else:
+            tunnel = await open_tunnel(proxy, origin)
+            try:
+                transport = await loop.start_tls(tunnel, connection, context, server_hostname=origin.host)
+            except BaseException:
+                tunnel.abort()
+                raise
+            if transport is None:
+                raise ConnectionResetError
+            connection.connection_made(transport)
 
 
 @cache
