@@ -8,11 +8,14 @@ import gc
 import os
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cache, partial
 from typing import Any, TextIO
+
+from msgspec import structs
 
 from toolrelay import log
 from toolrelay.backends.base import BackendKind
@@ -57,6 +60,7 @@ from toolrelay.web.sessions import Codes, Sessions
 from toolrelay.web.settings import SettingsPages
 from toolrelay.web.sign_in import SignInPages
 from toolrelay.web.site import Site
+from toolrelay.web.tls import load_server_context
 from toolrelay.web.traces import TracePages
 from toolrelay.web.usage import UsagePages
 from toolrelay.wires.base import discover as discover_wires
@@ -235,14 +239,22 @@ def _open_model(
 def serve(settings: Settings) -> int:
     """Run the gateway until a signal stops it. Return the exit code."""
     check_binding(settings, has_stored_keys=has_stored_keys)
+    tls = load_server_context(settings)
     log.configure(settings.log, settings.log_level)
     protect_data_directory(settings.environment.data_dir)
     stdout = sys.stdout
     with contextlib.redirect_stdout(PrintedLines(log_content=settings.server.log_content)):
-        return serve_app(App(settings), settings.server, stdout=stdout)
+        return serve_app(App(settings), settings.server, stdout=stdout, tls=tls)
 
 
-def serve_app(app: App, settings: ServerSettings, *, drain_seconds: int = DRAIN_SECONDS, stdout: TextIO | None = None) -> int:
+def serve_app(
+    app: App,
+    settings: ServerSettings,
+    *,
+    drain_seconds: int = DRAIN_SECONDS,
+    stdout: TextIO | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> int:
     """Serve until a signal comes. The line that says that it is ready goes to `stdout`, by default that of the process."""
     host, port = settings.host, settings.port
     _raise_file_limit()
@@ -252,10 +264,9 @@ def serve_app(app: App, settings: ServerSettings, *, drain_seconds: int = DRAIN_
         print(f"toolrelay: cannot listen on {host}:{port}: {error.strerror}. Choose another with --port.", file=sys.stderr)  # noqa: T201 -- for the person at the terminal
         return 1
     with listener:
-        port = listener.getsockname()[1]
-        url_host = f"[{host}]" if ":" in host else host
-        server = Server(app.router, send_timeout=settings.send_timeout_seconds)
-        report_ready = partial(_report_ready, app, f"http://{url_host}:{port}", stdout or sys.stdout)
+        bound = structs.replace(settings, port=listener.getsockname()[1])
+        server = Server(app.router, send_timeout=settings.send_timeout_seconds, tls=tls)
+        report_ready = partial(_report_ready, app, bound.url, stdout or sys.stdout)
         _run(_serve_until_stopped(app, server, listener, report_ready, drain_seconds))
     return 0
 

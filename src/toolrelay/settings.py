@@ -37,6 +37,12 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_body_bytes: Positive = 16 * 1024 * 1024
     cors_origins: Origins = CORS_ORIGINS
     log_content: bool = False
+    tls_cert: str = ""
+    tls_key: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.tls_cert else 'http'}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
 class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -158,6 +158,7 @@ class _Channel:
 
     write_paused = False
     server_address = None
+    is_tls = False
 
     def __init__(self, host: str | None) -> None:
         self.client_address = None if host is None else (host, 1)

@@ -6,11 +6,14 @@ import json
 import os
 import re
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
+
+from msgspec import structs
 
 from toolrelay.cli._output import FAILED, MISUSED, UNREACHABLE, CommandError
 from toolrelay.cli._text import escape_controls
@@ -57,7 +60,9 @@ class GatewayClient:
     advice = "Here: name the gateway's data directory with --data-dir."
     timeout = TIMEOUT_SECONDS
 
-    def __init__(self, url: str, credential: str | None) -> None:
+    def __init__(self, url: str, credential: str | None, context: ssl.SSLContext | None = None) -> None:
+        """`context` is for https; by default the certificates that this machine trusts count."""
+        self._context = context
         self.url = url.rstrip("/")
         self._address = split_url(self.url)
         if credential is not None and not _CREDENTIAL.fullmatch(credential):
@@ -104,8 +109,9 @@ class GatewayClient:
 
     def _connect(self, timeout: float) -> HTTPConnection:
         address = self._address
-        kind = HTTPSConnection if address.is_tls else HTTPConnection
-        return kind(address.host, address.port, timeout=timeout)
+        if address.is_tls:
+            return HTTPSConnection(address.host, address.port, timeout=timeout, context=self._context)
+        return HTTPConnection(address.host, address.port, timeout=timeout)
 
     def _send(self, connection: HTTPConnection, method: str, path: str, body: dict[str, Any] | None) -> HTTPResponse:
         content = None if body is None else json.dumps(body).encode()
@@ -204,8 +210,7 @@ def configured_url(settings: Settings, *, option: str = "--url") -> str:
     server = settings.server
     if server.port == 0:
         raise CommandError(f"The gateway has a random port (server.port = 0). Name the one it has with {option}.", MISUSED)
-    host = _ANY_ADDRESS.get(server.host, server.host)
-    return f"http://[{host}]:{server.port}" if ":" in host else f"http://{host}:{server.port}"
+    return structs.replace(server, host=_ANY_ADDRESS.get(server.host, server.host)).url
 
 
 def split_url(url: str) -> Address:

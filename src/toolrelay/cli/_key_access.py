@@ -17,6 +17,7 @@ from toolrelay.runtime.keys import FOLLOW_SECONDS, KeyRing, open_key_ring
 from toolrelay.settings import Settings, is_loopback
 from toolrelay.stores.base import Store, open_recorded_store, open_store
 from toolrelay.web.keys import FIRST_KEY, NO_KEYS, decode_new_key, describe_key
+from toolrelay.web.tls import make_own_client_context
 
 T = TypeVar("T")
 
@@ -125,11 +126,12 @@ def find_access(settings: Settings) -> KeyAccess:
     if token is None or settings.server.port == 0:
         return StoredKeys(settings)
     url = configured_url(settings, option="--port")
-    client = GatewayClient(url, token)
+    context = make_own_client_context(settings)
+    client = GatewayClient(url, token, context)
     if not is_loopback(client.host):
         return StoredKeys(settings)
     try:
-        GatewayProbe(url, token).request("GET", "/api/keys")
+        GatewayProbe(url, token, context).request("GET", "/api/keys")
     except RefusedError as error:
         if error.status not in (401, 404):  # then it is the gateway of another data directory, or another program
             raise

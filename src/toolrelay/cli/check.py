@@ -40,12 +40,14 @@ def check(
     from toolrelay.config import from_environment
     from toolrelay.runtime.keys import load_key_ring
     from toolrelay.settings import check_binding, file_prefix
+    from toolrelay.web.tls import load_server_context
 
     try:
         settings = from_environment(config)
         keys = load_key_ring(settings)
         keys.check_names(file_prefix(settings))
         check_binding(settings, has_stored_keys=lambda _: bool(keys))
+        load_server_context(settings)
         open_models(settings)  # as `serve` does, so that both refuse the same
         tools = _open_tools(settings)
     except ConfigurationError as error:

@@ -33,6 +33,7 @@ def console(
     from toolrelay.runtime.approver import read_approver_token
     from toolrelay.runtime.keys import has_stored_keys
     from toolrelay.settings import is_loopback
+    from toolrelay.web.tls import make_own_client_context
 
     settings = from_environment(config, host=host, port=port, data_dir=data_dir)
     url = configured_url(settings, option="--port")
@@ -47,4 +48,5 @@ def console(
     token = read_approver_token(directory)
     if token is None:
         raise CommandError(f"{directory} is not the data directory of a gateway that has run. Name it with --data-dir.")
-    typer.echo(f"{url}/?code={GatewayClient(url, token).request('POST', '/console/codes')['code']}")
+    client = GatewayClient(url, token, make_own_client_context(settings))
+    typer.echo(f"{url}/?code={client.request('POST', '/console/codes')['code']}")

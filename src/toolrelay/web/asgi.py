@@ -43,7 +43,7 @@ class Bridge:
             "asgi": _ASGI,
             "http_version": "1.1" if exchange.is_http_1_1 else "1.0",
             "method": exchange.method,
-            "scheme": "http",
+            "scheme": "https" if exchange.is_tls else "http",
             "path": path,
             "raw_path": exchange.raw_path,
             "query_string": exchange.query,

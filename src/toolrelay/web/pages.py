@@ -47,7 +47,7 @@ def make_routes(models: Mapping[str, Model], *, started: int) -> list[Route]:
         identity = identify(request)
         visible = [name for name in models if identity.may_use(name)]
         host = request.headers.get("host") or "127.0.0.1:8787"
-        return HTMLResponse(_welcome_page(host, visible, with_key=identity.name is not None))
+        return HTMLResponse(_welcome_page(f"{request.url.scheme}://{host}", visible, with_key=identity.name is not None))
 
     return [
         Route("/models", list_models),
@@ -78,19 +78,19 @@ def json_response(value: object, status: int = 200) -> Response:
     return Response(encode(value), status, {"content-type": "application/json"})
 
 
-def _example_command(host: str, model: str, *, with_key: bool) -> str:
-    """Return a shell command. Host and model name are quoted: the client chooses the one, the configuration the other."""
+def _example_command(url: str, model: str, *, with_key: bool) -> str:
+    """Return a shell command. URL and model name are quoted: the client chooses the one, the configuration the other."""
     body = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
-    lines = [f"curl {shlex.quote(f'http://{host}/v1/chat/completions')}", "-H 'content-type: application/json'"]
+    lines = [f"curl {shlex.quote(f'{url}/v1/chat/completions')}", "-H 'content-type: application/json'"]
     if with_key:
         lines.append("-H 'authorization: Bearer YOUR_KEY'")
     return " \\\n  ".join([*lines, f"-d {shlex.quote(json.dumps(body))}"])
 
 
-def _welcome_page(host: str, models: Sequence[str], *, with_key: bool) -> str:
+def _welcome_page(url: str, models: Sequence[str], *, with_key: bool) -> str:
     example = ""
     if models:
-        example = f"<h2>Try it</h2>\n<pre>{escape(_example_command(host, models[0], with_key=with_key))}</pre>\n"
+        example = f"<h2>Try it</h2>\n<pre>{escape(_example_command(url, models[0], with_key=with_key))}</pre>\n"
     names = "".join(f"<li><code>{escape(name)}</code></li>" for name in models)
     return f"""<!doctype html>
 <html lang="en">
@@ -104,7 +104,7 @@ def _welcome_page(host: str, models: Sequence[str], *, with_key: bool) -> str:
   code, pre {{ font-family: ui-monospace, monospace; font-size: .9em; }}
 </style>
 <h1>Toolrelay {escape(__version__)}</h1>
-<p>The gateway is running. Point any client of the OpenAI API at <code>http://{escape(host)}/v1</code>.</p>
+<p>The gateway is running. Point any client of the OpenAI API at <code>{escape(url)}/v1</code>.</p>
 <h2>Models</h2>
 <ul>{names}</ul>
 {example}<p><a href="/v1/models">models</a> · <a href="/healthz">health</a> · <a href="/metrics">metrics</a></p>

@@ -31,6 +31,7 @@ class RecordingChannel:
         self.write_paused = False
         self.drained: Awaitable[None] = _Ready()
         self.client_address = self.server_address = ("127.0.0.1", 1)
+        self.is_tls = False
 
     def write(self, data: bytes) -> None:
         self.written.append(data)

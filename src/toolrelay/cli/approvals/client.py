@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolrelay.cli._gateway import GatewayClient, approver_token, configured_url, segment
 from toolrelay.config import from_environment
+from toolrelay.web.tls import make_own_client_context
 
 Question: TypeAlias = dict[str, Any]  # as the gateway describes it
 Rule: TypeAlias = dict[str, Any]
@@ -56,4 +57,5 @@ def connect(*, url: str | None, key: str | None, config: str | None, data_dir: s
         return Client(url, key)
     settings = from_environment(config, data_dir=data_dir)
     own_url = configured_url(settings) if url is None else url
-    return Client(own_url, key if key is not None else approver_token(settings, own_url))
+    context = make_own_client_context(settings) if url is None else None
+    return Client(own_url, key if key is not None else approver_token(settings, own_url), context)

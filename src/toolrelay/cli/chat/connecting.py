@@ -20,6 +20,7 @@ from toolrelay.cli.chat.history import ChatHistory
 from toolrelay.cli.chat.launcher import Launcher, check_health, open_folder
 from toolrelay.config import from_environment
 from toolrelay.settings import Settings, is_loopback
+from toolrelay.web.tls import make_own_client_context
 
 TOOLS_SECONDS = 60
 
@@ -56,7 +57,8 @@ def connected(options: GatewayOptions, say: Callable[[str], None]) -> Iterator[t
             launcher = Launcher(settings, options.serve_options(), say)
             url = launcher.ensure()
         credential = options.key if options.key is not None else approver_token(settings, url)
-        client = ChatClient(url, credential)
+        context = make_own_client_context(settings) if options.url is None else None
+        client = ChatClient(url, credential, context)
         connection = ChatConnection(
             client=client,
             questions=_follow_questions(client, say),

@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from toolrelay.cli._output import MISUSED, UNREACHABLE, CommandError
 from toolrelay.cli._text import escape_controls
 from toolrelay.runtime.data_directory import protect_data_directory
 from toolrelay.settings import Settings, is_loopback
+from toolrelay.web.tls import make_own_client_context
 
 Health: TypeAlias = Literal["ready", "draining", "none"]
 
@@ -73,7 +75,7 @@ class Launcher:
             until = time.monotonic() + READY_SECONDS
             while time.monotonic() < until:
                 url = self._find_url()
-                health = "none" if url is None else check_health(url)
+                health = "none" if url is None else check_health(url, make_own_client_context(self._settings))
                 if url is not None and health == "ready":
                     if not self._is_running():
                         self._clear_record()  # it is not one that a chat started
@@ -222,9 +224,9 @@ class Launcher:
                     time.sleep(_POLL_SECONDS)
 
 
-def check_health(url: str) -> Health:
+def check_health(url: str, context: ssl.SSLContext | None = None) -> Health:
     """Return what a gateway says about itself. Raise CommandError if another program listens there."""
-    client = GatewayProbe(url, None)
+    client = GatewayProbe(url, None, context)
     try:
         health = client.request("GET", "/healthz")
         if not isinstance(health.get("version"), str) or health.get("status") != "ok":

@@ -121,6 +121,10 @@ class HttpConnection(asyncio.Protocol):
 
     # ResponseChannel
 
+    @property
+    def is_tls(self) -> bool:
+        return self._transport.get_extra_info("sslcontext") is not None
+
     @cached_property
     def client_address(self) -> Address | None:
         return _address(self._transport.get_extra_info("peername"))

@@ -42,6 +42,9 @@ class ResponseChannel(Protocol):
     @property
     def server_address(self) -> Address | None: ...
 
+    @property
+    def is_tls(self) -> bool: ...
+
     def write(self, data: bytes) -> None: ...
 
     def drain(self) -> Awaitable[None]:
@@ -105,6 +108,10 @@ class Exchange(Struct, eq=False):
     def header_pairs(self) -> list[tuple[bytes, bytes]]:
         """All headers. Those of one name are in the order in which they were sent."""
         return [*self.headers.items(), *self.repeated_headers]
+
+    @property
+    def is_tls(self) -> bool:
+        return self._channel.is_tls
 
     @property
     def client_address(self) -> Address | None:

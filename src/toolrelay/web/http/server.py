@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from typing import Any, Protocol
 
 from toolrelay.errors import ClientError
@@ -12,6 +13,7 @@ from toolrelay.web.http.exchange import Exchange, wake
 
 IDLE_TIMEOUT_SECONDS = 75.0
 SEND_TIMEOUT_SECONDS = 60.0
+HANDSHAKE_SECONDS = 10.0  # of TLS
 CANCEL_SECONDS = 1.0  # how long cancelled handlers may take to respond
 BACKLOG = 4096
 
@@ -39,17 +41,25 @@ class Server:
         *,
         idle_timeout: float = IDLE_TIMEOUT_SECONDS,
         send_timeout: float = SEND_TIMEOUT_SECONDS,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.application = application
         self.idle_timeout = idle_timeout
         self.send_timeout = send_timeout
+        self._tls = tls
         self._connections: set[HttpConnection] = set()
         self._all_closed: asyncio.Future[None] | None = None
         self._listening: asyncio.Server | None = None
 
     async def start(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(lambda: HttpConnection(self), sock=listener, backlog=BACKLOG)
+        self._listening = await loop.create_server(
+            lambda: HttpConnection(self),
+            sock=listener,
+            backlog=BACKLOG,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_SECONDS,
+        )
 
     def register(self, connection: HttpConnection) -> None:
         self._connections.add(connection)
