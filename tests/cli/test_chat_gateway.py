@@ -240,3 +240,18 @@ def test_tools_of_the_model_are_listed(home: Home) -> None:
         screen.expect("The model is plain now.")
         screen.enter("/tools")
         screen.expect("The model plain has no tools.")
+
+
+def test_tools_are_listed_as_they_were_changed_in_the_console(home: Home) -> None:
+    (home.folder / "my_tools.py").write_text("from toolrelay import tool\n@tool\ndef add(a: int) -> int:\n    return a\n")
+    home.configure('[toolsets.mine]\nkind = "python"\nmodule = "my_tools"\n[models.demo]\nprovider = "demo"\n')
+    with home.chat() as screen:
+        screen.expect_prompt()
+        changed = httpx.patch(
+            f"http://127.0.0.1:{home.port}/api/settings",
+            headers={"authorization": f"Bearer {(home.data_dir / 'approver.token').read_text().strip()}"},
+            json={"changes": {"models.demo.toolsets": ["mine"], "toolsets.mine.approval": "never"}},
+        )
+        assert changed.status_code == 200
+        screen.enter("/tools")
+        screen.expect("add (mine, runs without asking)")

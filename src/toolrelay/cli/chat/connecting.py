@@ -8,9 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from toolrelay.cli._gateway import RefusedError, UnreachableError, approver_token, split_url
+from toolrelay.cli._gateway import RefusedError, UnreachableError, approver_token
 from toolrelay.cli._output import CommandError
 from toolrelay.cli.approvals.feed import Feed
 from toolrelay.cli.chat.answering import OpenQuestions
@@ -23,6 +23,8 @@ from toolrelay.settings import Settings, is_loopback
 from toolrelay.web.tls import make_own_client_context
 
 TOOLS_SECONDS = 60
+TOOLS_OFF = "TOOLRELAY_TOOLS=off: all tools are turned off."
+WITHOUT_CHANGES = "This is what the configuration says. This key may not see what was changed in the console."
 
 
 class GatewayOptions(NamedTuple):
@@ -64,7 +66,7 @@ def connected(options: GatewayOptions, say: Callable[[str], None]) -> Iterator[t
             questions=_follow_questions(client, say),
             ensure=None if launcher is None else launcher.ensure,
             revive=None if launcher is None else launcher.revive,
-            list_tools=lambda model: _list_tools(options, model, url),
+            list_tools=lambda model: _list_tools(client, options, model),
         )
         yield connection, ChatHistory(folder, _owner(options))
     finally:
@@ -93,10 +95,22 @@ def _follow_questions(client: ChatClient, say: Callable[[str], None]) -> OpenQue
     return OpenQuestions(feed)
 
 
-def _list_tools(options: GatewayOptions, model: str, url: str) -> str:
-    """Return the tools of a model in words, as `toolrelay tools` lists them for the configuration."""
-    if not is_loopback(split_url(url).host):
-        return "The gateway is on another machine: run toolrelay tools there."
+def _list_tools(client: ChatClient, options: GatewayOptions, model: str) -> str:
+    """Return the tools of a model in words, as the gateway uses them."""
+    try:
+        settings = client.request("GET", "/api/settings")
+    except RefusedError:  # only who may approve sees the settings
+        return _list_configured_tools(client, options, model)
+    if settings["tools"]["value"] == "off":
+        return TOOLS_OFF
+    granted = next((each["toolsets"]["value"] for each in settings["models"] if each["name"] == model), [])
+    return _format_tools(model, [toolset for toolset in settings["toolsets"] if toolset["name"] in granted])
+
+
+def _list_configured_tools(client: ChatClient, options: GatewayOptions, model: str) -> str:
+    """Return the same as `toolrelay tools` lists it, without what was changed in the console."""
+    if not is_loopback(client.host):
+        return "This key may not see the settings of the gateway, which is on another machine: run toolrelay tools there."
     command = [sys.executable, "-m", "toolrelay", "tools", "--json", *options.config_options()]
     try:
         done = subprocess.run(command, capture_output=True, timeout=TOOLS_SECONDS, check=False)  # noqa: S603 -- this program itself
@@ -104,12 +118,16 @@ def _list_tools(options: GatewayOptions, model: str, url: str) -> str:
     except (OSError, ValueError, subprocess.TimeoutExpired):
         raise CommandError("The tools cannot be listed. toolrelay check says more.") from None
     if listed["tools_off"]:
-        return "TOOLRELAY_TOOLS=off: all tools are turned off."
+        return TOOLS_OFF
+    toolsets = [toolset for toolset in listed["toolsets"] if model in toolset["models"]]
+    return f"{_format_tools(model, toolsets)}\n{WITHOUT_CHANGES}"
+
+
+def _format_tools(model: str, toolsets: list[dict[str, Any]]) -> str:
     lines: list[str] = []
-    for toolset in listed["toolsets"]:
-        if model in toolset["models"]:
-            for tool in toolset["tools"]:
-                asks = "asks first" if tool["approval"] == "always" else "runs without asking"
-                description = (tool["description"].strip().splitlines() or [""])[0]
-                lines.append(f"{tool['name']} ({toolset['name']}, {asks}): {description}")
-    return "\n".join(lines) or f"The model {model} has no tools. toolsets in its table gives it some."
+    for toolset in toolsets:
+        for tool in toolset["tools"]:
+            asks = "asks first" if tool["approval"] == "always" else "runs without asking"
+            description = (tool["description"].strip().splitlines() or [""])[0]
+            lines.append(f"{tool['name']} ({toolset['name']}, {asks})" + (f": {description}" if description else ""))
+    return "\n".join(lines) or f"The model {model} has no tools. Give it some with toolsets in its table, or on the console's page of settings."
