@@ -22,10 +22,10 @@ def console(
     port: Annotated[int | None, typer.Option(metavar="PORT", help="Port of the gateway. Default: server.port.")] = None,
     data_dir: DataDirectory = None,
 ) -> None:
-    """Print an address that opens the console of the running gateway, signed in.
+    """Print an address that opens the console, signed in.
 
-    The address works once, for ten minutes. It needs the gateway's data directory. A gateway that other machines can reach has no
-    such address: there the page to sign in with a key is printed.
+    The gateway must run. The address works once, for ten minutes. It needs the gateway's data directory. A gateway that other
+    machines can reach has no such address: there the page to sign in with a key is printed.
     """
     from toolrelay.cli._gateway import GatewayClient, configured_url
     from toolrelay.config import from_environment

@@ -130,4 +130,7 @@ def _format_tools(model: str, toolsets: list[dict[str, Any]]) -> str:
             asks = "asks first" if tool["approval"] == "always" else "runs without asking"
             description = (tool["description"].strip().splitlines() or [""])[0]
             lines.append(f"{tool['name']} ({toolset['name']}, {asks})" + (f": {description}" if description else ""))
-    return "\n".join(lines) or f"The model {model} has no tools. Give it some with toolsets in its table, or on the console's page of settings."
+    return (
+        "\n".join(lines)
+        or f"The model {model} has no tools. Give it some with toolsets in its table, or on the console's page of settings."
+    )

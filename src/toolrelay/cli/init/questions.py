@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +24,7 @@ from toolrelay.cli.init.plan import (
     list_providers,
 )
 from toolrelay.cli.init.vaults import find_vaults
+from toolrelay.runtime.keys import make_key_text
 
 Check: TypeAlias = Callable[[str], str | None]
 
@@ -98,7 +98,7 @@ def ask_plan(given: Given, *, asks: bool) -> tuple[Plan, str]:
     who = ["only programs on this machine", "other machines too, with a key that is made now"]
     if interview.choose("--connect", given.connect, ["local", "key"], who) == "local":
         return plan, ""
-    key = f"tr-{secrets.token_urlsafe(30)}"
+    key = make_key_text()
     return plan._replace(key_hash=sha256(key.encode()).hexdigest()), key
 
 
