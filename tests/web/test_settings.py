@@ -428,7 +428,10 @@ def test_key_that_approves_may_read_and_not_change(tmp_path: Path) -> None:
         ada, bob = ({"authorization": f"Bearer {name}"} for name in ("ada", "bob"))
         shown = gateway.get("/api/settings", **ada)
         assert (shown.status_code, shown.json()["may_change"]) == (200, False)
-        assert gateway.get("/api/settings", **bob).status_code == 403
+        refused = gateway.get("/api/settings", **bob)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "not_an_operator")
+        read = Approver(gateway).get("/api/settings")  # with the operator's token
+        assert (read.status_code, read.json().get("may_change")) == (200, True)
         for headers in (ada, bob):
             body: dict[str, Any] = {"changes": {"models.demo.toolsets": []}}
             assert httpx.patch(f"{gateway.url}/api/settings", json=body, headers=headers).status_code == 403

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.errors import ClientError, PolicyError, invalid
+from toolrelay.errors import ClientError, invalid
 from toolrelay.overlay import VAULT, VAULT_KEYS, SettingPath, is_fixed
 from toolrelay.runtime.gateway_tools import GatewayTools, OpenTool
 from toolrelay.runtime.live_settings import LiveSettings
@@ -63,13 +63,10 @@ class SettingsPages:
         return self._approvers.require_operator(identify(request), request.headers.get("authorization"))
 
     async def show(self, request: Request) -> Response:
-        self._approvers.require_identity(identify(request), request.headers.get("authorization"))
-        try:
+        identity = identify(request)
+        if not identity.may_approve:
             self._operator(request)
-            may_change = True
-        except (ClientError, PolicyError):
-            may_change = False
-        return _respond({**self._describe(), "may_change": may_change})
+        return _respond({**self._describe(), "may_change": identity.is_operator})
 
     async def change(self, request: Request) -> Response:
         by = self._operator(request)
