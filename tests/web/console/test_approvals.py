@@ -57,7 +57,7 @@ def test_escape_denies_with_the_reason(desk: Desk) -> None:
     dialog.get_by_label("Reason").fill("not today")
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
-    expect(last_answer(page).locator(".call.failed .outcome")).to_contain_text("not today")
+    expect(last_answer(page).locator(".call.failed summary")).to_contain_text("denied by local: not today")
     assert (newest(desk)["status"], newest(desk)["reason"]) == ("denied", "not today")
 
 

@@ -79,7 +79,8 @@ def test_denial_with_a_reason_is_a_line_in_the_chat_and_in_the_inbox(desk: Desk)
     page, dialog = ask(desk, WEATHER)
     dialog.get_by_label("Reason").fill("<i>never</i> on Sundays")
     dialog.get_by_role("button", name="Cancel").click()
-    expect(last_answer(page).locator(".call.failed .outcome")).to_contain_text("<i>never</i> on Sundays")
+    line = "Tool get_weather not run · denied by local: <i>never</i> on Sundays"
+    expect(last_answer(page).locator(".call.failed summary")).to_have_text(line)
     page.goto(f"{desk.gateway.url}/approvals-inbox")
     first = page.locator("#closed > li").first
     expect(first).to_contain_text("denied by local, ")

@@ -160,7 +160,8 @@ class CallPart {
 
   async showDecision(question) {
     const decision = await describeDecision(question);
-    this.decision.textContent = decision && ` · ${decision}`;
+    this.decision.textContent = decision ? ` · ${decision.line}` : "";
+    if (decision?.isRefused) this.outcome.textContent = "not run"; // else it says what the model was told
   }
 }
 
