@@ -103,7 +103,7 @@ def _list_tools(client: ChatClient, options: GatewayOptions, model: str) -> str:
         return _list_configured_tools(client, options, model)
     if settings["tools"]["value"] == "off":
         return TOOLS_OFF
-    granted = next((each["toolsets"]["value"] for each in settings["models"] if each["name"] == model), [])
+    granted: list[str] = next((each["toolsets"]["value"] for each in settings["models"] if each["name"] == model), [])
     return _format_tools(model, [toolset for toolset in settings["toolsets"] if toolset["name"] in granted])
 
 
