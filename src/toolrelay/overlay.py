@@ -23,7 +23,7 @@ Source: TypeAlias = Literal["file", "environment", "here", "default"]
 
 VAULT: Final = "vault"  # the only kind of toolset that can be added here
 VAULT_KEYS: Final = ("kind", "path", "private", "exclude", "share")
-RESTRICTING: Final = ("private", "exclude", "share")  # without these a model would see more than was meant
+RESTRICTING: Final = ("path", "private", "exclude", "share")  # without these a model would see other notes than was meant
 
 _PATH: Final = re.compile(r'(models|toolsets)\.([A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*")\.([a-z_]+)')
 
@@ -169,7 +169,8 @@ def _without_unrestricted(settings: Settings, ignored: tuple[IgnoredChange, ...]
     """Take toolsets away from all models if a change that restricts them is ignored."""
     paths = [path for each in ignored if (path := parse_path(each.path)) is not None and path.key in RESTRICTING]
     fixed = {path for path in paths if is_fixed(settings, path)}
-    names = {path.name for path in paths if path not in fixed}
+    vaults = {name for name, toolset in settings.toolsets.items() if toolset.kind == VAULT}
+    names = {path.name for path in paths if path not in fixed} & vaults
     if not names:
         return settings
     models = {

@@ -187,14 +187,10 @@ class SignInPages:
         }
 
     def _visible_owner(self, request: Request) -> str | None:
-        """Return whose sessions the sender may see. None: those of all, because they may approve or run the gateway."""
+        """Return whose sessions the sender may see. None: those of all, because they run the gateway."""
         identity = identify(request)
-        if identity.key is not None:
-            return None if identity.may_approve else identity.key
-        if identity.is_operator:
-            return None
-        self._approvers.require_identity(identity, request.headers.get("authorization"))
-        return None
+        self._approvers.require_person(identity, request.headers.get("authorization"), subject="Lists of sessions")
+        return None if identity.is_operator else identity.key
 
 
 def redirect_code(request: Request) -> Response | None:

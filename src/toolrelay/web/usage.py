@@ -41,7 +41,7 @@ NameOf: TypeAlias = Callable[[str], str]
 
 
 class UsagePages:
-    """Approvers and the operator see everything, others what was used with their key."""
+    """The operator sees everything, others what was used with their key."""
 
     def __init__(
         self, reporter: UsageReporter, approvers: Approvers, keys: KeyRing, clock: Callable[[], float] = time.time
@@ -79,7 +79,7 @@ class UsagePages:
         """Return the only owner whose usage the person may see. None: that of all. Raise a 401 for those who may see nothing."""
         identity = identify(request)
         self._approvers.require_person(identity, request.headers.get("authorization"), subject="Usage figures")
-        return None if identity.may_approve or identity.is_operator else identity.key
+        return None if identity.is_operator else identity.key
 
 
 def decode_query(params: Mapping[str, str], now: float, owner: str | None = None) -> UsageQuery:
