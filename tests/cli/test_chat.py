@@ -162,6 +162,15 @@ def test_files_are_picked(screen: Screen) -> None:
     assert "read Trips/Rome.md Trips/Oslo.md" not in screen.text
 
 
+def test_ctrl_d_skips_a_question_and_says_so_on_a_line_of_its_own(screen: Screen) -> None:
+    screen.enter(calls(("get_weather", {"city": "Rome"})))
+    screen.expect("[r]emember: no >")
+    screen.send("\x04")
+    screen.expect("\nSkipped. The answer waits until somebody answers")
+    screen.send("\x03")
+    screen.expect("Stopped.")
+
+
 def test_arguments_are_edited(gateway: ChatGateway, tmp_path: Path) -> None:
     editor = tmp_path / "editor.sh"
     editor.write_text('#!/bin/sh\necho \'{"city": "Oslo"}\' > "$1"\n')

@@ -247,6 +247,7 @@ class TerminalAsker:
             self._has_changed = True
             raise
         except EOFError:
+            self._console.print()  # the line of the prompt
             answered = None
         if answered is None:
             answering.skipped.add(question["id"])
