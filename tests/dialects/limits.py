@@ -1,7 +1,8 @@
 """Arguments that a dialect cannot express. All others must survive rendering and parsing.
 
 JSON            none
-tags            a value with its own closing tag where the next parameter or the end could follow; a name with the end of names
+tags            a value with its own closing tag where the next parameter, the end or the next call could follow; a value with the
+                end of the call and what may follow that; a name with the end of names
 Python          keywords that differ only in surrounding blanks; a keyword that begins with another one and `=`
 Gemma           a string with the mark that ends strings
 """
@@ -40,11 +41,14 @@ def _in_tags(form: TagForm) -> Callable[[Mapping[str, Any]], bool]:
                 return False
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             close = form.close(key)
-            follows = "|".join(map(re.escape, (form.key_open, *form.ends)))
-            closing = re.compile(re.escape(close) + rf"[ \t\r\n]*(?:{follows})")
-            written = text + ("\n" if form.trims else "") + close + "\n" + form.ends[0]
+            frame = form.frame
+            follows = "|".join(map(re.escape, form.followers))
+            ends = "|".join(map(re.escape, (*frame.ends, *frame.closes)))
+            after_end = "|".join(map(re.escape, (*frame.closes, *frame.opens, frame.call)))
+            closing = re.compile(rf"{re.escape(close)}[ \t\r\n]*(?:{follows})|(?:{ends})[ \t\r\n]*(?:{after_end})")
+            written = text + ("\n" if form.trims else "") + close + "\n" + frame.ends[0]
             found = closing.search(written)
-            if found is None or found.start() != len(written) - len(close + "\n" + form.ends[0]):
+            if found is None or found.start() != len(written) - len(close + "\n" + frame.ends[0]):
                 return False
         return True
 

@@ -8,10 +8,11 @@ from tests.dialects.scanning import ParsedCall, Text, call, scan, tool
 from toolrelay.dialects import tagged_parameters
 from toolrelay.dialects.base import Dialect
 from toolrelay.dialects.tagged_parameters import TagForm, attribute, render_parameters, tagged_call
-from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.grammar import CallFrame, CallSink, StartMarker
 from toolrelay.parsing.stream_reader import Parse, Reader
 
-FORM = TagForm(key_open="<", key_close=">", value_close="</{key}>", ends=("</call>",))
+FRAME = CallFrame(call="<call>", name_ends=(">",), ends=("</call>",))
+FORM = TagForm(key_open="<", key_close=">", value_close="</{key}>", frame=FRAME)
 KNOWN = tool("f", {"s": {"type": "string"}, "n": {"type": "integer"}})
 
 

@@ -18,12 +18,13 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.dialects.rendering import arguments_json, framed_results, json_lines, tools_section
-from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.grammar import CallFrame, CallSink, StartMarker
 from toolrelay.parsing.json import json_value
 from toolrelay.parsing.stream_reader import Parse, Reader
 
 _BEGIN, _END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _CALL, _SEPARATOR, _CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
+_FRAME = CallFrame(call=_CALL, name_ends=(_SEPARATOR,), ends=(_CALL_END,), opens=(_BEGIN,), closes=(_END,))
 _OUTPUT = ("<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>")
 
 
@@ -50,8 +51,7 @@ def _call(reader: Reader, sink: CallSink) -> Parse[None]:
         yield from json_value(reader, sink.arguments)
     if fenced:
         yield from reader.accept_after_blanks("```")
-    yield from reader.skip_blanks()
-    yield from reader.expect(_CALL_END)
+    yield from _FRAME.end_call(reader)
     sink.finish()
 
 

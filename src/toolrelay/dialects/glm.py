@@ -20,7 +20,7 @@ from toolrelay.dialects.base import Dialect
 from toolrelay.dialects.rendering import framed_results, tools_section
 from toolrelay.dialects.tagged_parameters import TagForm, render_parameters, tagged_call
 from toolrelay.parsing.errors import NotACallError, TruncatedCallError
-from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.grammar import CallFrame, CallSink, StartMarker
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
 FORM = TagForm(
@@ -28,7 +28,7 @@ FORM = TagForm(
     key_close="</arg_key>",
     value_open="<arg_value>",
     value_close="</arg_value>",
-    ends=("</tool_call>",),
+    frame=CallFrame(call="<tool_call>", name_ends=("<arg_key>", "\n", "</tool_call>"), ends=("</tool_call>",)),
 )
 
 
@@ -38,7 +38,7 @@ def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
     yield from reader.skip_blanks()
     if not (yield from reader.peek()):
         raise TruncatedCallError
-    if not name or not (yield from reader.is_ahead(FORM.key_open, *FORM.ends)):
+    if not name or not (yield from reader.is_ahead(FORM.key_open, *FORM.frame.ends)):
         raise NotACallError
     yield from tagged_call(reader, sink, FORM, name)
 

@@ -25,7 +25,7 @@ from toolrelay.dialects.parameter_types import ANY, STRING
 from toolrelay.dialects.rendering import Argument, framed_results, function_schema, json_line, render_json_results
 from toolrelay.dialects.tagged_parameters import Header, TagForm, attribute, render_parameters, tagged_call
 from toolrelay.parsing.errors import NotACallError
-from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.grammar import CallFrame, CallSink, StartMarker
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
 _DSML = "｜DSML｜"
@@ -56,12 +56,24 @@ class _InvokeForm(Struct, frozen=True, kw_only=True):
         return f'<{self.prefix}invoke name="'
 
     @property
+    def calls(self) -> tuple[str, ...]:
+        """How a call may begin: a part of the mark before it may be missing."""
+        mark, _, _ = self.before.partition("function")
+        return tuple(dict.fromkeys((self.before + self.invoke, mark + self.invoke, self.invoke)))
+
+    @property
     def form(self) -> TagForm:
         return TagForm(
             key_open=f'<{self.prefix}parameter name="',
             key_close=">",
             value_close=f"</{self.prefix}parameter>",
-            ends=(f"</{self.prefix}invoke>",),
+            frame=CallFrame(
+                call=self.invoke,
+                name_ends=('"',),
+                ends=(f"</{self.prefix}invoke>",),
+                opens=(self.opens, *filter(None, [self.before])),
+                closes=(self.closes, *filter(None, [self.after])),
+            ),
             parse_header=_parse_header,
             render_header=_typed_header if self.typed else lambda argument: f'{argument.name}"',
         )
@@ -69,7 +81,7 @@ class _InvokeForm(Struct, frozen=True, kw_only=True):
     def render_calls(self, calls: Sequence[Call]) -> str:
         form = self.form
         written = (
-            f'{self.before}{self.invoke}{call.name}">\n{render_parameters(call, form)}{form.ends[0]}{self.after}\n'
+            f'{self.before}{self.invoke}{call.name}">\n{render_parameters(call, form)}{form.frame.ends[0]}{self.after}\n'
             for call in calls
         )
         return f"{self.opens}\n{''.join(written)}{self.closes}"
@@ -86,24 +98,27 @@ def _dialect(
     def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
         if marker != outer.invoke:
             yield from reader.skip_blanks()
-            if outer.before:
-                yield from reader.accept(outer.before)
-            yield from reader.expect(outer.invoke)
+            yield from reader.expect(*outer.calls)
         while True:
-            function = (yield from reader.read_word(">", of=_NAME_AND_MORE)).partition('"')[0]
+            tag = yield from reader.read_word(">", of=_NAME_AND_MORE)
+            function = tag.partition('"')[0]
             if NAME.fullmatch(function) is None:
                 raise NotACallError
-            yield from tagged_call(reader, sink, form, function)
+            if tag.endswith("/"):
+                sink.start(function)
+                sink.finish()
+            else:
+                yield from tagged_call(reader, sink, form, function)
             if outer.after:
                 yield from reader.accept_after_blanks(outer.after)
-            if not (yield from reader.accept_after_blanks(outer.before + outer.invoke)):
+            if not (yield from reader.accept_after_blanks(*outer.calls)):
                 break
         yield from reader.accept_after_blanks(outer.closes)
 
     return Dialect(
         name=name,
         start_markers=(StartMarker(outer.opens), StartMarker(outer.invoke)),
-        end_markers=(outer.closes, form.ends[0]),
+        end_markers=(outer.closes, *form.frame.ends),
         grammar=grammar,
         render_calls=outer.render_calls,
         render_results=render_results,

@@ -21,12 +21,13 @@ from toolrelay.dialects.parameter_types import ANY
 from toolrelay.dialects.rendering import Argument, arguments_json, json_list
 from toolrelay.dialects.tagged_parameters import Header, TagForm, attribute, render_parameters, tagged_call
 from toolrelay.parsing.errors import NotACallError
-from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.grammar import CallFrame, CallSink, StartMarker
 from toolrelay.parsing.json import json_value
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
 _SECTION, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 _CALL, _ARGUMENTS, _CALL_END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
+_K2 = CallFrame(call=_CALL, name_ends=(_ARGUMENTS,), ends=(_CALL_END,), opens=(_SECTION,), closes=(_SECTION_END,))
 _IDENTIFIER_PART = re.compile(r"\s*[\w.\-:]*\s*")
 _IDENTIFIER = re.compile(r"(?:functions\.)?(.+?)(?::\d+)?", re.DOTALL)
 
@@ -43,8 +44,7 @@ def _k2(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
         yield from reader.skip_blanks()
         if (yield from reader.peek()) != "<":
             yield from json_value(reader, sink.arguments)
-        yield from reader.skip_blanks()
-        yield from reader.expect(_CALL_END)
+        yield from _K2.end_call(reader)
         sink.finish()
         if not (yield from reader.accept_after_blanks(_CALL)):
             break
@@ -89,7 +89,9 @@ K3 = TagForm(
     key_open="<|open|>argument ",
     key_close="<|sep|>",
     value_close="<|close|>argument<|sep|>",
-    ends=(_TOOL_END,),
+    frame=CallFrame(
+        call=f'{_TOOL}tool="', name_ends=('"',), ends=(_TOOL_END,), opens=(_TOOLS,), closes=(_TOOLS_END, _MESSAGE_END)
+    ),
     parse_header=_parse_header,
     render_header=_render_header,
 )
@@ -110,7 +112,7 @@ def _k3(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
             sink.start(name)
             yield from json_value(reader, sink.arguments)
             yield from reader.accept_after_blanks("<|close|>json<|sep|>")
-            yield from reader.expect(_TOOL_END)
+            yield from K3.frame.end_call(reader)
             sink.finish()
         else:
             yield from tagged_call(reader, sink, K3, name)

@@ -12,6 +12,7 @@ from toolrelay.parsing.json import encode_string
 
 ANY = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 STRING = frozenset({"string"})
+OBJECT = frozenset({"object"})
 _PYTHON_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 _TYPE_NAMES = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 

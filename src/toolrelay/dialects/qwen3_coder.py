@@ -14,6 +14,7 @@ Sources: the chat templates of Qwen3-Coder (vLLM, tool_chat_template_qwen3coder)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -23,24 +24,38 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects.base import Dialect
 from toolrelay.dialects.hermes import render_results
+from toolrelay.dialects.json_calls import json_calls
 from toolrelay.dialects.rendering import json_line, render_json_results
 from toolrelay.dialects.tagged_parameters import TagForm, render_parameters, tagged_call
-from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.errors import NotACallError
+from toolrelay.parsing.grammar import CallFrame, CallSink, StartMarker
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
 _FUNCTION = "<function="
+_NAME_IN_TAG = re.compile(r"\s*[\"']?[\w.\-]*[\"']?\s*/?")
 
 
 def grammar(reader: Reader, sink: CallSink, marker: str, form: TagForm) -> Parse[None]:
     if marker != _FUNCTION:
         yield from reader.skip_blanks()
+        if (yield from reader.peek()) == "{":  # as in Hermes
+            yield from json_calls(reader, sink)
+            yield from reader.accept_after_blanks(*form.frame.closes)
+            return
         yield from reader.expect(_FUNCTION)
     while True:
-        name = yield from reader.read_name(">")
-        yield from tagged_call(reader, sink, form, name)
+        written = yield from reader.read_word(">", of=_NAME_IN_TAG)
+        name = written.strip("\"' \t\r\n/")
+        if not name:
+            raise NotACallError
+        if written.endswith("/"):
+            sink.start(name)
+            sink.finish()
+        else:
+            yield from tagged_call(reader, sink, form, name)
         if not (yield from reader.accept_after_blanks(_FUNCTION)):
             break
-    yield from reader.accept_after_blanks("</tool_call>", "</seed:tool_call>")
+    yield from reader.accept_after_blanks(*form.frame.closes)
 
 
 def render_calls(calls: Sequence[Call], tag: str, form: TagForm) -> str:
@@ -117,8 +132,12 @@ def _dialect(name: str, tag: str, form: TagForm) -> Dialect:
     )
 
 
-QWEN = TagForm(key_open="<parameter=", key_close=">", value_close="</parameter>", ends=("</function>",), trims=True)
-SEED = replace(QWEN, trims=False)
+def _frame(tag: str) -> CallFrame:
+    return CallFrame(call=_FUNCTION, name_ends=(">",), ends=("</function>",), opens=(f"<{tag}>",), closes=(f"</{tag}>",))
+
+
+QWEN = TagForm(key_open="<parameter=", key_close=">", value_close="</parameter>", frame=_frame("tool_call"), trims=True)
+SEED = replace(QWEN, frame=_frame("seed:tool_call"), trims=False)
 DIALECTS = (
     _dialect("qwen3_coder", "tool_call", QWEN),
     _dialect("seed_oss", "seed:tool_call", SEED),

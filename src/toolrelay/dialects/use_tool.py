@@ -19,7 +19,7 @@ from toolrelay.core.messages import Call
 from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.dialects.python_calls import python_to_json
 from toolrelay.dialects.tagged_parameters import TagForm, render_parameters, tagged_call
-from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.grammar import CallFrame, CallSink, StartMarker
 from toolrelay.parsing.json import encode_string
 from toolrelay.parsing.stream_reader import Parse, Reader
 
@@ -36,7 +36,13 @@ def _parse_nested(text: str) -> str | None:
     return "{" + ", ".join(f"{encode_string(part.group(1))}: {encode_string(part.group(2))}" for part in found) + "}"
 
 
-FORM = TagForm(key_open="<", key_close=">", value_close="</{key}>", ends=("</use_tool>",), parse_value=_parse_nested)
+FORM = TagForm(
+    key_open="<",
+    key_close=">",
+    value_close="</{key}>",
+    frame=CallFrame(call="<use_tool>", name_ends=("</name>",), ends=("</use_tool>",)),
+    parse_value=_parse_nested,
+)
 
 
 def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:

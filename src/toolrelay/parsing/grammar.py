@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -66,6 +66,49 @@ class CallSyntax(Protocol):
 
     @property
     def grammar(self) -> Grammar: ...
+
+
+class CallFrame(Struct, frozen=True, kw_only=True):
+    """The marks around calls. Models forget closing marks, so each of these also ends what is open inside a call.
+
+    call       begins a call; the name of a tool follows, up to one of `name_ends`
+    ends       end a call
+    opens      begin a block of calls
+    closes     end the block
+    """
+
+    call: str
+    name_ends: tuple[str, ...]
+    ends: tuple[str, ...]
+    opens: tuple[str, ...] = ()
+    closes: tuple[str, ...] = ()
+
+    @property
+    def followers(self) -> tuple[str, ...]:
+        """What may come after a call whose end is missing."""
+        return (*self.closes, *self.opens, self.call)
+
+    def end_call(self, reader: Reader) -> Parse[None]:
+        """Consume the end of a call. It may be missing where the block ends or the next call begins."""
+        yield from reader.skip_blanks()
+        if not (yield from reader.accept(*self.ends)) and not (yield from reader.is_ahead(*self.followers)):
+            yield from reader.expect(*self.ends)
+
+    def ends_value(self, reader: Reader, mark: str, tools: Collection[str]) -> Parse[bool]:
+        """Return whether a mark, just consumed, ends a value that was not closed; otherwise the value quotes it.
+
+        The end of a call or block must be followed by what may follow it; the next call must name an offered tool.
+        """
+        if mark in self.ends or mark in self.closes:
+            followers = self.followers if mark in self.ends else (*self.opens, self.call)
+            return (yield from reader.is_at_end()) or (yield from reader.is_ahead(*followers))
+        after = 0
+        if mark != self.call:
+            after = yield from reader.find_ahead(self.call)
+            if not after:
+                return False
+        name = yield from reader.word_ahead(*self.name_ends, after=after)
+        return name is not None and name.strip("\"' /") in tools
 
 
 def whole_answer(reader: Reader, sink: CallSink, parse: Callable[[Reader, CallSink], Parse[None]]) -> Parse[None]:

@@ -120,6 +120,37 @@ class Reader:
         """Return whether one of the literals comes next, after blanks. Consumes nothing."""
         return (yield from self._after_blanks(literals)) is not None
 
+    def find_ahead(self, *literals: str) -> Parse[int]:
+        """Return how far ahead the literal ends that comes next, after blanks; 0 if none does. Consumes nothing."""
+        found = yield from self._after_blanks(literals)
+        return 0 if found is None else found.end() - self.at
+
+    def word_ahead(self, *markers: str, after: int = 0, limit: int = NAME_LIMIT) -> Parse[str | None]:
+        """Return the text up to the first of the markers, on one line; None if no marker comes. Consumes nothing.
+
+        `after`: how far ahead the text begins.
+        """
+        searched = markers_of(markers)
+        while True:
+            start = self.at + after
+            found = searched.pattern(closed=self.closed).search(self.text, start, start + limit + searched.longest)
+            end = len(self.text) if found is None else found.start()
+            if "\n" in self.text[start:end] or end - start > limit:
+                return None
+            if found is not None and is_complete(found):
+                return self.text[start:end]
+            if self.closed:
+                return None
+            yield
+
+    def is_at_end(self) -> Parse[bool]:
+        """Return whether only blanks follow, up to the end of the stream. Consumes nothing."""
+        while True:
+            at = match_end(_BLANKS, self.text, self.at, self.at + BLANK_LIMIT + 1)
+            if at < len(self.text) or at - self.at > BLANK_LIMIT or self.closed:
+                return at == len(self.text)
+            yield
+
     def _after_blanks(self, literals: tuple[str, ...]) -> Parse[re.Match[str] | None]:
         while True:
             at = match_end(_BLANKS, self.text, self.at, self.at + BLANK_LIMIT + 1)
