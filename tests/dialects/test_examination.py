@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from tests.dialects.scanning import DIALECTS, calls_of, fold, scan, scan_chunks, text_of, tool
+from tests.dialects.scanning import DIALECTS, Reasoning, Text, calls_of, fold, scan, scan_chunks, text_of, tool
 from tests.dialects.test_every_dialect import split
 
 TOOLS = [
@@ -46,6 +46,7 @@ K2_TIME = '<|tool_call_begin|>functions.get_time:1<|tool_call_argument_begin|>{"
 K3_CALL = '<|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris'
 K3_TIME = '<|open|>call tool="get_time" index="2"<|sep|><|open|>argument key="zone" type="string"<|sep|>CET'
 END = "</function>\n</tool_call>"
+JSON_MESSAGE = '<|constrain|>json<|message|>{"city": "Paris"}<|call|>'
 TIME = "<function=get_time>\n<parameter=zone>\nCET\n</parameter>\n</function>\n</tool_call>"
 CITY = "<parameter=city>\nParis\n</parameter>\n"
 MINIMAX_CITY = '<invoke name="get_weather">\n<parameter name="city">Paris'
@@ -215,9 +216,63 @@ A9 = {
     "quotes around the name": ("qwen3_coder", f'<tool_call>\n<function="get_weather">\n{CITY}</function>\n</tool_call>', PARIS),
     "function without a body": ("qwen3_coder", "<tool_call>\n<function=submit/>\n</tool_call>", [("submit", {})]),
 }
+A5 = {
+    "response left open": (
+        "kimi_k3",
+        f"<|open|>response<|sep|>\n<|open|>tools<|sep|>{K3_CALL}<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+        PARIS,
+    ),
+}
+A6 = {
+    "recipient before the channel": ("harmony", f"to=functions.get_weather<|channel|>commentary {JSON_MESSAGE}", PARIS),
+    "two channels": (
+        "harmony",
+        f"<|channel|>commentary to=functions.get_weather<|channel|>commentary {JSON_MESSAGE}",
+        PARIS,
+    ),
+}
+A8 = {
+    "keys without quotes": (
+        "hermes",
+        '<tool_call>\n{name: "get_weather", arguments: {"city": "Paris"}}\n</tool_call>',
+        PARIS,
+    ),
+}
+B5 = {
+    "arguments beside the name": ("hermes", '<tool_call>{"name": "get_weather", "city": "Paris"}</tool_call>', PARIS),
+    "arguments before the name": ("hermes", '<tool_call>{"city": "Paris", "name": "get_weather"}</tool_call>', PARIS),
+    "a list": ("granite", '<|tool_call|>[{"name": "get_weather", "city": "Paris", "days": 2}]', TWO_KEYS),
+}
+A3 = {
+    "Llama 4 with marks": ("pythonic", '<|python_start|>[get_weather(city="Paris")]<|python_end|>', PARIS),
+}
+A9 |= {
+    "a blank after the mark": (
+        "granite",
+        '<tool_call> [{"name": "get_weather", "arguments": {"city": "Paris"}}]</tool_call>',
+        PARIS,
+    ),
+    "a name alone": ("mistral_v13", "[TOOL_CALLS]submit", [("submit", {})]),
+}
+B9 = {
+    "blanks around the name": ("hermes", '<tool_call>{"name": " submit ", "arguments": {}}</tool_call>', [("submit", {})]),
+    "end of the turn": ("llama3_json", '{"name": "get_weather", "parameters": {"city": "Paris"}}<|eot_id|>', PARIS),
+}
 ROWS = {
     f"{row}: {case}": vector
-    for row, cases in {"A1": A1, "A2": A2, "A4": A4, "A7": A7, "A9": A9}.items()
+    for row, cases in {
+        "A1": A1,
+        "A2": A2,
+        "A4": A4,
+        "A5": A5,
+        "A6": A6,
+        "A7": A7,
+        "A8": A8,
+        "A9": A9,
+        "B5": B5,
+        "A3": A3,
+        "B9": B9,
+    }.items()
     for case, vector in cases.items()
 }
 
@@ -263,3 +318,43 @@ def test_a2_declared_parameter_named_input_is_not_unwrapped() -> None:
     wraps = tool("run", {"input": {"type": "object"}})
     text = minimax('<invoke name="run">\n<parameter name="input">{"a": 1}</parameter>\n</invoke>')
     assert calls_of(scan("minimax_m2", text, [wraps])) == [("run", {"input": {"a": 1}})]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hermes", "<tool_call></tool_call>Content"),
+        ("hermes", "<tool_call>\n\n</tool_call>Content"),
+        ("qwen3_coder", "<tool_call>\n</tool_call>Content"),
+        ("seed_oss", "<seed:tool_call></seed:tool_call>Content"),
+        ("glm45", "<tool_call></tool_call>Content"),
+        ("minimax_m2", "<minimax:tool_call></minimax:tool_call>Content"),
+        ("deepseek_v4", "<｜DSML｜tool_calls></｜DSML｜tool_calls>Content"),
+        ("kimi_k2", "<|tool_calls_section_begin|><|tool_calls_section_end|>Content"),
+        ("lfm2", "<|tool_call_start|><|tool_call_end|>Content"),
+        ("deepseek_v31", "<｜tool▁calls▁begin｜><｜tool▁calls▁end｜>Content"),
+        ("cohere", "<|START_RESPONSE|><co>Content</co: 0:[1]><|END_RESPONSE|>"),
+    ],
+)
+def test_a7_empty_block_and_citation_marks_are_dropped(name: str, text: str) -> None:
+    assert scan(name, text, TOOLS) == [Text("Content")]
+
+
+def test_a6_recipient_assistant_is_no_call_and_leaves_no_header() -> None:
+    text = "<|channel|>commentary to=assistant<|channel|>analysis<|message|>Hm.<|end|><|channel|>final<|message|>Hi."
+    assert scan("harmony", text, TOOLS) == [Reasoning("Hm."), Text("Hi.")]
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"content": "He said "}" there"}', '{"content": "He said "}}" there"}', '{"content": "a "}"}']
+)
+def test_a8_wrong_json_is_not_cut_into_a_valid_call(arguments: str) -> None:
+    text = f'<tool_call>{{"name": "get_weather", "arguments": {arguments}}}</tool_call>!'
+    found = scan("hermes", text, TOOLS)
+    assert calls_of(found) == []
+    assert text_of(found) == "!"
+
+
+def test_b5_members_beside_arguments_are_ignored_as_before() -> None:
+    text = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}, "thought": "hm"}</tool_call>'
+    assert calls_of(scan("hermes", text, TOOLS)) == PARIS

@@ -17,11 +17,12 @@ MODELS = {
         NousResearch/Hermes-2-Pro-Mistral-7B NousResearch/Hermes-3-Llama-3.1-8B hermes3:8b NousResearch/Hermes-4-14B
         Groq/Llama-3-Groq-8B-Tool-Use llama3-groq-tool-use:8b
         ibm-granite/granite-4.0-h-small granite4:tiny-h ibm/granite-4-h-tiny HuggingFaceTB/SmolLM3-3B
-        baidu/ERNIE-4.5-21B-A3B-Thinking LGAI-EXAONE/EXAONE-4.0-32B""",
+        baidu/ERNIE-4.5-21B-A3B-Thinking LGAI-EXAONE/EXAONE-4.0-32B RekaAI/reka-edge arcee-ai/Trinity-Mini""",
     "qwen3_coder": """
         Qwen/Qwen3-Coder-30B-A3B-Instruct qwen3-coder:30b qwen/qwen3-coder-480b Qwen/Qwen3-Coder-Next qwen3-coder-next
         Qwen/Qwen3.5-397B-A17B qwen3.5:9b qwen/qwen3.6-27b stepfun-ai/Step-3.5-Flash stepfun/step-3.7-flash
-        XiaomiMiMo/MiMo-V2-Flash nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 nemotron-3-nano:30b nvidia/nemotron-3-super""",
+        XiaomiMiMo/MiMo-V2-Flash nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 nemotron-3-nano:30b nvidia/nemotron-3-super
+        LGAI-EXAONE/K-EXAONE-2""",
     "step3": "stepfun-ai/step3 stepfun-ai/step3-fp8",
     "seed_oss": "ByteDance-Seed/Seed-OSS-36B-Instruct bytedance/seed-oss-36b",
     "harmony": "openai/gpt-oss-20b gpt-oss:120b gpt-oss:20b-cloud unsloth/gpt-oss-20b-GGUF",
@@ -41,7 +42,8 @@ MODELS = {
         mistralai/Pixtral-12B-2409""",
     "mistral_v11": "mistral-small3.2 mistralai/Mistral-Small-3.2-24B-Instruct-2506 mistral-small3.2:24b",
     "mistral_v13": """
-        mistralai/Magistral-Small-2509 magistral:24b mistralai/Ministral-3-8B-Instruct-2512 ministral-3:8b mistral-large-3
+        mistralai/Magistral-Small-2509 mistralai/Ministral-3-8B-Reasoning-2512 magistral:24b
+        mistralai/Ministral-3-8B-Instruct-2512 ministral-3:8b mistral-large-3
         mistralai/Mistral-Large-3-675B-Instruct-2512 mistralai/Devstral-2-123B-Instruct-2512 devstral-small-2 devstral-2:123b""",
     "deepseek_v3": """
         deepseek-ai/DeepSeek-V3 deepseek-v3:671b deepseek-ai/DeepSeek-V3-0324 deepseek/deepseek-chat-v3-0324
@@ -52,8 +54,10 @@ MODELS = {
         deepseek-ai/DeepSeek-V3.2-Exp deepseek/deepseek-v3.2-exp""",
     "deepseek_v32": "DeepSeek-V3.2 deepseek-ai/DeepSeek-V3.2 deepseek/deepseek-v3.2 deepseek-v3.2:cloud",
     "deepseek_v4": "deepseek-ai/DeepSeek-V4",
-    "glm45": "zai-org/GLM-4.5 zai-org/GLM-4.5-Air zai-org/GLM-4.6 glm-4.6:cloud z-ai/glm-4.5-air zai-org/glm-4.6v-flash",
-    "glm47": "zai-org/GLM-4.7 zai-org/GLM-4.7-Flash glm-4.7-flash zai-org/GLM-5 z-ai/glm-5",
+    "glm45": """
+        zai-org/GLM-4.5 zai-org/GLM-4.5-Air zai-org/GLM-4.6 glm-4.6:cloud z-ai/glm-4.5-air zai-org/glm-4.6v-flash
+        poolside/Laguna""",
+    "glm47": "zai-org/GLM-4.7 zai-org/GLM-4.7-Flash glm-4.7-flash zai-org/GLM-5 z-ai/glm-5 inclusionAI/Ling-3",
     "kimi_k2": """
         moonshotai/Kimi-K2-Instruct moonshotai/Kimi-K2-Instruct-0905 moonshotai/Kimi-K2-Thinking kimi-k2:1t-cloud
         moonshotai/kimi-k2.5 moonshotai/Kimi-Linear-48B-A3B-Instruct""",
@@ -65,8 +69,8 @@ MODELS = {
     "phi4_mini": "microsoft/Phi-4-mini-instruct phi4-mini:3.8b fireworks-ai/llama-3-firefunction-v2",
     "cohere": """
         CohereLabs/c4ai-command-r7b-12-2024 command-r7b:7b CohereLabs/c4ai-command-a-03-2025 command-a:111b
-        CohereLabs/command-a-reasoning-08-2025""",
-    "jamba": "ai21labs/AI21-Jamba-1.5-Mini ai21/jamba-large-1.7",
+        CohereLabs/command-a-reasoning-08-2025 CohereLabs/command-a-plus""",
+    "jamba": "ai21labs/AI21-Jamba-1.5-Mini ai21/jamba-large-1.7 ServiceNow-AI/Apriel-1.5-15b-Thinker",
     "hunyuan": "tencent/Hunyuan-A13B-Instruct tencent/Hunyuan-7B-Instruct",
     "internlm": "internlm/internlm2_5-7b-chat internlm2:7b internlm/internlm3-8b-instruct",
     "functiongemma": "google/functiongemma-270m-it functiongemma:270m",
@@ -152,6 +156,7 @@ def test_every_dialect_has_a_family_or_is_known_to_have_none() -> None:
         ("Qwen/Qwen3-8B", ("<think>", "</think>")),
         ("ByteDance-Seed/Seed-OSS-36B-Instruct", ("<seed:think>", "</seed:think>")),
         ("mistralai/Magistral-Small-2509", ("[THINK]", "[/THINK]")),
+        ("mistralai/Ministral-3-8B-Reasoning-2512", ("[THINK]", "[/THINK]")),
         ("moonshotai/Kimi-K2-Thinking", ("<think>", "</think>")),
         ("openai/gpt-oss-20b", None),
         ("llama3.1:8b", None),
@@ -166,7 +171,13 @@ def test_family_has_its_reasoning_tags(model: str, reasoning: tuple[str, str] | 
 
 @pytest.mark.parametrize(
     ("model", "begins"),
-    [("Qwen/QwQ-32B", True), ("Qwen/Qwen3-4B-Thinking-2507", True), ("Qwen/Qwen3-8B", False), ("qwen2.5:7b", False)],
+    [
+        ("Qwen/QwQ-32B", True),
+        ("Qwen/Qwen3-4B-Thinking-2507", True),
+        ("Qwen/Qwen3-8B", False),
+        ("deepseek-ai/DeepSeek-V3", False),
+        ("qwen2.5:7b", False),
+    ],
 )
 def test_only_models_whose_template_opens_reasoning_begin_in_it(model: str, *, begins: bool) -> None:
     family = family_of(model)

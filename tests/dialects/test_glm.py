@@ -30,7 +30,7 @@ def test_line_breaks_do_not_matter(name: str, text: str) -> None:
         ("<tool_call>now\n</tool_call>.", [ParsedCall("now", "{}"), Text(".")]),
         ("<tool_call>a</tool_call><tool_call>b</tool_call>", [ParsedCall("a", "{}"), ParsedCall("b", "{}")]),
         ("<tool_call> is a tag", [Text("<tool_call> is a tag")]),
-        ("<tool_call></tool_call>", [Text("<tool_call></tool_call>")]),
+        ("<tool_call></tool_call>!", [Text("!")]),
         ("<tool_call>get_wea", [BrokenCall("cut", "<tool_call>get_wea")]),
         ("<tool_call>f<arg_key>k</arg_key><arg_value>v</arg_", [ParsedCall("f", '{"k": ', "cut")]),
         ('<tool_call>{"name": "f"}</tool_call>', [Text('<tool_call>{"name": "f"}</tool_call>')]),

@@ -27,7 +27,7 @@ CALL, ARGUMENTS, CALL_END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>
         (f"{CALL} get_weather {ARGUMENTS} {{}} {CALL_END}", [ParsedCall("get_weather", "{}")]),
         (
             f"<|tool_call_section_begin|>{CALL}functions.a:0{ARGUMENTS}{{}}{CALL_END}<|tool_call_section_end|>",
-            [ParsedCall("a", "{}"), Text("<|tool_call_section_end|>")],
+            [ParsedCall("a", "{}")],
         ),
         (f"Sure.{BEGIN}{CALL}functions.a:0{ARGUMENTS}{CALL_END}{END}", [Text("Sure."), ParsedCall("a", "{}")]),
         (f'{CALL}f:0{ARGUMENTS}{{"a": "{CALL_END}{END}"}}{CALL_END}', [ParsedCall("f", f'{{"a": "{CALL_END}{END}"}}')]),

@@ -63,6 +63,39 @@ def test_broken_call_becomes_the_text_as_printed(name: str, text: str) -> None:
     assert "".join(event.text for event in feed_text(session, text) if isinstance(event, TextDelta)) == text
 
 
+def kimi(*arguments: str) -> str:
+    calls = (
+        f"<|tool_call_begin|>functions.write:{n}<|tool_call_argument_begin|>{text}<|tool_call_end|>"
+        for n, text in enumerate(arguments)
+    )
+    return f"<|tool_calls_section_begin|>{''.join(calls)}<|tool_calls_section_end|>"
+
+
+def test_b3_malformed_call_after_a_good_one_is_shown_as_printed() -> None:
+    options = ToolCallOptions(dialect=discover()["kimi_k2"], on_bad_call="retry", cutoff="off")
+    printed = kimi('{"text": "a"}', '{"text": <oops>')
+    events = feed_text(ToolCallSession(replace(REQUEST, tools=(WRITE,), stream=False), options), printed)
+    said = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert said == printed[printed.index("<|tool_call_begin|>functions.write:1") :]
+
+
+def test_b4_text_of_a_rejected_whole_answer_is_not_shown() -> None:
+    request, options = replace(REQUEST, tools=(WRITE,), stream=False), ToolCallOptions(dialect=discover()["hermes"])
+    session = ToolCallSession(request, options)
+    rejected = feed_text(session, 'Sure. <tool_call>{"name": "write", "arguments": {"text": <oops>}}</tool_call>')
+    assert not any(isinstance(event, TextDelta) for event in rejected)
+    retry(session)
+    events = feed_text(session, 'Sure. <tool_call>{"name": "write", "arguments": {"text": "a"}}</tool_call>')
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Sure. "
+    assert [made.arguments for made in fold(events).calls] == ['{"text": "a"}']
+
+
+def test_b4_whole_answer_without_a_call_is_shown() -> None:
+    request, options = replace(REQUEST, tools=(WRITE,), stream=False), ToolCallOptions(dialect=discover()["hermes"])
+    events = feed_text(ToolCallSession(request, options), "It is sunny.")
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "It is sunny."
+
+
 def test_constrained_answer_does_not_begin_in_reasoning() -> None:
     scan = ScanOptions(reasoning=("<think>", "</think>"), begins_in_reasoning=True)
     session = make_session(replace(REQUEST, tool_choice=ToolChoice(mode="required")), constrains_output=True, scan=scan)

@@ -25,7 +25,8 @@ _START, _CHANNEL, _MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")
 _RECIPIENT = " to=functions."
 _TO = r"(?: ?to=([\w.\-]+))?"
-_HEADER = re.compile(rf"(?:assistant)?{_TO}(?:<\|channel\|>(\w+))?{_TO}\s*(?:(?:<\|constrain\|>)?\s*\w+)?\s*")
+_IN = r"(?:<\|channel\|>(\w+))?"
+_HEADER = re.compile(rf"(?:assistant)?{_TO}{_IN}{_TO}{_IN}{_TO}\s*(?:(?:<\|constrain\|>)?\s*\w+)?\s*")
 _HEADER_CHARACTERS = re.compile(r"[\w.\-=<|> ]*")
 
 
@@ -38,11 +39,12 @@ def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     header = _HEADER.fullmatch(start + (yield from reader.read_word(_MESSAGE, of=_HEADER_CHARACTERS)))
     if header is None:
         raise NotACallError
-    name = (header.group(1) or header.group(3) or "").removeprefix("functions.")
+    recipients, channel = header.group(1, 3, 5), header.group(4) or header.group(2)
+    name = next((to for to in recipients if to and to != "assistant"), "").removeprefix("functions.")
     if name and NAME.fullmatch(name):
         yield from _call(reader, sink, name)
         return
-    emit = sink.reasoning if header.group(2) == "analysis" else sink.text
+    emit = sink.reasoning if channel == "analysis" else sink.text
     emit("")
     if (yield from reader.read_until(*_ENDS, _START, emit=emit, or_end=True)) == _START:
         reader.unread(_START)
@@ -85,7 +87,12 @@ def render_tools(tools: Sequence[Tool]) -> str:
 DIALECTS = (
     Dialect(
         name="harmony",
-        start_markers=(StartMarker(_CHANNEL), StartMarker(_START), StartMarker(_RECIPIENT, "start")),
+        start_markers=(
+            StartMarker(_CHANNEL),
+            StartMarker(_START),
+            StartMarker(_RECIPIENT, "start"),
+            StartMarker(_RECIPIENT.lstrip(), "start"),
+        ),
         end_markers=_ENDS,
         grammar=grammar,
         render_calls=render_calls,

@@ -29,7 +29,7 @@ def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     if (yield from reader.accept(marker)):  # some models repeat it
         yield from reader.skip_blanks()
     fenced = yield from reader.accept("```json", "```")
-    yield from json_calls(reader, sink)
+    yield from json_calls(reader, sink, closed=True)
     if fenced:
         yield from reader.accept_after_blanks("```")
     yield from reader.accept_after_blanks(close, "}" + close, "}\n" + close)

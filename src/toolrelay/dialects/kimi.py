@@ -27,7 +27,8 @@ from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
 _SECTION, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 _CALL, _ARGUMENTS, _CALL_END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
-_K2 = CallFrame(call=_CALL, name_ends=(_ARGUMENTS,), ends=(_CALL_END,), opens=(_SECTION,), closes=(_SECTION_END,))
+_SECTION_ENDS = (_SECTION_END, "<|tool_call_section_end|>")
+_K2 = CallFrame(call=_CALL, name_ends=(_ARGUMENTS,), ends=(_CALL_END,), opens=(_SECTION,), closes=_SECTION_ENDS)
 _IDENTIFIER_PART = re.compile(r"\s*[\w.\-:]*\s*")
 _IDENTIFIER = re.compile(r"(?:functions\.)?(.+?)(?::\d+)?", re.DOTALL)
 
@@ -48,7 +49,7 @@ def _k2(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
         sink.finish()
         if not (yield from reader.accept_after_blanks(_CALL)):
             break
-    yield from reader.accept_after_blanks(_SECTION_END)
+    yield from reader.accept_after_blanks(*_K2.closes)
 
 
 def _k2_calls(calls: Sequence[Call]) -> str:
@@ -99,7 +100,9 @@ K3 = TagForm(
 
 def _k3(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     if marker == _RESPONSE:
-        yield from reader.read_until(_RESPONSE_END, emit=sink.text, or_end=True)
+        mark = yield from reader.read_until(_RESPONSE_END, _TOOLS, _MESSAGE_END, emit=sink.text, or_end=True)
+        if mark == _TOOLS:  # the section was left open
+            reader.unread(mark)
     if marker != _TOOLS:
         return
     yield from reader.skip_blanks()
@@ -145,7 +148,7 @@ DIALECTS = (
     Dialect(
         name="kimi_k2",
         start_markers=(StartMarker(_SECTION), StartMarker("<|tool_call_section_begin|>"), StartMarker(_CALL)),
-        end_markers=(_CALL_END, _SECTION_END),
+        end_markers=(_CALL_END, *_SECTION_ENDS),
         grammar=_k2,
         render_calls=_k2_calls,
         render_results=_k2_results,

@@ -26,7 +26,6 @@ _TAG = "<|python_tag|>"
 def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     if marker == _TAG:
         yield from _several_calls(reader, sink)
-        yield from reader.accept_after_blanks("<|eom_id|>", "<|eot_id|>")
     else:
         reader.unread(marker)
         yield from whole_answer(reader, sink, _several_calls)
@@ -36,6 +35,7 @@ def _several_calls(reader: Reader, sink: CallSink) -> Parse[None]:
     yield from json_calls(reader, sink, known_keys=True)
     while (yield from reader.accept_after_blanks(";")):
         yield from json_calls(reader, sink, known_keys=True)
+    yield from reader.accept_after_blanks("<|eom_id|>", "<|eot_id|>")
 
 
 def _llama_calls(calls: Sequence[Call]) -> str:

@@ -14,6 +14,7 @@ llama.cpp's test-chat-template.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 
 from toolrelay.core.messages import Call
@@ -36,6 +37,8 @@ from toolrelay.parsing.grammar import CallSink, StartMarker
 from toolrelay.parsing.json import json_value, short_string
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
+_CITED = "</co: "
+_CITATION = re.compile(r"[\d:,\[\] ]*")
 _Parser = Callable[[Reader, CallSink], Parse[None]]
 
 
@@ -53,6 +56,8 @@ def _dialect(
 
     def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
         if marker in stripped:
+            if marker == _CITED:
+                yield from reader.read_word(">", of=_CITATION)
             return
         if marker.endswith("["):
             reader.unread("[")
@@ -191,7 +196,7 @@ respond to the user."""
 DIALECTS = (
     _dialect(
         "granite",
-        {"<|tool_call|>": "", "<tool_call>[": "</tool_call>"},
+        {"<|tool_call|>": "", "<tool_call>": "</tool_call>"},
         _list("<|tool_call|>"),
         render_json_results,
         _granite_tools,
@@ -203,7 +208,7 @@ DIALECTS = (
         {"<|START_ACTION|>": "<|END_ACTION|>"},
         _cohere_calls,
         _cohere_results,
-        stripped=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+        stripped=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>", "<co>", _CITED),
     ),
     _dialect("jamba", {"<tool_calls>": "</tool_calls>"}, _list("<tool_calls>", "</tool_calls>", "    "), render_json_results),
     _dialect(

@@ -2,7 +2,7 @@
 
 mistral:      [TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Paris"}, "id": "abc123XYZ"}]
 mistral_v11:  [TOOL_CALLS]get_weather[CALL_ID]abc123XYZ[ARGS]{"city": "Paris"}
-mistral_v13:  [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}      `[ARGS]` may be missing
+mistral_v13:  [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}      `[ARGS]` may be missing, and so may `{}`
 
 Sources: the chat templates of Mistral-Nemo-2407 and Mistral-Small-3.2; for the forms without an id vLLM's
 test_mistral_tool_parser.
@@ -17,6 +17,7 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.dialects.json_calls import json_calls
+from toolrelay.dialects.parameter_types import Parameters
 from toolrelay.dialects.rendering import arguments_json, framed_results, json_line, json_list
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
@@ -38,6 +39,10 @@ def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
         else:
             yield from reader.accept("[ARGS]")
         yield from reader.skip_blanks()
+        if not (yield from reader.peek()) and name in sink.tools and not Parameters(sink.tools[name]).names:
+            sink.start(name)
+            sink.finish()
+            return
         reader.unread((yield from reader.expect("{")))
         sink.start(name)
         yield from json_value(reader, sink.arguments)

@@ -1,6 +1,6 @@
 """Calls as Python: Llama 4 and ToolACE as a list, Olmo 3 and LFM 2 in tags. Nothing is evaluated.
 
-pythonic:  [get_weather(city="Paris")]
+pythonic:  [get_weather(city="Paris")]      Llama 4 also between `<|python_start|>` and `<|python_end|>`
 olmo3:     <function_calls>
            get_weather(city='Paris')
            </function_calls>
@@ -34,8 +34,11 @@ from toolrelay.parsing.grammar import CallSink, StartMarker, whole_answer
 from toolrelay.parsing.stream_reader import Parse, Reader
 
 
-def _untagged(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
-    yield from whole_answer(reader, sink, _list)
+def _llama(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
+    if marker in _END_TAGS:
+        yield from _tagged(reader, sink, marker)
+    else:
+        yield from whole_answer(reader, sink, _list)
 
 
 def _list(reader: Reader, sink: CallSink) -> Parse[None]:
@@ -47,7 +50,7 @@ def _list(reader: Reader, sink: CallSink) -> Parse[None]:
 def _tagged(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     yield from reader.skip_blanks()
     if (yield from reader.is_ahead("{", "[{")):
-        yield from json_calls(reader, sink)
+        yield from json_calls(reader, sink, closed=True)
     else:
         listed = yield from reader.accept("[")
         yield from python_calls(reader, sink)
@@ -106,12 +109,13 @@ def _lfm_calls(calls: Sequence[Call]) -> str:
     return "<|tool_call_start|>[" + ", ".join(render_python_call(call, "'") for call in calls) + "]<|tool_call_end|>"
 
 
-_END_TAGS = {"<function_calls>": "</function_calls>", "<|tool_call_start|>": "<|tool_call_end|>"}
+_PYTHON, _PYTHON_END = "<|python_start|>", "<|python_end|>"
+_END_TAGS = {"<function_calls>": "</function_calls>", "<|tool_call_start|>": "<|tool_call_end|>", _PYTHON: _PYTHON_END}
 DIALECTS = (
     Dialect(
         name="pythonic",
-        start_markers=(StartMarker("[", "start"),),
-        grammar=_untagged,
+        start_markers=(StartMarker(_PYTHON), StartMarker("[", "start")),
+        grammar=_llama,
         render_calls=_llama_calls,
         render_results=_llama_results,
         render_tools=_llama_tools,

@@ -39,7 +39,7 @@ def grammar(reader: Reader, sink: CallSink, marker: str, form: TagForm) -> Parse
     if marker != _FUNCTION:
         yield from reader.skip_blanks()
         if (yield from reader.peek()) == "{":  # as in Hermes
-            yield from json_calls(reader, sink)
+            yield from json_calls(reader, sink, closed=True)
             yield from reader.accept_after_blanks(*form.frame.closes)
             return
         yield from reader.expect(_FUNCTION)

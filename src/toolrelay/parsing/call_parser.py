@@ -33,6 +33,7 @@ class CallParser:
         self.marker = marker
         self.rule = ""
         self._committed = False
+        self._may_be_empty = True
         self._end_markers = syntax.end_markers
         end = at + HELD_LIMIT
         self._excess = text[end:]
@@ -76,7 +77,7 @@ class CallParser:
             self.feed("")
 
     def _handle(self, error: ParseError) -> ParseState | None:
-        """Return the final state after an error; None: go on with a grammar that skips the rest of the call."""
+        """Return the final state after an error; None: go on with a grammar that skips an empty block or the call."""
         if self.rule:
             return ParseState.BROKEN
         if isinstance(error, TruncatedCallError):
@@ -86,6 +87,11 @@ class CallParser:
             self.rule = "cut"
             return ParseState.BROKEN
         if isinstance(error, NotACallError) and not self._committed:
+            if self._may_be_empty and self._end_markers:
+                self._may_be_empty = False
+                self._reader.text, self._reader.at = "".join(self._input), self._start
+                self._parse = _skip_empty_block(self._reader, self._end_markers)
+                return None
             return ParseState.NOT_A_CALL
         self.rule = error.rule if isinstance(error, MalformedCallError) else "malformed"
         if not self._end_markers:
@@ -139,6 +145,12 @@ class CallParser:
         """Return the consumed input, with the start marker."""
         text, at = self.all_input()
         return self.marker + text[at : len(text) - self._unread - len(self._excess)]
+
+
+def _skip_empty_block(reader: Reader, end_markers: tuple[str, ...]) -> Parse[None]:
+    yield from reader.skip_blanks()
+    if not (yield from reader.accept(*end_markers)):
+        raise NotACallError
 
 
 def _skip_to(reader: Reader, end_markers: tuple[str, ...]) -> Parse[None]:

@@ -22,7 +22,7 @@ class LineState:
     second run or the end of the paragraph.
     """
 
-    __slots__ = ("_margin", "_opening_run", "_quotes", "_run", "at_margin")
+    __slots__ = ("_in_block_quote", "_margin", "_opening_run", "_quotes", "_run", "at_margin")
 
     def __init__(self) -> None:
         self.start_line()
@@ -34,6 +34,7 @@ class LineState:
     def leave_margin(self, opening_run: int = 0) -> None:
         """Go on inside the line. `opening_run`: the number of backticks that have just opened inline code."""
         self.at_margin = False
+        self._in_block_quote = False
         self._margin = ""  # without leading blanks
         self.end_code()
         self._opening_run = opening_run
@@ -62,7 +63,9 @@ class LineState:
         return self._margin.count(">")
 
     def quotes_marker(self) -> bool:
-        """Return whether a marker at this place is quoted in inline code."""
+        """Return whether a marker at this place is quoted: in inline code or a block quote."""
+        if self._in_block_quote or (self.at_margin and self.quote_depth and self.may_open_fence):
+            return True
         if self._run:
             self._end_run()
             self._quotes = self._opening_run > 0
@@ -77,6 +80,7 @@ class LineState:
         start = text.rfind("\n") + 1
         if start:
             self.at_margin = True
+            self._in_block_quote = False
             self._margin = ""
         if self.at_margin:
             self._advance_margin(text[start:])
@@ -84,6 +88,8 @@ class LineState:
     def _advance_margin(self, text: str) -> None:
         if text.strip(_MARGIN_CHARACTERS):
             self.at_margin = False
+            margin = _MARGIN.match(self._margin + text)
+            self._in_block_quote = margin is not None and ">" in margin.group()
         else:
             self._margin = (self._margin + text).lstrip()
             self.at_margin = len(self._margin) <= _MARGIN_LIMIT

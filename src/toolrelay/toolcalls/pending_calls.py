@@ -49,10 +49,12 @@ def _must_be_checked(tool: Tool | None) -> bool:
 class PendingCall:
     """`index` is the call's index in the answer; None: it is held until it is whole.
 
+    `printed_text` is the text of a malformed call as the model printed it.
+
     `repair_suffix` is the text that a repair appended, if any. `by_gateway`: the gateway runs the call.
     """
 
-    __slots__ = ("by_gateway", "index", "pieces", "printed", "repair_suffix", "size", "start", "tool")
+    __slots__ = ("by_gateway", "index", "pieces", "printed", "printed_text", "repair_suffix", "size", "start", "tool")
 
     def __init__(self, start: CallStarted, tool: Tool | None, index: int | None = None, *, printed: bool) -> None:
         self.start = start
@@ -63,12 +65,14 @@ class PendingCall:
         self.size = 0
         self.pieces: list[str] = []
         self.repair_suffix: str | None = None
+        self.printed_text = ""
 
     @classmethod
     def malformed(cls, text: str) -> PendingCall:
         """Return a printed call that could not be parsed."""
         call = cls(CallStarted(0, ""), None, printed=True)
         call.pieces = [text]
+        call.printed_text = text
         return call
 
     @property
@@ -76,8 +80,8 @@ class PendingCall:
         return "".join(self.pieces)
 
     def as_text(self, plan: ModelRequest) -> str:
-        if not self.start.name:
-            return self.arguments
+        if self.printed_text or not self.start.name:
+            return self.printed_text or self.arguments
         name = plan.names.to_model(self.start.name)
         return plan.base_dialect.render_calls([Call(id="", name=name, arguments=self.arguments)])
 

@@ -218,10 +218,17 @@ class ToolCallSession:
             rule = self._limiter.check_text(event.text)
             if rule:
                 self._cut(rule)
-        elif self._must_call():
+        elif self._withholds_text():
             self._writer.withhold(event.text)
         else:
             self._writer.out.append(event)
+
+    def _withholds_text(self) -> bool:
+        """Return whether the text may turn out to be that of a rejected try."""
+        if self._must_call():
+            return True
+        may_retry = self._options.on_bad_call == "retry" and self._tries < MAX_TRIES and not self._writer.admitted
+        return may_retry and not self._streams and self._scanner is not None
 
     # Calls
 
@@ -273,6 +280,7 @@ class ToolCallSession:
             return
         if call is None or self._options.on_bad_call == "text" or self._tries == MAX_TRIES:
             call = PendingCall.malformed(broken.text)
+        call.printed_text = broken.text
         self._handle_bad_call(call, CallError(broken.rule))
 
     def _handle_bad_call(self, call: PendingCall, error: CallError) -> None:
@@ -291,7 +299,7 @@ class ToolCallSession:
             self._fail(f"The model made a call that cannot be used ({error.rule}).")
         elif passes:
             self._emit_call(call)
-        elif self._must_call():
+        elif self._withholds_text():
             self._writer.withhold(call.as_text(self._plan))
         else:
             self._writer.out.append(TextDelta(call.as_text(self._plan)))
@@ -387,6 +395,7 @@ class ToolCallSession:
             return
         self._count(usage)
         if self.state is State.CUT:
+            self._writer.release_withheld()
             self._enter(State.ENDED)
             self._writer.out.append(AnswerFinished(finish="calls" if self._writer.finished else "stop", usage=self._usage))
         elif self.state is State.REJECTED:
