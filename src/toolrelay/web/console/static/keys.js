@@ -18,7 +18,7 @@ async function load() {
     const { keys } = await request("GET", BASE);
     byId("key-rows").replaceChildren(...keys.map(row));
     const valid = keys.filter((key) => key.revoked_at === null).length;
-    status.textContent = valid ? "" : "There are no keys: every program on this machine may use the gateway. The first key changes that.";
+    status.textContent = valid ? "" : "There are no keys: every program on this machine may use the gateway. From the first key on, every client needs one.";
     byId("keys-content").hidden = false;
   } catch (error) {
     status.textContent = error.status === 401 || error.status === 403 ? OPERATOR : error.message;
