@@ -17,6 +17,11 @@ from tests.gateway import Gateway
 TIMEOUT_SECONDS = 60  # only a test that hangs reaches it
 
 
+def without_time(question: dict[str, Any]) -> dict[str, Any]:
+    """Return the question without the seconds that it is still open."""
+    return {name: value for name, value in question.items() if name != "expires_in"}
+
+
 class Approver:
     """Answers questions over REST, with the token of the data directory or with a key."""
 

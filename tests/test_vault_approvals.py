@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.approving import TIMEOUT_SECONDS, Approver, Asking, write_notes
+from tests.approving import TIMEOUT_SECONDS, Approver, Asking, without_time, write_notes
 from tests.gateway import running
 from tests.model_server import ModelServer
 from tests.scripted_models import MODELS, ScriptedModel
@@ -227,7 +227,7 @@ def test_vault_survives_a_restart_with_an_open_question(open_desk: Any, tmp_path
     with running((tmp_path / "toolrelay.toml").read_text(), folder=tmp_path) as gateway:
         approver = Approver(gateway)
         question = approver.question()
-        assert question == asked
+        assert without_time(question) == without_time(asked)
         approver.allow(arguments={"filePaths": ["Garden/Honey.md"]})
         body = desk.sent(1)
         assert "12 jars" in body
@@ -312,7 +312,7 @@ def test_question_about_sharing_survives_a_restart(open_desk: Any, tmp_path: Pat
     desk.gateway.process.wait()
     with running((tmp_path / "toolrelay.toml").read_text(), folder=tmp_path) as gateway:
         approver = Approver(gateway)
-        assert approver.question() == asked
+        assert without_time(approver.question()) == without_time(asked)
         approver.allow(arguments={"paths": ["Garden/Hive.md"]})
         assert "Hive" in desk.sent(1)
         assert "Bees.md" not in desk.sent(1)

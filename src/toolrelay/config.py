@@ -79,6 +79,11 @@ def from_environment(
     return load(path, os.environ, host=host, port=port, data_dir=data_dir, stderr_is_tty=sys.stderr.isatty())
 
 
+def read_environment() -> Mapping[str, str]:
+    """Return the variables of this process, for commands that need others than the settings do."""
+    return os.environ
+
+
 def load(
     path: str | None,
     environ: Mapping[str, str],

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.approving import without_time
 from tests.cli.asking import NOTES, TIMEOUT_SECONDS, AskingGateway, Terminal, asking, await_value
 from tests.cli.commands import PROGRAM, Result, Run, configure
 from tests.upstream import Upstream, reply
@@ -43,11 +43,6 @@ def approvals(run: Run, gateway: AskingGateway) -> Run:
         return result
 
     return approvals
-
-
-def without_time(question: dict[str, Any]) -> dict[str, Any]:
-    """Return the question without the seconds that it is still open."""
-    return {name: value for name, value in question.items() if name != "expires_in"}
 
 
 def lines(result: Result) -> list[str]:

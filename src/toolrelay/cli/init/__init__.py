@@ -83,15 +83,16 @@ def init(
 
 def _report(plan: Plan, path: Path, text: str, key: str) -> None:
     """Show what was written, and what comes next."""
-    import os
     import shlex
+
+    from toolrelay.config import read_environment
 
     typer.echo(f"\n{text}")
     typer.echo(f"Wrote {path}.")
     option = "" if str(path) == "toolrelay.toml" else f" --config {shlex.quote(str(path))}"
     if key:
         typer.echo(f"\nThe key, which is shown only now:\n{key}\nHere: export TOOLRELAY_KEY={key}")
-    if plan.key_variable and not os.environ.get(plan.key_variable):
+    if plan.key_variable and not read_environment().get(plan.key_variable):
         typer.echo(f"\nFirst set the provider's key: export {plan.key_variable}=…")
     start = f"toolrelay serve{option}" if key else f"toolrelay chat{option}"
     typer.echo(f"\nNext: {start}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -24,6 +23,7 @@ from toolrelay.cli.init.plan import (
     list_providers,
 )
 from toolrelay.cli.init.vaults import find_vaults
+from toolrelay.config import read_environment
 from toolrelay.runtime.keys import make_key_text
 
 Check: TypeAlias = Callable[[str], str | None]
@@ -126,7 +126,7 @@ def _ask_model(interview: _Interview, given: Given, provider: str) -> Plan:
 
 def _ask_vault(interview: _Interview, given: str | None) -> str:
     interview.say("\n3. An Obsidian vault that the model may search, if you allow it each time?")
-    vaults = [] if given is not None else find_vaults(os.environ, Path.home())
+    vaults = [] if given is not None else find_vaults(read_environment(), Path.home())
     for number, path in enumerate(vaults, 1):
         interview.say(f"  {number}  {path}")
 

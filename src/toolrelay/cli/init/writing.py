@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from toolrelay.cli._output import FAILED, MISUSED, CommandError
-from toolrelay.config import load
+from toolrelay.config import load, read_environment
 from toolrelay.errors import ConfigurationError
 
 
@@ -22,7 +22,7 @@ def write(path: Path, text: str, key_variable: str, *, replaces: bool) -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         environ = {key_variable: "set-later"} if key_variable else {}
-        load(name, {**os.environ, **environ})
+        load(name, {**read_environment(), **environ})
         if replaces:
             draft.replace(path)
         else:
