@@ -1,4 +1,4 @@
-"""What the models' servers say to `toolrelay check`: whether they answer, and whether they list the model."""
+"""Checks of the models' servers for `toolrelay check`: whether they answer, and whether they list the model."""
 # ruff: noqa: PLC0415 -- imports wait until the command runs: see the package
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from toolrelay.stores.approvals import ApprovalRow, RuleRow
 from toolrelay.toolsets.base import FilePreview, FilePreviewer, ToolContext, ToolDefinition
 from toolrelay.web.access import Access
 from toolrelay.web.approver_auth import Approvers
+from toolrelay.web.keep_alive import with_keep_alive
 from toolrelay.web.paging import whole_number
 from toolrelay.web.site import exchange_of, identify
 from toolrelay.wires.base import KEEP_ALIVE
@@ -139,28 +140,15 @@ class ApprovalPages:
 
     async def _frames(self, source: AsyncGenerator[ApprovalEvent | None, None], request: Request) -> AsyncGenerator[bytes, None]:
         yield KEEP_ALIVE  # so that the listener knows that it is connected
-        following: asyncio.Future[ApprovalEvent | None] | None = None
-        async with aclosing(source):
-            try:
-                while True:
-                    following = following or asyncio.ensure_future(anext(source))
-                    done, _ = await asyncio.wait([following], timeout=self._keepalive if self._keepalive > 0 else None)
-                    if await self._has_ended(request):
-                        return
-                    if not done:
-                        yield KEEP_ALIVE
-                        continue
-                    event = following.result()
-                    following = None
-                    if event is not None:
-                        data = encode_repaired(await self._describe(event.row))
-                        yield b"event: %b\ndata: %b\n\n" % (event.name.encode(), data)
-            except StopAsyncIteration:
-                return
-            finally:
-                if following is not None and not following.done():
-                    following.cancel()
-                    await asyncio.wait([following])
+        async with aclosing(with_keep_alive(source, self._keepalive)) as events:
+            async for event in events:
+                if await self._has_ended(request):
+                    return
+                if event is None:
+                    yield KEEP_ALIVE
+                    continue
+                data = encode_repaired(await self._describe(event.row))
+                yield b"event: %b\ndata: %b\n\n" % (event.name.encode(), data)
 
     async def list_rules(self, request: Request) -> Response:
         self._approver(request)

@@ -1,4 +1,4 @@
-"""What only approvers and the operator may do.
+"""Permissions of approvers, of the operator, and of people who are signed in.
 
 Approvers are keys with `approve = true`, the operator who signed in with a one-time code and, where there are no keys, whoever
 sends the approver's token.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -11,6 +10,7 @@ from toolrelay.runtime.frames import read_stored
 from toolrelay.runtime.service import TurnService
 from toolrelay.stores.turns import TurnRow
 from toolrelay.web.http.exchange import EVENT_STREAM, JSON, ClientDisconnectedError, Exchange
+from toolrelay.web.keep_alive import with_keep_alive
 from toolrelay.wires.base import KEEP_ALIVE, Envelope
 from toolrelay.wires.json import encode_repaired
 from toolrelay.wires.responses.resource import Resource
@@ -43,23 +43,7 @@ async def stream_frames(service: TurnService, token: str, *, after: int, keepali
     """Yield the frames of a background turn after this sequence number, with comments while there is nothing to send."""
     frame_log = service.frame_logs.get(token)
     source = read_stored(service.store, token, after) if frame_log is None else frame_log.read(after)
-    async with aclosing(source):
-        following: asyncio.Future[bytes] | None = None
-        try:
-            while True:
-                following = following or asyncio.ensure_future(anext(source))
-                done, _ = await asyncio.wait([following], timeout=keepalive if keepalive > 0 else None)
-                if not done:
-                    yield KEEP_ALIVE
-                    continue
-                try:
-                    data = following.result()
-                except StopAsyncIteration:
-                    break
-                following = None
-                yield data
-        finally:
-            if following is not None and not following.done():
-                following.cancel()
-                await asyncio.wait([following])
+    async with aclosing(with_keep_alive(source, keepalive)) as frames:
+        async for data in frames:
+            yield KEEP_ALIVE if data is None else data
     yield DONE

@@ -1,4 +1,4 @@
-"""What an endpoint notes about a turn for its log: when the first event comes, and how the turn ends."""
+"""Observers of a turn for its log: when the first event comes, and how the turn ends."""
 
 from __future__ import annotations
 

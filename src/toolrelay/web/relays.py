@@ -55,13 +55,13 @@ class _UsageMembers(Struct):
     total_tokens: int | None = None
 
 
-class _Answer(Struct):
+class _RelayedAnswer(Struct):
     usage: _UsageMembers | None = None
 
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
-_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_answer = msgspec.json.Decoder(_RelayedAnswer).decode
 
 
 class RelayEndpoint(Struct, frozen=True, kw_only=True):

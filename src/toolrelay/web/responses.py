@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -21,24 +23,7 @@ _ID_PREFIX = "resp_"
 
 
 def make_response_routes(service: TurnService, *, keepalive: float) -> list[Route]:
-    async def load(request: Request) -> PastTurn:
-        """Return the turn of a stored response, unless it is another owner's."""
-        response_id = request.path_params["id"]
-        token, owner = response_id.removeprefix(_ID_PREFIX), owner_of(identify(request))
-        if token == response_id:
-            raise _missing(response_id)
-        running = service.turns.find(token, owner)  # before the store is read: a turn that has ended by then is on record
-        if running is not None and not running.parts.ledger.created.is_set():
-            if not running.row.stored or not running.parts.ledger.steps:
-                raise _missing(response_id)
-            return PastTurn(running.row, running.parts.ledger.steps)
-        unrecorded = service.turns.find_unrecorded(token, owner)
-        if unrecorded is not None and unrecorded.row.stored:
-            return PastTurn(unrecorded.current_row, [*unrecorded.steps])
-        stored = await service.store.load_turn(token, owner)
-        if stored is None or not stored.row.stored:
-            raise _missing(response_id)
-        return PastTurn.load(stored)
+    load = partial(_load, service)
 
     async def retrieve(request: Request) -> Response:
         past = await load(request)
@@ -82,6 +67,26 @@ def make_response_routes(service: TurnService, *, keepalive: float) -> list[Rout
         Route("/responses/{id}/cancel", cancel, methods=["POST"]),
         Route("/responses/{id}/input_items", list_input),
     ]
+
+
+async def _load(service: TurnService, request: Request) -> PastTurn:
+    """Return the turn of a stored response, unless it is another owner's."""
+    response_id = request.path_params["id"]
+    token, owner = response_id.removeprefix(_ID_PREFIX), owner_of(identify(request))
+    if token == response_id:
+        raise _missing(response_id)
+    running = service.turns.find(token, owner)  # before the store is read: a turn that has ended by then is on record
+    if running is not None and not running.parts.ledger.created.is_set():
+        if not running.row.stored or not running.parts.ledger.steps:
+            raise _missing(response_id)
+        return PastTurn(running.row, running.parts.ledger.steps)
+    unrecorded = service.turns.find_unrecorded(token, owner)
+    if unrecorded is not None and unrecorded.row.stored:
+        return PastTurn(unrecorded.current_row, [*unrecorded.steps])
+    stored = await service.store.load_turn(token, owner)
+    if stored is None or not stored.row.stored:
+        raise _missing(response_id)
+    return PastTurn.load(stored)
 
 
 def _missing(response_id: str) -> ClientError:

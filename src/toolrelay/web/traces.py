@@ -31,6 +31,7 @@ from toolrelay.stores.turn_lists import TurnQuery, TurnRecord, TurnSummary
 from toolrelay.stores.turns import TurnRow, TurnStatus
 from toolrelay.web.access import Access
 from toolrelay.web.approver_auth import Approvers
+from toolrelay.web.keep_alive import with_keep_alive
 from toolrelay.web.paging import decode_cursor, encode_cursor, whole_number
 from toolrelay.web.site import exchange_of, identify
 from toolrelay.wires.base import KEEP_ALIVE
@@ -192,26 +193,12 @@ class TracePages:
 
     async def _frames(self, row: TurnRow, request: Request) -> AsyncGenerator[bytes, None]:
         yield KEEP_ALIVE  # so that the listener knows that it is connected
-        async with aclosing(self._finder.follow(row.id, row.owner)) as source:
-            following: asyncio.Future[int] | None = None
-            try:
-                while True:
-                    following = following or asyncio.ensure_future(anext(source))
-                    done, _ = await asyncio.wait([following], timeout=self._keepalive if self._keepalive > 0 else None)
-                    if await self._has_ended(request):
-                        return
-                    if not done:
-                        yield KEEP_ALIVE
-                        continue
-                    count = following.result()
-                    following = None
-                    yield _frame("steps", {"steps": count})
-            except StopAsyncIteration:
-                pass
-            finally:
-                if following is not None and not following.done():
-                    following.cancel()
-                    await asyncio.wait([following])
+        source = self._finder.follow(row.id, row.owner)
+        async with aclosing(with_keep_alive(source, self._keepalive)) as counts:
+            async for count in counts:
+                if await self._has_ended(request):
+                    return
+                yield KEEP_ALIVE if count is None else _frame("steps", {"steps": count})
         record = await self._finder.load(row.id, row.owner)
         yield _frame("end", {"status": "deleted" if record is None else record.row.status})
 

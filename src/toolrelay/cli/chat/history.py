@@ -1,4 +1,4 @@
-"""What the chat remembers in the data directory: its conversations, and the lines that were typed."""
+"""The chat's files in the data directory: its conversations, and the lines that were typed."""
 
 from __future__ import annotations
 

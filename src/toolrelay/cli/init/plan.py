@@ -1,4 +1,4 @@
-"""What `toolrelay init` writes: the answers, and the configuration file that is made of them."""
+"""The answers to `toolrelay init`, and the configuration file that is made of them."""
 
 from __future__ import annotations
 

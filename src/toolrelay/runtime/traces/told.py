@@ -1,4 +1,4 @@
-"""What the model was told: the request of a model call, computed again from the record with the present configuration. Pure.
+"""The request of a model call, as the model saw it: computed again from the record with the present configuration. Pure.
 
 The record has what the client sent. Tools of the gateway, the rules for calls as text, and the history in the model's dialect
 are added by the same code as in the turn itself.

@@ -37,7 +37,7 @@ class _Named(Struct, frozen=True):
     name: str = ""
 
 
-class _Tokens(Struct, frozen=True):
+class _TokenCounts(Struct, frozen=True):
     input: int = 0
     output: int = 0
 
@@ -47,7 +47,7 @@ class _Planned(Struct, frozen=True):
 
 
 class _Ended(Struct, frozen=True):
-    usage: _Tokens | None = None
+    usage: _TokenCounts | None = None
     code: str | None = None
 
 
