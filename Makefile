@@ -3,6 +3,7 @@
 VENV ?= .venv
 JOBS ?= 2
 ARGS ?=
+CODEX ?=
 LOCK_FLAGS ?=
 # Ends with `true` because GNU make discards the output if the status is 127 (command not found).
 PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -22,7 +23,7 @@ NPM := PATH="$(abspath $(BIN)):$$PATH" npm --prefix tests/node
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do printf 'make %-11s %s\n' "$$name" "$$text"; done
 
-run: $(VENV)/.run ## start the gateway on 127.0.0.1:8787 (ARGS="--config FILE": options of toolrelay serve)
+run: $(VENV)/.run $(if $(filter-out 0 no off,$(CODEX)),$(VENV)/.codex) ## start the gateway on 127.0.0.1:8787 (ARGS="--config FILE": options of toolrelay serve; CODEX=1: with the Codex binary)
 	@exec $(BIN)/toolrelay serve $(ARGS)
 
 test: setup ## run all tests (ARGS="tests/wires -k chunk": some of them)
@@ -72,6 +73,7 @@ lock: $(VENV)/.dev ## compile the lock files (LOCK_FLAGS=--upgrade: newer versio
 	$(COMPILE) pyproject.toml --group dev --output-file requirements/dev.txt
 	$(COMPILE) pyproject.toml --group build --constraints requirements/dev.txt --output-file requirements/run.txt
 	$(COMPILE) --group pyproject.toml:installer --constraints requirements/dev.txt --output-file requirements/uv.txt
+	$(COMPILE) --group pyproject.toml:codex --constraints requirements/dev.txt --output-file requirements/codex.txt
 	$(NPM) install --package-lock-only
 	$(PY) tests/node/without_funding.py
 	$(PY) -m pytest tests/test_repository.py -k lock
@@ -93,7 +95,11 @@ $(VENV)/.run: $(VENV)/.uv requirements/run.txt pyproject.toml
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-# dev.txt contains run.txt in the same versions, so that `make run` after `make test` installs nothing.
+$(VENV)/.codex: $(VENV)/.run requirements/codex.txt
+	$(INSTALL) --require-hashes -r requirements/codex.txt
+	@touch $@
+
+# dev.txt contains run.txt and codex.txt in the same versions, so that `make run` after `make test` installs nothing.
 $(VENV)/.dev: $(VENV)/.uv requirements/dev.txt requirements/run.txt pyproject.toml
 	$(SYNC) --compile-bytecode --require-hashes requirements/dev.txt
 	$(INSTALL) --no-deps --no-build-isolation -e .

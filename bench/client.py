@@ -10,7 +10,7 @@ from typing import Literal
 
 from bench.script import MARK, STAMP_DIGITS, TOOL_NAME, Script, now_us
 
-Api = Literal["chat", "responses"]
+Api = Literal["chat", "responses", "anthropic"]
 KEY = "sk-bench"
 
 _SYSTEM = (
@@ -26,7 +26,8 @@ TOOL = (
     f'{{"type":"function","function":{{"name":"{TOOL_NAME}","parameters":{{"type":"object","properties":{{"day":{{"type":"string"}}}},'
     '"required":["day"],"additionalProperties":false}}}'
 )
-_TARGETS: dict[Api, str] = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
+_TARGETS: dict[Api, str] = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "anthropic": "/v1/messages"}
+_END_MARKS: dict[Api, bytes] = {"chat": b"[DONE]", "responses": b"[DONE]", "anthropic": b'"message_stop"'}
 _WHOLE_TEXT = b"response.output_text.done"
 """After this event a Responses stream repeats its text: later marks are not chunks."""
 
@@ -49,6 +50,11 @@ def request(
         body = (
             f'{{"model":"{model}","messages":{turns},{declared}"temperature":0.7,"max_tokens":4096,'
             f'"stream":{str(stream).lower()}}}'
+        )
+    elif api == "anthropic":
+        body = (
+            f'{{"model":"{model}","system":"{system}","messages":[{{"role":"user","content":"{prompt}"}}],"temperature":0.7,'
+            f'"max_tokens":4096,"stream":{str(stream).lower()}}}'
         )
     else:
         body = (
@@ -250,7 +256,7 @@ class Client:
 
     def _complete(self) -> None:
         tally, plan = self._tally, self._plan
-        if plan.expected and (self._count != plan.expected or b"[DONE]" not in self._tail):
+        if plan.expected and (self._count != plan.expected or _END_MARKS[plan.api] not in self._tail):
             tally.bad += 1
             if tally.bad <= _MAX_PRINTED_ERRORS:
                 print(f"load: {self._count} chunks instead of {plan.expected}, ending in {self._tail!r}", file=sys.stderr)

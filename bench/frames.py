@@ -1,4 +1,4 @@
-"""Answers of the upstream on both wires, built once as bytes; only the stamp and the closing text change."""
+"""Answers of the upstream on all wires, built once as bytes; only the stamp and the closing text change."""
 
 import json
 from collections.abc import Callable
@@ -222,3 +222,53 @@ RESPONSES = Frames(
     delta=_responses_delta,
     closing=_responses_closing,
 )
+
+
+# --- Messages
+
+
+def _messages_event(kind: str, **more: object) -> str:
+    return f"event: {kind}\ndata: {_dump({'type': kind, **more})}\n\n"
+
+
+def _message(content: list[dict[str, Any]], stop: str | None, chunks: int) -> dict[str, Any]:
+    usage = {"input_tokens": 100, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": chunks}
+    head = {"id": "msg_0123456789abcdef01234567", "type": "message", "role": "assistant", "model": "fake-model"}
+    return {**head, "content": content, "stop_reason": stop, "stop_sequence": None, "usage": usage}
+
+
+def _messages_opening() -> bytes:
+    events = (
+        _messages_event("message_start", message=_message([], None, 1)),
+        _messages_event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        _messages_event("ping"),
+    )
+    return _STREAM_HEAD + b"".join(map(_http_chunk, events))
+
+
+def _messages_closing(chunks: int, _text: str) -> bytes:
+    events = (
+        _messages_event("content_block_stop", index=0),
+        _messages_event(
+            "message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage={"output_tokens": chunks}
+        ),
+        _messages_event("message_stop"),
+    )
+    return b"".join(map(_http_chunk, events)) + LAST_CHUNK
+
+
+_MESSAGES_DELTAS = tuple(
+    _split_at_stamp(
+        _messages_event("content_block_delta", index=0, delta={"type": "text_delta", "text": _STAMP_PLACEHOLDER + text})
+    )
+    for text in _WORDS
+)
+
+MESSAGES = Frames(
+    whole=response(b"200 OK", _dump(_message([{"type": "text", "text": _TEXT}], "end_turn", 80)).encode()),
+    opening=_messages_opening(),
+    delta=lambda n: _MESSAGES_DELTAS[n % len(_MESSAGES_DELTAS)],
+    closing=cache(_messages_closing),
+)
+
+BY_ENDPOINT = {b"completions": CHAT, b"responses": RESPONSES, b"messages": MESSAGES}

@@ -66,12 +66,12 @@ def free_port() -> int:
 
 
 def toolrelay(setup: Setup, name: str, command: str) -> Gateway:
-    """Configure toolrelay for all four pairs of wires. `command` contains {config}, {port} and {data}."""
+    """Configure toolrelay for seven pairs of wires. `command` contains {config}, {port} and {data}."""
     config = setup.directory / f"{name}.toml"
     models = "".join(
         f'[models.{table}]\nprovider = "compatible"\nwire = "{wire}"\nmodel = "fake-model"\nbase_url = "{setup.upstream}"\n'
         'api_key = "sk-up"\n\n'
-        for table, wire in (("fake-model", "chat"), ("fake-responses", "responses"))
+        for table, wire in (("fake-model", "chat"), ("fake-responses", "responses"), ("fake-anthropic", "anthropic"))
     )
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     config.write_text(f'{models}[[keys]]\nname = "bench"\nsha256 = "{digest}"\n')
@@ -81,6 +81,9 @@ def toolrelay(setup: Setup, name: str, command: str) -> Gateway:
         Row(label=f"{name} chat>responses", model="fake-responses", full=False),
         Row(label=f"{name} responses>chat", api="responses", full=False),
         Row(label=f"{name} responses>responses", api="responses", model="fake-responses", full=False),
+        Row(label=f"{name} chat>anthropic", model="fake-anthropic", full=False),
+        Row(label=f"{name} anthropic>chat", api="anthropic", full=False),
+        Row(label=f"{name} anthropic>anthropic", api="anthropic", model="fake-anthropic", full=False),
     )
     return Gateway(name=name, command=filled, rows=rows, ours=True)
 

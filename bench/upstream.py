@@ -94,10 +94,11 @@ class Connection:
         if target == b"/bench/state":
             self.send(frames.response(b"200 OK", self.upstream.state()))
             return
-        if not target.endswith((b"/chat/completions", b"/responses")):
+        wire = frames.BY_ENDPOINT.get(target.rpartition(b"/")[2])
+        if wire is None:
             self.send(frames.response(b"404 Not Found", b'{"error":{"message":"not served here"}}'))
             return
-        self.wire = frames.RESPONSES if target.endswith(b"/responses") else frames.CHAT
+        self.wire = wire
         if _TOOL in body and _RESULT not in body:
             before, after = frames.CHAT_CALL
             self.send(before + script.stamp(script.now_us()) + after)

@@ -52,14 +52,42 @@ def providers() -> str:
     return f"\n| provider | default `base_url` | default `wire` |\n|---|---|---|\n{rows}\n"
 
 
+def quirks() -> str:
+    """List what differs from OpenAI's API, by provider, with the page that says so."""
+    rows = ""
+    for name, preset in PROVIDERS.items():
+        for quirk in preset.quirks:
+            values = ", ".join(
+                _quirk_value(value) for value in (quirk.value if isinstance(quirk.value, tuple) else (quirk.value,))
+            )
+            rows += f"| `{name}` | `{quirk.field}`: {values} | {quirk.meaning} | [source]({quirk.source}) |\n"
+    return f"\n| provider | quirk | meaning | |\n|---|---|---|---|\n{rows}\n"
+
+
+def _quirk_value(value: object) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case (str(name), str(its_own)):
+            return f"`{name}` → `{its_own}`"
+        case _:
+            return f"`{value}`"
+
+
 CLIENTS = {
     "openai": ("OpenAI's Python SDK, with its stream helpers", "tests/oracles/test_openai_python.py"),
     "openai (npm)": ("OpenAI's JavaScript SDK, in Node", "tests/oracles/test_openai_node.py"),
+    "anthropic": ("Anthropic's Python SDK, with its stream helpers and tool runner", "tests/oracles/test_anthropic_python.py"),
     "openai-agents": ("OpenAI's agents library", "tests/oracles/test_openai_agents.py"),
     "langchain-openai": ("LangChain in Python", "tests/oracles/test_langchain.py"),
     "@langchain/openai (npm)": ("LangChain in JavaScript, as Obsidian Copilot uses it from 3.2", "tests/oracles/test_copilot.py"),
     "@ai-sdk/openai (npm)": ("The AI SDK with its default OpenAI model", "tests/oracles/test_node_state.py"),
     "openai-codex-cli-bin": ("Codex CLI, with the file of its page", "tests/test_docs_clients.py"),
+    "opencode-linux-x64-baseline (npm)": ("opencode, with the file of its page", "tests/test_docs_clients.py"),
+    "@anthropic-ai/claude-code-linux-x64 (npm)": ("Claude Code, headless", "tests/oracles/test_claude_code.py"),
+    "pydantic-ai-slim": ("pydantic-ai", "tests/oracles/test_tool_loops.py"),
+    "smolagents": ("smolagents, its agent that calls tools", "tests/oracles/test_tool_loops.py"),
+    "llm": ("llm, by its command", "tests/oracles/test_tool_loops.py"),
 }
 MODELS = {
     "openai-codex-cli-bin": ("the Codex app-server, behind it a scripted provider", "tests/backends/codex/test_backend.py"),
@@ -93,6 +121,7 @@ def _code(text: str) -> str:
 
 PAGES: dict[Path, Callable[[], str]] = {
     Path(__file__).parent / "configuration.md": providers,
+    Path(__file__).parent / "providers.md": quirks,
     Path(__file__).parent / "wires.md": wires,
     Path(__file__).parent / "codex.md": codex,
     Path(__file__).parent / "dialects.md": dialects,

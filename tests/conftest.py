@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from collections.abc import Generator
 from typing import TypeVar
 
 import pytest
+from httpx import _config
+from httpx._transports import default as httpx_transport
 from hypothesis import HealthCheck, settings
 
 IN_CI = os.environ.get("CI") == "true"
@@ -22,6 +25,9 @@ settings.load_profile("ci" if IN_CI else "dev")
 # A shell starts commands in the background with SIGINT ignored, which their children inherit: no test of Ctrl-C would end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Every client of httpx, also those of OpenAI's SDK, reads the system's certificates: 30 ms of CPU each.
+httpx_transport.create_ssl_context = functools.cache(_config.create_ssl_context)  # type: ignore[attr-defined]  # not exported
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 

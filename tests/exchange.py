@@ -61,7 +61,10 @@ def fold(events: Iterable[StreamEvent]) -> Answer:
 
 
 class Gist(Struct, frozen=True, kw_only=True):
-    """The content of an answer that every wire can encode, however it divides it into messages and parts."""
+    """The content of an answer that every wire can encode, however it divides it into messages and parts.
+
+    `usage` is None if nothing was counted: not every wire can leave it out.
+    """
 
     text: str
     refusal: str
@@ -81,7 +84,7 @@ def gist(answer: Answer) -> Gist:
         reasoning="".join("".join((*item.summary, *item.text)) for item in answer.items if isinstance(item, Reasoning)),
         calls=tuple((item.kind, item.name, item.arguments) for item in answer.items if isinstance(item, Call)),
         finish=answer.finish,
-        usage=None if answer.usage is None else _usage_counts(answer.usage),
+        usage=None if answer.usage is None or not any(_usage_counts(answer.usage)) else _usage_counts(answer.usage),
     )
 
 

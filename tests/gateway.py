@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
@@ -12,17 +13,22 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import httpx
 
+from tests.forked import ForkedProcess
+
 READY_TIMEOUT_SECONDS = 30  # only a test that hangs reaches it
 LOG_TIMEOUT_SECONDS = 30  # as above
+
+Process: TypeAlias = "subprocess.Popen[str] | ForkedProcess"
 
 
 class Gateway:
     """A running `toolrelay serve`."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str, log_path: Path) -> None:
+    def __init__(self, process: Process, url: str, log_path: Path) -> None:
         self.process = process
         self.url = url
         self._log_path = log_path
@@ -63,6 +69,16 @@ class Gateway:
     def get(self, path: str, **headers: str) -> httpx.Response:
         return httpx.get(f"{self.url}{path}", headers=headers, timeout=60)
 
+    def open_turns(self) -> int:
+        [value] = re.findall("^toolrelay_turns_open (.*)$", self.get("/metrics").text, re.MULTILINE)
+        return int(float(value))
+
+    def await_no_turns(self) -> None:
+        """Wait until all turns have ended. A turn whose client has gone may still be writing its record."""
+        until = time.monotonic() + LOG_TIMEOUT_SECONDS
+        while count := self.open_turns():
+            assert time.monotonic() < until, f"{count} turns are still open"
+
     def refuses_connections(self) -> bool:
         """Return whether it has stopped to listen."""
         try:
@@ -92,14 +108,16 @@ def running(
     environ: dict[str, str] | None = None,
     flags: tuple[str, ...] = (),
     program: str = "",
+    is_forked: bool = True,
     stderr: int | None = None,
     folder: Path | None = None,
 ) -> Iterator[Gateway]:
     """Start the gateway on a free port; stop it with SIGTERM. `config` None: it has no configuration file.
 
     Configuration, data directory (`data`) and log are in `folder`, by default a temporary one.
-    `program` is Python code that runs instead of `toolrelay serve`, with the same `settings`. `stderr` is a file descriptor
-    that replaces the file behind `log()`. The code is that of this directory, also if another one is installed.
+    `program` is Python code that runs instead of `toolrelay serve`, with the same `settings`. `is_forked` False: the command is
+    executed, which takes longer. `stderr` is a file descriptor that replaces the file behind `log()`. The code is that of
+    this directory, also if another one is installed.
     """
     given = environ or {}
     with contextlib.ExitStack() as stack:
@@ -113,14 +131,14 @@ def running(
             arguments = ["-m", "toolrelay", "serve", *(() if config is None else ("--config", str(work / "toolrelay.toml")))]
             arguments += ["--port", "0", "--data-dir", str(work / "data"), *flags]
         with log_path.open("a") as log:
-            process = subprocess.Popen(
-                [sys.executable, *arguments],
-                stdout=subprocess.PIPE,
-                stderr=log if stderr is None else stderr,
-                text=True,
-                cwd=work,
-                env={**_clean_environ(), **given, "PYTHONPATH": f"{_ROOT / 'src'}{os.pathsep}{given.get('PYTHONPATH', _ROOT)}"},
-            )
+            python_path = f"{_ROOT / 'src'}{os.pathsep}{given.get('PYTHONPATH', _ROOT)}"
+            environment = {**_clean_environ(), **given, "PYTHONPATH": python_path}
+            errors = log.fileno() if stderr is None else stderr
+            if is_forked and not program:
+                process: Process = ForkedProcess(arguments[2:], stderr=errors, cwd=work, env=environment)
+            else:
+                command = [sys.executable, *arguments]
+                process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=work, env=environment)
         try:
             yield Gateway(process, _await_ready(process, log_path), log_path)
         finally:
@@ -135,7 +153,7 @@ def running(
                 process.stdout.close()
 
 
-def _await_ready(process: subprocess.Popen[str], log_path: Path) -> str:
+def _await_ready(process: Process, log_path: Path) -> str:
     assert process.stdout is not None
     until = time.monotonic() + READY_TIMEOUT_SECONDS
     while time.monotonic() < until:
@@ -158,8 +176,8 @@ def _clean_environ() -> dict[str, str]:
 
 
 def behind(url: str) -> str:
-    """Return a configuration: models `chat` and `responses` reach the model `demo` of the gateway at `url` over those wires."""
+    """Return a configuration: a model for each wire, by its name, reaches the model `demo` of the gateway at `url` over it."""
     return "".join(
         f'[models.{wire}]\nprovider = "compatible"\nbase_url = "{url}/v1"\nwire = "{wire}"\nmodel = "demo"\n'
-        for wire in ("chat", "responses")
+        for wire in ("chat", "responses", "anthropic")
     )

@@ -102,12 +102,17 @@ def error(status: int, message: str = "no", headers: str = "", **members: Any) -
 
 
 class ClientApi(Struct, frozen=True, kw_only=True):
-    """One API as its clients see it. `items` is the key of the messages in a request; `text` extracts the text of a response."""
+    """One API as its clients see it. `items` is the key of the messages in a request; `text` extracts the text of a response.
+
+    `choice` is a tool_choice that names a tool, `auto` one that leaves it to the model.
+    """
 
     path: str
     items: str
     text: Callable[[Json], str]
     tool: Callable[[str], Json]
+    choice: Callable[[str], Json]
+    auto: str | Json = "auto"
 
     def request_body(self, text: str = "Hi", **members: Any) -> Json:
         return {"model": MODEL, self.items: [{"role": "user", "content": text}], **members}
@@ -119,23 +124,48 @@ CLIENT_APIS = {
         items="messages",
         text=lambda body: str(body["choices"][0]["message"]["content"]),
         tool=lambda name: {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}},
+        choice=lambda name: {"type": "function", "function": {"name": name}},
     ),
     "openai_responses": ClientApi(
         path="/v1/responses",
         items="input",
         text=lambda body: str(body["output"][0]["content"][0]["text"]),
         tool=lambda name: {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}},
+        choice=lambda name: {"type": "function", "name": name},
+    ),
+    "anthropic_messages": ClientApi(
+        path="/v1/messages",
+        items="messages",
+        text=lambda body: str(body["content"][0]["text"]),
+        tool=lambda name: {"name": name, "input_schema": {"type": "object", "properties": {}}},
+        choice=lambda name: {"type": "tool", "name": name},
+        auto={"type": "auto"},
     ),
 }
 WIRES = sorted(discover())
 
 
+def error_members(body: Json) -> Json:
+    """Return the members of an error in OpenAI's form, into which Anthropic's is translated. Every API has its own form."""
+    found: Json = body["error"]
+    if body.get("type") != "error":
+        assert set(found) == {"message", "type", "param", "code"}
+        return found
+    assert set(found) - {"param", "code", "details"} == {"message", "type"}
+    assert found.get("details") == ({"error_code": found["code"]} if "code" in found else None)
+    kind = {"authentication_error": "invalid_request_error", "not_found_error": "invalid_request_error"}.get(found["type"])
+    return {"message": found["message"], "type": kind or found["type"], "param": found.get("param"), "code": found.get("code")}
+
+
 def frames(stream: bytes) -> list[Any]:
-    """Decode the events of a stream, which must end with [DONE]."""
+    """Decode the events of a stream, which must end with its API's end mark: [DONE], or the event message_stop or error."""
     events = [line.removeprefix(b"data: ") for line in stream.split(b"\n") if line.startswith(b"data: ")]
     assert events, stream
-    assert events[-1] == b"[DONE]", stream[-500:]
-    return [json.loads(event) for event in events[:-1]]
+    if events[-1] == b"[DONE]":
+        return [json.loads(event) for event in events[:-1]]
+    decoded = [json.loads(event) for event in events]
+    assert decoded[-1].get("type") in ("message_stop", "error"), stream[-500:]
+    return decoded
 
 
 def failure(stream: bytes) -> Json:

@@ -106,10 +106,11 @@ def interleaved(draw: DrawFn, threads: Sequence[Sequence[T]]) -> list[T]:
 
 @cache
 def usages() -> SearchStrategy[Usage]:
+    """Generate usage in which what the cache saved and took is a part of the input."""
     tokens = st.integers(0, 10**6)
     details = st.none() | tokens
     return st.builds(
-        lambda given, made, **parts: Usage(input=given, output=made, total=given + made, **parts),
+        _usage,
         tokens,
         tokens,
         cached=details,
@@ -120,6 +121,11 @@ def usages() -> SearchStrategy[Usage]:
         accepted_prediction=details,
         rejected_prediction=details,
     )
+
+
+def _usage(given: int, made: int, *, cached: int | None, cache_written: int | None, **parts: Any) -> Usage:
+    given += (cached or 0) + (cache_written or 0)
+    return Usage(input=given, output=made, total=given + made, cached=cached, cache_written=cache_written, **parts)
 
 
 @cache

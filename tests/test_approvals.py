@@ -228,12 +228,6 @@ def test_keep_alive_flows_while_a_person_thinks(open_office: Any) -> None:  # bu
 # The client leaves
 
 
-def leave_while_asked(office: Office, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    with httpx.stream("POST", f"{office.gateway.v1}{path}", json=body, timeout=TIMEOUT_SECONDS) as response:
-        assert response.status_code == 200
-        return office.approver.question()
-
-
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -243,9 +237,12 @@ def leave_while_asked(office: Office, path: str, body: dict[str, Any]) -> dict[s
 )
 def test_question_is_withdrawn_when_the_client_goes(open_office: Any, path: str, body: dict[str, Any]) -> None:
     office = open_office(Round(text=("Let me see.",), calls=ONE.calls), DONE)
+    asking = {"model": "fast", "stream": True, **body}
     with office.approver.events() as events:
-        question = leave_while_asked(office, path, {"model": "fast", "stream": True, **body})
-        assert next(events)[0] == "asked"
+        with httpx.stream("POST", f"{office.gateway.v1}{path}", json=asking, timeout=TIMEOUT_SECONDS) as response:
+            assert response.status_code == 200
+            name, question = next(events)
+            assert name == "asked"
         name, withdrawn = next(events)
     assert (name, withdrawn["id"], withdrawn["status"]) == ("withdrawn", question["id"], "withdrawn")
     late = office.approver.post(question["id"], verdict="allow")

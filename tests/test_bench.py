@@ -13,6 +13,7 @@ def test_bench_measures_requests_and_bursts_over_every_pair_of_wires() -> None:
     command = [sys.executable, "bench/run.py", "--quick", "--only", "toolrelay,whole,burst"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"an answer was wrong: {done.stdout}{done.stderr}"
-    for row in ("toolrelay", "toolrelay chat>responses", "toolrelay responses>chat", "toolrelay responses>responses"):
+    pairs = ("chat>responses", "responses>chat", "responses>responses", "chat>anthropic", "anthropic>chat", "anthropic>anthropic")
+    for row in ("toolrelay", *(f"toolrelay {pair}" for pair in pairs)):
         assert f"\n  {row} " in done.stdout
-    assert "of 5 targets reached" in done.stdout
+    assert "of 8 targets reached" in done.stdout

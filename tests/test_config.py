@@ -44,9 +44,25 @@ def test_file_without_models_serves_the_demo_model(write: Write, text: str) -> N
     assert settings.toolsets == {}
 
 
-def test_file_with_models_serves_only_those(write: Write) -> None:
+def test_e5_file_with_models_serves_those_and_demo(write: Write) -> None:
     settings = load(write('[models.fast]\nprovider = "openai"\n'), {})
-    assert list(settings.models) == ["fast"]
+    assert list(settings.models) == ["fast", "demo"]
+    assert settings.models["demo"] == ModelSettings(name="demo", provider="demo", model="demo")
+
+
+def test_e5_demo_can_be_turned_off(write: Write) -> None:
+    path = write('[server]\ndemo = false\n[models.fast]\nprovider = "openai"\n')
+    assert list(load(path, {}).models) == ["fast"]
+
+
+def test_e5_model_named_demo_takes_its_place(write: Write) -> None:
+    settings = load(write('[models.demo]\nprovider = "openai"\n'), {})
+    assert [(model.name, model.provider) for model in settings.models.values()] == [("demo", "openai")]
+
+
+def test_e5_nothing_to_serve_is_refused(write: Write) -> None:
+    with pytest.raises(ConfigurationError, match=r"server\.demo is false"):
+        load(write("[server]\ndemo = false\n"), {})
 
 
 def test_config_flag_overrides_the_variable_and_the_current_directory(write: Write) -> None:
@@ -68,7 +84,11 @@ def test_flags_override_the_file(write: Write) -> None:
 def test_model_defaults_to_the_name_of_its_table(write: Write) -> None:
     path = write('[models."gpt-4.1"]\nprovider = "openai"\n[models.fast]\nprovider = "openai"\nmodel = "gpt-6-mini"')
     models = load(path, {}).models
-    assert [(model.name, model.model) for model in models.values()] == [("gpt-4.1", "gpt-4.1"), ("fast", "gpt-6-mini")]
+    assert [(model.name, model.model) for model in models.values()] == [
+        ("gpt-4.1", "gpt-4.1"),
+        ("fast", "gpt-6-mini"),
+        ("demo", "demo"),
+    ]
 
 
 def test_byte_order_mark_is_ignored(write: Write) -> None:

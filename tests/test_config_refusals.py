@@ -40,8 +40,9 @@ TOOLSET_KEYS = sorted({key for kind in discover_toolsets().values() for key in k
 
 # Mistakes
 
-A_PROVIDER = "one of openai, openrouter, ollama, lmstudio, vllm, llamacpp, codex, demo, compatible"
-HTTP_PROVIDERS = "openai, openrouter, ollama, lmstudio, vllm, llamacpp, compatible"
+_SERVERS = "openai, anthropic, openrouter, ollama, lmstudio, vllm, llamacpp, groq, mistral, deepseek, together, xai, azure"
+A_PROVIDER = f"one of {_SERVERS}, codex, demo, compatible"
+HTTP_PROVIDERS = f"{_SERVERS}, compatible"
 NO_SCHEME = "; it lacks http:// or https:// at its beginning"
 A_URL = "an http:// or https:// URL with a valid host and port, without query or credentials"
 
@@ -96,7 +97,7 @@ A_URL = "an http:// or https:// URL with a valid host and port, without query or
         ),
         (
             '[models.a]\nprovider = "vllm"\nwire = "chta"',
-            'models.a.wire: expected one of chat, responses, found "chta"; did you mean chat?',
+            'models.a.wire: expected one of anthropic, chat, responses, found "chta"; did you mean chat?',
         ),
         (
             '[models.a]\nprovider = "OpenAL"',
@@ -278,8 +279,8 @@ def test_any_file_gives_settings_or_a_configuration_error(raw: dict[str, Any]) -
 UNAVAILABLE: dict[str, list[Any]] = {
     "store.url": ["postgresql://h/d"],
     "redis.url": ["redis://h"],
-    "models.provider": ["anthropic", "gemini", "local"],
-    "models.wire": ["anthropic", "gemini"],
+    "models.provider": ["gemini", "local"],
+    "models.wire": ["gemini"],
     "toolsets.kind": ["mcp"],
 }
 
@@ -352,7 +353,7 @@ def test_key_of_another_backend_is_refused_unless_empty(write: Write, field: str
         f'toolrelay.toml: models.a.{field}: provider "demo" has no such setting; providers that have it: openai'
     )
     assert "SECRET" not in problem
-    assert list(load(write(f'{text}""'), {}).models) == ["a"]
+    assert list(load(write(f'{text}""'), {}).models) == ["a", "demo"]
 
 
 # Providers

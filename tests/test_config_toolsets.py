@@ -91,7 +91,7 @@ def test_tool_needs_approval_unless_the_settings_say_never(approval: object, *, 
 
 def test_name_that_both_declare_belongs_to_the_client_unless_the_file_says_otherwise(write: Write) -> None:
     settings = load(write('[models.a]\nprovider = "demo"\n[models.b]\nprovider = "demo"\nsame_name = "gateway"\n'), {})
-    assert [model.same_name for model in settings.models.values()] == ["client", "gateway"]
+    assert [model.same_name for model in settings.models.values()] == ["client", "gateway", "client"]  # the last is demo
     assert problems(write('[models.a]\nprovider = "demo"\nsame_name = "both"')) == [
         'toolrelay.toml: models.a.same_name: expected one of client, gateway, found "both"'
     ]

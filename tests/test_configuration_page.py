@@ -63,11 +63,12 @@ def test_page_states_the_default_and_a_valid_example(key: str, field: structs.Fi
     default, example, _ = documented()[key]
     if key.removeprefix("models.") in Preset.__struct_fields__:
         assert default == "by provider"
-    elif field.default is NODEFAULT:
+    elif field.required:
         assert default == "required"
     else:
         stated = tomllib.loads(f"x = {default}")["x"]
-        assert (tuple(stated) if isinstance(stated, list) else stated) == field.default
+        expected = field.default if field.default is not NODEFAULT else field.default_factory()
+        assert (tuple(stated) if isinstance(stated, list) else stated) == expected
     assert accepts(field.type, tomllib.loads(f"x = {example}")["x"])
 
 
@@ -105,7 +106,7 @@ def test_only_marked_lines_of_the_example_are_refused_when_switched_on(tmp_path:
     switched_on = tmp_path / "toolrelay.toml"
     switched_on.write_text(re.sub(r"^#(?=[a-z\[])", "", EXAMPLE.read_text("utf-8"), flags=re.MULTILINE), "utf-8")
     with pytest.raises(ConfigurationError) as caught:
-        load(str(switched_on), {"OPENAI_API_KEY": "x"})
+        load(str(switched_on), {"OPENAI_API_KEY": "x", "ANTHROPIC_API_KEY": "x"})
     refused = str(caught.value).splitlines()
     assert [problem for problem in refused if "is not available in this version yet" not in problem] == []
     places = [re.sub(r"(keys|models|toolsets)\.\w+\.", r"\1.", problem.split(": ")[1]) for problem in refused]

@@ -81,3 +81,13 @@ def test_architecture_names_only_modules_and_members_that_exist() -> None:
     for owner, member in re.findall(r"`([A-Z]\w+)\.(\w+)`", page):
         assert re.search(rf"^class {owner}\b", sources, re.MULTILINE), owner
         assert re.search(rf"^    (async def|def) {member}\b|^    {member} = ", sources, re.MULTILINE), f"{owner}.{member}"
+
+
+def test_e2_guide_for_obsidian_copilot_has_every_generation_and_says_what_needs_a_licence() -> None:
+    page = (ROOT / "docs" / "obsidian-copilot.md").read_text()
+    headings = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    for generation in ("4.0", "3.2 and 3.3", "3.1"):
+        assert any(generation in heading for heading in headings)
+    helps = page.partition("## When Toolrelay helps, and when not")[2].partition("\n## ")[0]
+    assert "Copilot Plus licence" in helps
+    assert "need none" in helps

@@ -17,6 +17,7 @@ import pytest
 
 from tests.approving import Approver
 from tests.gateway import Gateway, running
+from tests.oracles.opencode import find_opencode, opencode_environ
 from toolrelay.backends.codex.binary import find_binary
 
 PAGES = Path(__file__).parent.parent / "docs" / "clients"
@@ -70,7 +71,9 @@ def write_program(folder: Path, gateway: Gateway, page: str, name: str) -> Path:
     [
         ("openai-sdks.md", "chat.py", sys.executable),
         ("openai-sdks.md", "chat.mjs", NODE),
+        ("anthropic.md", "messages.py", sys.executable),
         ("ai-sdk.md", "chat.mjs", NODE),
+        ("python-agents.md", "agent.py", sys.executable),
     ],
 )
 def test_program_of_the_page_prints_the_answer_after_a_yes(
@@ -113,8 +116,12 @@ def test_opencode_file_names_an_address_and_models_that_the_gateway_has(gateway:
     listed = {model["id"] for model in httpx.get(f"{base_url}/models", headers=headers).json()["data"]}
     assert set(provider["models"]) == listed
     assert {config["model"], config["small_model"]} <= {f"toolrelay/{name}" for name in listed}
-    body = {"model": "plain", "messages": [{"role": "user", "content": "say hello"}], "stream": True}
-    assert "hello" in httpx.post(f"{base_url}/chat/completions", json=body, headers=headers).text
+
+
+def test_opencode_with_the_file_of_the_page_answers_after_a_yes(gateway: Gateway, tmp_path: Path) -> None:
+    config = json.loads(files("opencode.md")["opencode.json"].replace(ADDRESS, gateway.url))
+    command = (find_opencode(), "run", "--dir", tmp_path, "weather in Paris")
+    assert run_approved(gateway, *command, **opencode_environ(tmp_path, config)) == ANSWER
 
 
 def test_open_webui_reaches_the_gateway_of_its_page_by_the_name_of_the_host(tmp_path: Path) -> None:

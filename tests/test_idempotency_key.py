@@ -93,6 +93,7 @@ def text_of(response: httpx.Response) -> str:
     assert response.status_code == 200, response.text
     if response.headers["content-type"] == "application/json":
         return str(response.json()["choices"][0]["message"]["content"])
+    assert '"error"' not in response.text, response.text
     return "".join(frame["choices"][0]["delta"].get("content") or "" for frame in frames(response.content) if frame["choices"])
 
 

@@ -104,6 +104,34 @@ def test_every_event_and_metric_is_documented() -> None:
     metrics = re.findall(r"(Counter|Gauge|Histogram)MetricFamily\(\s*\"(\w+)\"", sources)
     names = events | {f"{name}_total" if kind == "Counter" else name for kind, name in metrics}
     assert len(events) > 20
-    assert len(metrics) == 12
+    assert len(metrics) == 13
     page = (root / "docs" / "operation.md").read_text()
     assert [name for name in sorted(names) if f"| `{name}` " not in page] == []
+
+
+RULES = (
+    r"\brule=\"(\w+)\"",
+    r"\brule = \"(\w+)\"",
+    r"_notice\(\s*\"(\w+)\"",
+    r"_cut\(\s*\"(\w+)\"",
+    r"_refuse_call\([^()]*\"(\w+)\"\)",
+    r"Call(?:Broken|Error)\((?:[^()]*?,\s*)?\"(\w+)\"",
+)
+
+
+def test_e8_every_rule_is_documented() -> None:
+    root = Path(__file__).parent.parent
+    sources = "".join(path.read_text() for path in (root / "src").rglob("*.py"))
+    rules = {rule for pattern in RULES for rule in re.findall(pattern, sources)}
+    limits = (root / "src/toolrelay/toolcalls/limits.py").read_text()
+    rules.update(re.findall(r"(?:return|=|else) \"([a-z]+(?:_[a-z]+)+)\"", limits))
+    assert rules >= {
+        "unknown_tool",
+        "end_of_calls",
+        "patch_allowed",
+        "constraint_refused",
+        "text_after_calls",
+        "tool_choice_none",
+    }
+    page = (root / "docs" / "operation.md").read_text()
+    assert [rule for rule in sorted(rules) if f"`{rule}`" not in page] == []

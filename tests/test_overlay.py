@@ -98,7 +98,11 @@ def test_toolset_is_off_if_what_restricts_it_does_not_fit() -> None:
     )
     overlay = apply_changes(base, {"toolsets.vault.share": "ask", "toolsets.vault.private": ["Journal/**"]})
     assert set(reasons(overlay)) == {"toolsets.vault.share"}
-    assert {name: each.toolsets for name, each in overlay.settings.models.items()} == {"fast": ("mine",), "asks": ("mine",)}
+    assert {name: each.toolsets for name, each in overlay.settings.models.items()} == {
+        "fast": ("mine",),
+        "asks": ("mine",),
+        "demo": (),
+    }
 
 
 def test_changes_of_a_broken_toolset_are_ignored() -> None:

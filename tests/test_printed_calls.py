@@ -251,7 +251,8 @@ def test_bad_call_is_answered_as_text_and_logged_with_its_rule(
     tool = api.tool("now")
     inner = tool.get("function", tool)
     inner["strict"] = True
-    inner["parameters"] = {"type": "object", "properties": {}, "additionalProperties": False}
+    schema = "input_schema" if "input_schema" in inner else "parameters"
+    inner[schema] = {"type": "object", "properties": {}, "additionalProperties": False}
     model_server.enqueue(*(printing(printed) for _ in range(2)))
     before = len(gateway.log())
     answer = gateway.post(api.path, api.request_body(tools=[tool], stream=stream))

@@ -50,8 +50,8 @@ def package_name(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", found[0]).lower()
 
 
-def test_locks_are_dev_run_uv_and_node() -> None:
-    assert [path.name for path in LOCKS] == ["dev.txt", "run.txt", "uv.txt", "package-lock.json"]
+def test_locks_are_codex_dev_run_uv_and_node() -> None:
+    assert [path.name for path in LOCKS] == ["codex.txt", "dev.txt", "run.txt", "uv.txt", "package-lock.json"]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=relative)
@@ -82,7 +82,8 @@ def test_node_lock_has_the_exact_versions_of_package_json() -> None:
     assert wanted == {name: packages[f"node_modules/{name}"]["version"] for name in wanted}
 
 
-def test_dev_lock_contains_the_run_and_uv_locks() -> None:
+def test_dev_lock_contains_the_other_locks() -> None:
+    assert pins("codex.txt").items() <= pins("dev.txt").items()
     assert pins("uv.txt").items() <= pins("dev.txt").items()
     assert pins("run.txt").items() <= pins("dev.txt").items()
 
@@ -92,6 +93,8 @@ def test_every_requirement_is_locked() -> None:
     groups = project["dependency-groups"]
     wanted = project["project"]["dependencies"]
     assert {package_name(each) for each in wanted + groups["build"]} <= pins("run.txt").keys()
+    assert groups["codex"] == project["project"]["optional-dependencies"]["codex"]
+    assert {package_name(each) for each in groups["codex"]} == pins("codex.txt").keys()
     assert {package_name(each) for group in groups.values() for each in group if isinstance(each, str)} <= pins("dev.txt").keys()
 
 

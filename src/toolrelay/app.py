@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, TextIO
 
 from msgspec import structs
@@ -32,8 +33,9 @@ from toolrelay.runtime.gateway_tools import GatewayTools
 from toolrelay.runtime.keys import has_stored_keys, open_key_ring
 from toolrelay.runtime.limits import ConcurrencyLimit
 from toolrelay.runtime.live_settings import LiveSettings
-from toolrelay.runtime.models import Model, tool_calling_mode
+from toolrelay.runtime.models import Model, add_routes, tool_calling_mode
 from toolrelay.runtime.printed import PrintedLines
+from toolrelay.runtime.recordings.recorder import Recorder
 from toolrelay.runtime.secret import load_secret
 from toolrelay.runtime.service import TurnService
 from toolrelay.runtime.telemetry import Metrics
@@ -55,12 +57,13 @@ from toolrelay.web.keys import KeyPages
 from toolrelay.web.pages import make_open_routes, make_routes
 from toolrelay.web.relays import RELAYED_PATHS, RelayEndpoint
 from toolrelay.web.responses import make_response_routes
-from toolrelay.web.router import Router
+from toolrelay.web.router import ErrorEncoder, Handler, Router
 from toolrelay.web.sessions import Codes, Sessions
 from toolrelay.web.settings import SettingsPages
 from toolrelay.web.sign_in import SignInPages
 from toolrelay.web.site import Site
 from toolrelay.web.tls import load_server_context
+from toolrelay.web.token_counts import TokenCountEndpoint
 from toolrelay.web.traces import TracePages
 from toolrelay.web.usage import UsagePages
 from toolrelay.wires.base import discover as discover_wires
@@ -90,6 +93,8 @@ class App:
             executor=self.executor,
             approvals=self.approvals,
         )
+        folder, with_text = settings.recording.folder, settings.recording.with_text
+        self.recorder = Recorder(Path(folder).expanduser(), with_text=with_text) if folder else None
         self.live_settings = LiveSettings(settings, self.store, self.tools, self.models)
         self.ready = True
         self._file_prefix = file_prefix(settings)
@@ -107,12 +112,30 @@ class App:
         self.site = self._make_site(settings, sessions, access)
         limit = ConcurrencyLimit(settings.limits.concurrent_turns)
         self._endpoints = self._make_endpoints(settings, access, limit)
-        handlers = {endpoint.wire.path: endpoint.handle for endpoint in self._endpoints.values()}
+        self.router = self._make_router(settings, access, limit)
+
+    def _make_router(self, settings: Settings, access: Access, limit: ConcurrencyLimit) -> Router:
+        handlers: dict[str, Handler] = {endpoint.wire.path: endpoint.handle for endpoint in self._endpoints.values()}
         for path in RELAYED_PATHS:
             handlers[path] = RelayEndpoint(
                 path=path, models=self.models, metrics=self.metrics, limit=limit, access=access, settings=settings.server
             ).handle
-        self.router = Router(handlers, self.site, self._authenticator)
+        errors: dict[str, ErrorEncoder] = {}
+        for wire in discover_wires().values():
+            errors[wire.path] = wire.encode_error
+            counting = wire.token_counting
+            if counting is not None:
+                errors[counting.path] = wire.encode_error
+                handlers[counting.path] = TokenCountEndpoint(
+                    wire=wire,
+                    counting=counting,
+                    models=self.models,
+                    limit=limit,
+                    access=access,
+                    settings=settings.server,
+                    service=self.service,
+                ).handle
+        return Router(handlers, self.site, self._authenticator, errors)
 
     def _make_site(self, settings: Settings, sessions: Sessions, access: Access) -> Site:
         """Return all pages but the endpoints that clients stream through."""
@@ -157,6 +180,7 @@ class App:
                 watchdog=self.watchdog,
                 settings=settings.server,
                 service=self.service,
+                recorder=self.recorder,
             )
             for wire in discover_wires().values()
         }
@@ -207,6 +231,8 @@ class App:
         await self._usage_timer.close()
         await self.keys.close()
         await self.store.close()
+        if self.recorder is not None:
+            await asyncio.to_thread(self.recorder.close)
 
 
 def open_models(settings: Settings) -> dict[str, Model]:
@@ -222,6 +248,7 @@ def open_models(settings: Settings) -> dict[str, Model]:
             problems.append(f"{file_prefix(settings)}{error.message}")
     if problems:
         raise ConfigurationError("\n".join(problems))
+    add_routes(models)
     return models
 
 

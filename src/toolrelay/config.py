@@ -17,6 +17,7 @@ from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.errors import ConfigurationError
+from toolrelay.route_checks import find_route_problems
 from toolrelay.setting_types import (
     BaseUrl,
     Host,
@@ -65,6 +66,7 @@ NOT_IN_FILE: Final = {
     "data_dir": "--data-dir",
     "environment": "--data-dir",
     "tools_off": "TOOLRELAY_TOOLS=off",
+    "recording": "--record",
     "log": "TOOLRELAY_LOG",
     "log_level": "TOOLRELAY_LOG_LEVEL",
 }
@@ -84,6 +86,11 @@ def read_environment() -> Mapping[str, str]:
     return os.environ
 
 
+def process_environment(data_dir: str | None = None) -> Environment:
+    """Return where this process runs, without reading a configuration file. `data_dir` is its flag."""
+    return Environment(data_dir=Path(_data_dir(data_dir, os.environ)), environ=dict(os.environ))
+
+
 def load(
     path: str | None,
     environ: Mapping[str, str],
@@ -96,6 +103,8 @@ def load(
     """Combine defaults, file, environment and flags; each overrides the ones before it."""
     file, tables = _load_tables(path, environ)
     settings = FileReader(file, environ).read(with_defaults(tables, has_file=bool(file)))
+    if not settings.models:
+        raise ConfigurationError(f"{file}: models: there is none, and server.demo is false: nothing could be served")
     server = settings.server
     if host is not None:
         server = structs.replace(server, host=_checked("--host", host, Host))
@@ -114,9 +123,13 @@ def load(
 
 
 def with_defaults(tables: Mapping[str, Any], *, has_file: bool) -> dict[str, Any]:
-    """Add the demo model to a configuration without models. If there is no file, it has the toolsets that have a sample."""
-    if tables.get("models"):
+    """Add the demo model, unless it is turned off. If there is no file, it has the toolsets that have a sample."""
+    models, server = tables.get("models"), tables.get("server")
+    is_off = isinstance(server, Mapping) and server.get("demo") is False
+    if is_off or (models and (not isinstance(models, Mapping) or "demo" in models)):
         return dict(tables)
+    if models:
+        return {**tables, "models": {**models, "demo": {"provider": "demo"}}}
     samples = (
         {} if has_file else {name: {"kind": name, **kind.sample} for name, kind in discover_toolsets().items() if kind.sample}
     )
@@ -154,6 +167,7 @@ class FileReader:
         }
         self.check_toolset_names(values["models"], values["keys"], values["toolsets"])
         self.check_sharing(values["models"], values["toolsets"])
+        self.problems += [f"{self.file}: {each}" if self.file else each for each in find_route_problems(values["models"])]
         for name in raw:
             if name not in values:
                 self.add_problem(quote_key(name), _describe_unknown_section(name, values.keys()))

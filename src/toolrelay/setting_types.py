@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Meta, inspect
+from msgspec import Meta, Struct, inspect
 
 
 def _has_valid_port(url: str) -> bool:
@@ -62,6 +62,36 @@ BaseUrl = Annotated[
 Approval = Annotated[
     Literal["always", "never"] | dict[str, Literal["always", "never"]],
     Meta(description='"always", "never", or a table of them by tool: {file_read = "always"}'),
+]
+
+
+class ParameterDefaults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters of requests that do not say otherwise."""
+
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    max_tokens: Annotated[int, Meta(gt=0)] | None = None
+    seed: int | None = None
+    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    reasoning_effort: Annotated[str, Meta(min_length=1)] | None = None
+    verbosity: Annotated[str, Meta(min_length=1)] | None = None
+
+
+def _are_defaults(table: object) -> bool:
+    try:
+        msgspec.convert(table, ParameterDefaults)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+Defaults = Annotated[
+    dict[str, Any],
+    Meta(
+        description=f"a table with any of {', '.join(ParameterDefaults.__struct_fields__)}, each in its range",
+        extra={"check": _are_defaults},
+    ),
 ]
 
 

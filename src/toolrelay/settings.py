@@ -14,6 +14,7 @@ from toolrelay.setting_types import (
     Approval,
     Count,
     DaysOrOff,
+    Defaults,
     Host,
     Name,
     Origins,
@@ -37,6 +38,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_body_bytes: Positive = 16 * 1024 * 1024
     cors_origins: Origins = CORS_ORIGINS
     log_content: bool = False
+    demo: bool = True
     tls_cert: str = ""
     tls_key: str = ""
 
@@ -84,7 +86,9 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tool_calling: str = "auto"
     toolsets: tuple[str, ...] = ()
     cutoff: Literal["off", "first", "burst"] = "burst"
+    thinking: Literal["", "begun", "marked"] = ""
     on_bad_call: Literal["", "pass", "retry", "text", "fail"] = ""
+    printed_calls: Literal["", "catch", "text"] = ""
     on_unsupported_tool: Literal["drop", "refuse"] = "drop"
     approval: Literal["hold", "return"] = "hold"
     client_style: Literal["openai", "use_tool"] = "openai"
@@ -97,6 +101,10 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_tool_rounds: Count = 10
     timeout_seconds: Seconds = 300
     local: bool = False
+    aliases: tuple[Name, ...] = ()
+    fallbacks: tuple[str, ...] = ()
+    fallback_cooldown_seconds: SecondsOrOff = 30
+    defaults: Defaults = {}
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         secrets = {field.name for field in structs.fields(self) if is_secret(field.type)}
@@ -139,6 +147,13 @@ class Environment(Struct, frozen=True, kw_only=True):
         return f"Environment(data_dir={self.data_dir!r})"
 
 
+class RecordSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where exchanges are recorded; empty: nowhere. `with_text`: as they are; otherwise their content is masked."""
+
+    folder: str = ""
+    with_text: bool = False
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     server: ServerSettings = ServerSettings()
     store: StoreSettings = StoreSettings()
@@ -150,6 +165,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     config_file: str = ""
     tools_off: bool = False
     environment: Environment = Environment(data_dir=Path("data"))
+    recording: RecordSettings = RecordSettings()
     log: Literal["json", "text"] = "json"
     log_level: str = "info"
 

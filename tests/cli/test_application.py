@@ -30,10 +30,11 @@ COMMANDS = [
     ("replay",),
     ("approvals",),
 ]
+CODEX = [("codex", name) for name in ("login", "logout", "status")]
 APPROVALS = [("approvals", name) for name in ("list", "show", "allow", "edit", "deny", "watch", "rules", "forget")]
 
 
-@pytest.mark.parametrize("command", [(), *COMMANDS, *KEYS, *APPROVALS])
+@pytest.mark.parametrize("command", [(), *COMMANDS, *KEYS, *CODEX, *APPROVALS])
 def test_help_lists_examples_one_per_line(run: Run, command: tuple[str, ...]) -> None:
     code, out, _ = run(*command, "--help")
     assert code == 0

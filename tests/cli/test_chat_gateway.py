@@ -104,6 +104,20 @@ def test_question_of_a_script_starts_and_stops_it_silently(home: Home) -> None:
     assert not home.is_up()
 
 
+def test_first_configured_model_replaces_the_demo_model_in_new_conversations(home: Home) -> None:
+    with home.chat() as screen:
+        screen.expect_prompt()
+        screen.enter("count to 3")
+        screen.expect("1 2 3")
+        screen.expect_prompt()
+        screen.send("\x04")
+        assert screen.end() == 0
+    with ModelServer(ChatModel().respond) as server:
+        home.configure(configuration(server))
+        assert home.ask("count to 3").out == "You said: count to 3\n"
+        assert "1 2 3" in home.ask("--continue", "count to 3").out
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signal_stops_the_gateway_too(home: Home, number: signal.Signals) -> None:
     with home.chat() as screen:

@@ -134,7 +134,7 @@ def test_failed_answer_exits_with_1(gateway: ChatGateway) -> None:
 def test_unknown_model_exits_with_2(gateway: ChatGateway) -> None:
     code, out, err = run(gateway, "--model", "nope", "hello")
     assert (code, out) == (2, "")
-    assert err == "toolrelay: There is no model 'nope'. There are: fast, home, brief.\n"
+    assert err == "toolrelay: There is no model 'nope'. There are: fast, home, brief, demo.\n"
 
 
 def test_control_characters_are_escaped_in_a_pipe_and_exact_in_json(gateway: ChatGateway) -> None:

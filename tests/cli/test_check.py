@@ -114,6 +114,17 @@ def test_server_that_lists_the_model_exits_with_0(run: Run, server: ModelServer,
     assert out.endswith("  answers\n")
 
 
+def test_server_with_anthropics_api_is_asked_for_all_its_models(run: Run, server: ModelServer) -> None:
+    asked = server.enqueue(reply(b'{"data": [{"type": "model", "id": "a"}], "has_more": false}'))
+    configure(f'[models.a]\nprovider = "anthropic"\nbase_url = "{server.url}/v1"\napi_key = "sk-secret"\n')
+    code, out, err = run("check")
+    assert (code, err) == (0, "")
+    assert out.endswith("  answers\n")
+    request = server.request(asked).result(30)
+    assert (request.path, request.headers["x-api-key"]) == ("/v1/models?limit=1000", "sk-secret")
+    assert request.headers["anthropic-version"] == "2023-06-01"
+
+
 @pytest.mark.parametrize(
     ("names", "hint"),
     [

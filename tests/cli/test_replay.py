@@ -101,8 +101,8 @@ def test_answer_that_fails_before_its_first_frame_prints_an_error_response(tmp_p
         (({"request": ASK, "answer": "x", "clint": "openai"},), "clint"),
         (({"request": ASK, "answer": "x"}, {"request": ASK}), ":2: "),
         (({"request": ASK, "answer": "x", "dialect": "klingon"},), "dialect: expected one of"),
-        (({"request": ASK, "answer": "x", "wire": "gopher"},), "wire: expected one of chat"),
-        (({"request": ASK, "answer": {"sse": "", "wire": "gopher"}},), "wire: expected one of chat"),
+        (({"request": ASK, "answer": "x", "wire": "gopher"},), "wire: expected one of anthropic, chat"),
+        (({"request": ASK, "answer": {"sse": "", "wire": "gopher"}},), "wire: expected one of anthropic, chat"),
     ],
 )
 def test_invalid_recording_is_refused(tmp_path: Path, recordings: tuple[Any, ...], problem: str) -> None:
@@ -131,6 +131,13 @@ def test_missing_file_exits_with_2(run: Run) -> None:
 def test_unknown_client_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="expected one of openai, use_tool, found 'klingon'"):
         play(SEVEN, client="klingon")
+
+
+def test_folder_of_recordings_is_refused_with_the_newest_to_name(tmp_path: Path) -> None:
+    for name in ("20261117T093012.123Z-a.json", "20261117T093013.456Z-b.json"):
+        (tmp_path / name).write_bytes(SEVEN.read_bytes())
+    with pytest.raises(ConfigurationError, match=f"name it: toolrelay replay {tmp_path}/20261117T093013.456Z-b.json"):
+        play(tmp_path)
 
 
 def test_folder_without_a_recording_is_refused(tmp_path: Path) -> None:

@@ -23,7 +23,15 @@ from tests.core.playbook import (
     run_finished,
 )
 from toolrelay.core.commands import AskPerson, CallModel, Command, Emit, RunTool
-from toolrelay.core.events import AnswerFinished, GatewayCallFinished, GatewayCallStarted, TextDelta, Usage
+from toolrelay.core.events import (
+    AnswerFinished,
+    GatewayCallFinished,
+    GatewayCallStarted,
+    MessageStarted,
+    StreamEvent,
+    TextDelta,
+    Usage,
+)
 from toolrelay.core.gateway_calls import OUTCOME_UNKNOWN, REPEATED
 from toolrelay.core.messages import Message, Result, Text
 from toolrelay.core.playback import shown_events
@@ -162,6 +170,25 @@ def test_texts_of_two_answers_are_paragraphs_where_the_client_gets_them_as_one()
         assert Message(role="assistant", content=(Text(text="It is noon."),)) in playbook.turn.history
         playbook >> run_finished(1) << ...
         playbook >> [TextDelta("Bye."), AnswerFinished(finish="stop")] << ...
+
+
+def test_e9_messages_of_one_answer_are_paragraphs_where_the_client_gets_them_as_one() -> None:
+    for joins, expected in ((True, "One.\n\nTwo."), (False, "One.Two.")):
+        events: list[StreamEvent] = [
+            MessageStarted(),
+            TextDelta("One."),
+            MessageStarted(is_separate=True),
+            TextDelta(""),
+            TextDelta("Two."),
+        ]
+        playbook = Playbook(make_turn(auto="g", joins_answers=joins))
+        playbook >> [*events, *model_call(0, "g"), CALLS] << ...
+        assert "".join(event.text for event in emitted(playbook.commands) if isinstance(event, TextDelta)) == expected
+        playbook >> run_finished(0) << ...
+        playbook >> [MessageStarted(), TextDelta("Three.")]
+        later = [event.text for event in emitted(playbook.commands) if isinstance(event, TextDelta)]
+        assert later == ["\n\nThree." if joins else "Three."]
+        playbook >> [AnswerFinished(finish="stop")] << ...
 
 
 def test_first_text_of_a_turn_has_no_break_before_it() -> None:

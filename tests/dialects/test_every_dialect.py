@@ -42,7 +42,7 @@ few = settings(max_examples=40)
 WHOLE_ANSWER = {"llama3_json", "xlam", "pythonic"}
 AT_LINE = {"react", "gemma3"}
 # These have marks around text, too, which are removed.
-WRAPS_TEXT = {"harmony", "kimi_k3", "cohere"}
+WRAPS_TEXT = {"harmony", "kimi_k3", "cohere", "command_r", "functionary32", "inkling", "muse_glimmer", "solar"}
 
 SCAN_OPTIONS = [
     None,
@@ -107,8 +107,9 @@ ODD_CHARACTERS = [
 
 def fragments(dialect: Dialect) -> SearchStrategy[str]:
     """Return texts of calls, parts of calls, quotations and odd characters."""
+    blocks = ["\n\n    ", "\n    ", "\n\t", "\n<pre>", "</pre>", "\n<!--", "-->", "\n1. "]
     fences = ["```", "\n```\n", "\n```json\n", "\n~~~\n", "\n> ```\n> ", "\n> ", "\n1. ```\n   ", "\n- ", ">"]
-    quotations = [*fences, "`", "``", "\n", "\n\n", " ", "<think>", "</think>"]
+    quotations = [*blocks, *fences, "`", "``", "\n", "\n\n", " ", "<think>", "</think>"]
     calls = [dialect.render_calls([one]) for one in CALLS]
     bits = [
         "<",
@@ -203,8 +204,9 @@ def test_start_marker_in_prose_is_text(name: str) -> None:  # bug 15
     dialect = DIALECTS[name]
     for marker in dialect.start_markers:
         said = fold(scan_chunks(dialect, [f"Models print {marker.text} before a call."], TOOLS))
-        assert text_of(said).replace(marker.text, "") == "Models print  before a call.", said
-        if name not in WRAPS_TEXT:
+        if name in WRAPS_TEXT and marker.position == "anywhere":
+            assert text_of(said).replace(marker.text, "") == "Models print  before a call.", said
+        else:
             assert said == [Text(f"Models print {marker.text} before a call.")]
 
 
@@ -219,8 +221,9 @@ def test_plain_text_is_emitted_at_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(DIALECTS) - WHOLE_ANSWER))
 def test_string_in_arguments_is_emitted_as_it_arrives(name: str) -> None:
-    """Each character of the string is emitted with the chunk that contains it."""
-    text = "It is 3 o clock, über 漢字 {see} [above]."
+    """Each character of the string is emitted with the chunk that contains it, unless it may begin the end of the call."""
+    firsts = {mark[0] for mark in DIALECTS[name].end_markers}
+    text = "".join(character for character in "It is 3 o clock, über 漢字 {see} [above]." if character not in firsts)
     before, after = DIALECTS[name].render_calls([call("search", {"query": "QQ"})]).split("QQ")
     scanner = Scanner(DIALECTS[name], {one.name: one for one in TOOLS})
     for character in before + "W":
@@ -237,7 +240,9 @@ def test_string_in_arguments_is_emitted_as_it_arrives(name: str) -> None:
 def test_text_is_held_only_while_it_may_begin_a_mark(name: str, data: DataObject) -> None:
     dialect = DIALECTS[name]
     tag = "<think>"
-    marks = [*(marker.text for marker in dialect.start_markers), tag, "```", "~~~"]
+    strays = (*dialect.end_markers, *dialect.stray_marks, "</think>")
+    starts = [marker.text for marker in dialect.start_markers if len(marker.text) > 1]
+    marks = [*starts, *strays, tag, "```", "~~~", "<pre>", "<pre ", "<!--"]
     parts = sorted({mark[:end] for mark in marks for end in (1, 2, 3, len(mark) // 2, len(mark) - 1)} - {"", *marks})
     text = "x" + data.draw(joined([*parts, "a", "b", " ", "\n"], 12))
     assume(not any(mark in text for mark in marks))
@@ -338,6 +343,11 @@ QUOTED = {
     "in a numbered item": ("So:\n1. ```xml\n   ", "\n   ", "\n   ```\n"),
     "in an item": ("- ~~~\n  ", "\n  ", "\n  ~~~\n"),
     "in inline code": ("Write `", "\n", "` to call.\n"),
+    "in indented code": ("So:\n\n    ", "\n    ", "\n\nThat is it.\n"),
+    "in indented code after a tab": ("So:\n\n\tFirst\n\n\t", "\n\t", "\n\nThat is it.\n"),
+    "in preformatted text": ("So:\n<pre>\n", "\n", "\n</pre>\n"),
+    "in preformatted text with a class": ('<pre class="x">', "\n", "</pre>\n"),
+    "in a comment": ("So:\n<!-- ", "\n", " -->\n"),
 }
 
 

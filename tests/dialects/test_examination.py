@@ -5,6 +5,7 @@ Every text is scanned whole, in single characters and in drawn chunks.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,16 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from tests.dialects.scanning import DIALECTS, Reasoning, Text, calls_of, fold, scan, scan_chunks, text_of, tool
+from tests.dialects.scanning import DIALECTS, Reasoning, Text, call, calls_of, fold, scan, scan_chunks, text_of, tool
 from tests.dialects.test_every_dialect import split
 
 TOOLS = [
     tool("get_weather", {"city": {"type": "string"}, "days": {"type": "integer"}}),
     tool("get_time", {"zone": {"type": "string"}}),
     tool("submit"),
+    tool("label", {"tags": {"type": "array"}}),
 ]
 PARIS: list[tuple[str, Any]] = [("get_weather", {"city": "Paris"})]
 BOTH: list[tuple[str, Any]] = [*PARIS, ("get_time", {"zone": "CET"})]
+SUBMIT: list[tuple[str, Any]] = [("submit", {})]
 TWO_KEYS: list[tuple[str, Any]] = [("get_weather", {"city": "Paris", "days": 2})]
 
 
@@ -39,6 +42,10 @@ def minimax(inner: str) -> str:
 
 def k2(*calls: str) -> str:
     return f"<|tool_calls_section_begin|>{''.join(calls)}<|tool_calls_section_end|>"
+
+
+def lfm2(inner: str) -> str:
+    return f"<|tool_call_start|>[{inner}]<|tool_call_end|>"
 
 
 K2_PARIS = '<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}'
@@ -254,8 +261,54 @@ A9 |= {
     ),
     "a name alone": ("mistral_v13", "[TOOL_CALLS]submit", [("submit", {})]),
 }
+GLM_ARRAY = "<tool_call>label\n<arg_key>tags</arg_key>\n<arg_value>…</arg_value>\n</tool_call>"
+TAGS: list[tuple[str, Any]] = [("label", {"tags": ["a", {"b": "c"}]})]
+A9 |= {
+    "glm45: an array escaped once too often": ("glm45", GLM_ARRAY.replace("…", '[\\"a\\", {\\"b\\": \\"c\\"}]'), TAGS),
+    "glm45: an array in a string": ("glm45", GLM_ARRAY.replace("…", '"[\\"a\\", {\\"b\\": \\"c\\"}]"'), TAGS),
+    "lfm2: a set": ("lfm2", lfm2("label(tags={'urgent', 'bug'})"), [("label", {"tags": ["urgent", "bug"]})]),
+    "lfm2: a set of numbers": (
+        "lfm2",
+        lfm2("label(tags=[{1, 2.5}, {True,}, {}])"),
+        [("label", {"tags": [[1, 2.5], [True], {}]})],
+    ),
+    "lfm2: inner quotes": (
+        "lfm2",
+        lfm2("get_weather(city='sed -n '360,450p' /testbed/common.py', days=2)"),
+        [("get_weather", {"city": "sed -n '360,450p' /testbed/common.py", "days": 2})],
+    ),
+    "lfm2: quotes in quotes": (
+        "lfm2",
+        lfm2("get_weather(city='python3 -c \"from sympy import latex\nprint(latex(3*x, mul_symbol='\\,'))\"')"),
+        [("get_weather", {"city": "python3 -c \"from sympy import latex\nprint(latex(3*x, mul_symbol='\\,'))\""})],
+    ),
+    "lfm2: apostrophe": ("lfm2", lfm2("get_weather(city='Land's End')"), [("get_weather", {"city": "Land's End"})]),
+    "lfm2: leading zeros": ("lfm2", lfm2("get_weather(days=07)"), [("get_weather", {"days": 7})]),
+    "kimi_k2: a bracket too many": ("kimi_k2", k2(K2_PARIS + "}<|tool_call_end|>"), PARIS),
+}
 B9 = {
     "blanks around the name": ("hermes", '<tool_call>{"name": " submit ", "arguments": {}}</tool_call>', [("submit", {})]),
+    **{
+        f"a blank in the tag: {name}": (
+            name,
+            DIALECTS[name].render_calls([call("submit")]).replace("<tool_call>", "<tool_call >"),
+            SUBMIT,
+        )
+        for name in ("hermes", "qwen3_coder", "glm45", "glm47")
+    },
+    "JSON in a fence": (
+        "llama3_json",
+        '```json\n{"name": "get_weather", "parameters": {"city": "Paris"}}\n```\n',
+        PARIS,
+    ),
+    "two calls in a fence": (
+        "xlam",
+        (
+            '```json\n[{"name": "get_weather", "arguments": {"city": "Paris"}},\n'
+            '{"name": "get_time", "arguments": {"zone": "CET"}}]\n```'
+        ),
+        BOTH,
+    ),
     "end of the turn": ("llama3_json", '{"name": "get_weather", "parameters": {"city": "Paris"}}<|eot_id|>', PARIS),
 }
 ROWS = {
@@ -293,6 +346,24 @@ def test_a1_text_around_two_calls_without_an_end_is_kept() -> None:
     found = scan("qwen3_coder", text, TOOLS)
     assert calls_of(found) == BOTH
     assert text_of(found) == "Sure.\n\nAnd the time.\n\nDone."
+
+
+UNCLOSED = {
+    "qwen3_coder": "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</tool_call>",
+    "qwen3_coder, the call": "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</function>",
+    "glm45": "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</tool_call>",
+    "minimax_m2": '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">Paris\n</invoke>',
+}
+
+
+@pytest.mark.parametrize("case", UNCLOSED)
+def test_a1_unclosed_value_ends_before_prose_if_its_closing_tag_never_comes(case: str) -> None:
+    name = case.partition(",")[0]
+    prose = "\nNow I wait for the weather."
+    found = scan(name, UNCLOSED[case] + prose, TOOLS)
+    assert calls_of(found) == PARIS
+    assert text_of(found) == prose
+    assert calls_of(scan(name, UNCLOSED[case] + " word" * 1000, TOOLS)) == [], "more than 4 KiB may be a value"
 
 
 @pytest.mark.parametrize(
@@ -345,16 +416,111 @@ def test_a6_recipient_assistant_is_no_call_and_leaves_no_header() -> None:
     assert scan("harmony", text, TOOLS) == [Reasoning("Hm."), Text("Hi.")]
 
 
-@pytest.mark.parametrize(
-    "arguments", ['{"content": "He said "}" there"}', '{"content": "He said "}}" there"}', '{"content": "a "}"}']
-)
-def test_a8_wrong_json_is_not_cut_into_a_valid_call(arguments: str) -> None:
-    text = f'<tool_call>{{"name": "get_weather", "arguments": {arguments}}}</tool_call>!'
-    found = scan("hermes", text, TOOLS)
+# JSON in the frames of dialects that have nothing else in common: `…` stands for the arguments.
+FRAMES = {
+    "hermes": '<tool_call>{"name": "get_weather", "arguments": …}</tool_call>',
+    "kimi_k2": k2("<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>…<|tool_call_end|>"),
+    "deepseek_v31": "<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>…<｜tool▁call▁end｜>\n<｜tool▁calls▁end｜>",
+    "harmony": "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>…<|call|>",
+    "apertus": '<|tools_prefix|>[{"get_weather": …}]<|tools_suffix|>',
+    "nemotron": '<TOOLCALL>[{"name": "get_weather", "arguments": …}]</TOOLCALL>',
+    "qwen3_coder": "<tool_call>\n<function=get_weather>\n…\n</function>\n</tool_call>",
+    "mistral": '[TOOL_CALLS][{"name": "get_weather", "arguments": …}]',
+    "mistral_v13": "[TOOL_CALLS]get_weather[ARGS]…",
+    "llama3_json": '{"name": "get_weather", "parameters": …}',
+}
+MENDED: dict[str, tuple[str, Any]] = {
+    "B1: comma at the end": ('{"city": "Paris",}', {"city": "Paris"}),
+    "B1: commas at all ends": ('{"city": ["a", {"b": 1,},],\n}', {"city": ["a", {"b": 1}]}),
+    "B1: constants of Python": ('{"a": True, "b": [None, False]}', {"a": True, "b": [None, False]}),
+    "B1: single quotes": ("{'city': 'a \"b\" \\'c\\''}", {"city": "a \"b\" 'c'"}),
+    "B1: no comma before a key": ('{"a": "b" "c": {"d": 1} "e": 2}', {"a": "b", "c": {"d": 1}, "e": 2}),
+    "B1: no comma between objects": ('{"a": [{"b": 1} {"c": 2}]}', {"a": [{"b": 1}, {"c": 2}]}),
+    "B1: wrong bracket": ('{"a": [1, 2}', {"a": [1, 2]}),
+    "B1: backslashes": ('{"a": "\\d+\\.x C:\\users"}', {"a": "\\d+\\.x C:\\users"}),
+    "B1: arguments in a string": ('"{\\"city\\": \\"Paris\\", \\"ok\\": True,}"', {"city": "Paris", "ok": True}),
+    "B1: arguments in a string, a brace missing": ('"{\\"a\\": {\\"b\\": 1}"', {"a": {"b": 1}}),
+    "A8: arguments in a string that is not escaped": ('"{"city": "Paris"}"', {"city": "Paris"}),
+    "A8: keys without quotes": ('{city: "Paris", the_days: 2}', {"city": "Paris", "the_days": 2}),
+    "A8: quotation": ('{"a": "He said "hello" to me"}', {"a": 'He said "hello" to me'}),
+    "A8: quotation at the end": ('{"a": "He said "hello"", "b": 1}', {"a": 'He said "hello"', "b": 1}),
+    "A8: quotation at the beginning": ('{"a": ""Hello," she said."}', {"a": '"Hello," she said.'}),
+    "A8: two quotations": ('{"a": "a "b" c "d", e"}', {"a": 'a "b" c "d", e'}),
+    "A8: quoted bracket": ('{"content": "He said "}" there"}', {"content": 'He said "}" there'}),
+    "A8: quoted brackets": ('{"content": "He said "}}" there"}', {"content": 'He said "}}" there'}),
+    "A8: markup": ('{"html": "<a href="/x">y</a>"}', {"html": '<a href="/x">y</a>'}),
+    "A8: JSON in a string": ('{"a": "{"b": "c", "d": [1, "e"]}"}', {"a": '{"b": "c", "d": [1, "e"]}'}),
+    "A8: apostrophe": ("{'a': 'it's here'}", {"a": "it's here"}),
+}
+BROKEN = {
+    "A8: quoted bracket without an end": '{"content": "a "}"}',
+    "A8: one quotation mark": '{"a": "say "hi"}',
+    "A8: a string without an end": '{"a": "say "hi", "b": "c"}',
+    "A8: all of it is quoted": '{"a": ""b""}',
+    "A8: inches": '{"a": "5" wide"}',
+    "A8: sum of strings": '{"a": "b" + "c"}',
+    "B1: no value": '{"city": }',
+    "B1: two commas": '{"a": [1,,2]}',
+    "B1: unknown word": '{"a": undefined}',
+    "B1: two kinds of backslashes": '{"a": "C:\\dir\\new"}',
+    "B1: strings without a comma": '{"a": ["b" "c"]}',
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize("row", MENDED)
+@given(data=st.data())
+@settings(max_examples=5)
+def test_slip_in_json_is_repaired_in_every_frame_and_chunking(name: str, row: str, data: DataObject) -> None:
+    written, expected = MENDED[row]
+    text = FRAMES[name].replace("…", written)
+    if name == "qwen3_coder" and not written.startswith("{"):
+        return  # only an object may stand in the place of its parameters
+    found = scan(name, text, TOOLS)
+    assert calls_of(found) == [("get_weather", expected)]
+    assert not text_of(found)
+    assert fold(scan_chunks(DIALECTS[name], split(data, text), TOOLS)) == found
+
+
+@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize("row", BROKEN)
+@given(data=st.data())
+@settings(max_examples=5)
+def test_ambiguous_slip_in_json_is_never_a_call(name: str, row: str, data: DataObject) -> None:
+    text = FRAMES[name].replace("…", BROKEN[row])
+    found = scan(name, text, TOOLS)
     assert calls_of(found) == []
-    assert text_of(found) == "!"
+    assert fold(scan_chunks(DIALECTS[name], split(data, text), TOOLS)) == found
+
+
+@pytest.mark.parametrize("name", sorted(set(FRAMES) - {"mistral", "mistral_v13", "llama3_json"}))
+@pytest.mark.parametrize("written", ['{"a": {"b": 1}', '{"a": [1, {"b": "x"', '{"a": "x", "c": [{"b": 1, "d": 2}],'])
+def test_b1_missing_brackets_are_closed_at_the_end_mark(name: str, written: str) -> None:
+    missing = {'{"a": {"b": 1}': "}", '{"a": [1, {"b": "x"': "}]}"}.get(written, "}")
+    found = scan(name, FRAMES[name].replace("…}]", "…").replace("…}", "…").replace("…", written), TOOLS)
+    assert calls_of(found) == [("get_weather", json.loads(written.removesuffix(",") + missing))]
+    assert not text_of(found)
+
+
+def test_b1_inner_object_with_several_members_is_not_closed() -> None:
+    """Its last member may belong to the outer object."""
+    assert calls_of(scan("kimi_k2", FRAMES["kimi_k2"].replace("…", '{"a": {"b": 1, "c": 2}'), TOOLS)) == []
 
 
 def test_b5_members_beside_arguments_are_ignored_as_before() -> None:
     text = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}, "thought": "hm"}</tool_call>'
     assert calls_of(scan("hermes", text, TOOLS)) == PARIS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '```json\n{"name": "get_weather", "parameters": {"city": "Paris"}}\n```\nThat is a call.',
+        '```json\n{"name": "other", "parameters": {}}\n```',
+        '```json\n{"city": "Paris"}\n```',
+        'So:\n```json\n{"name": "submit", "parameters": {}}\n```',
+        "```json\n",
+    ],
+)
+def test_b9_fenced_json_that_is_not_the_whole_answer_or_no_call_is_text(text: str) -> None:
+    assert scan("llama3_json", text, TOOLS) == [Text(text)]

@@ -17,12 +17,13 @@ MODELS = {
         NousResearch/Hermes-2-Pro-Mistral-7B NousResearch/Hermes-3-Llama-3.1-8B hermes3:8b NousResearch/Hermes-4-14B
         Groq/Llama-3-Groq-8B-Tool-Use llama3-groq-tool-use:8b
         ibm-granite/granite-4.0-h-small granite4:tiny-h ibm/granite-4-h-tiny HuggingFaceTB/SmolLM3-3B
-        baidu/ERNIE-4.5-21B-A3B-Thinking LGAI-EXAONE/EXAONE-4.0-32B RekaAI/reka-edge arcee-ai/Trinity-Mini""",
+        baidu/ERNIE-4.5-21B-A3B-Thinking LGAI-EXAONE/EXAONE-4.0-32B RekaAI/reka-edge arcee-ai/Trinity-Mini
+        arcee-ai/trinity-large-preview:free arcee-ai/Trinity-Nano-Preview""",
     "qwen3_coder": """
         Qwen/Qwen3-Coder-30B-A3B-Instruct qwen3-coder:30b qwen/qwen3-coder-480b Qwen/Qwen3-Coder-Next qwen3-coder-next
-        Qwen/Qwen3.5-397B-A17B qwen3.5:9b qwen/qwen3.6-27b stepfun-ai/Step-3.5-Flash stepfun/step-3.7-flash
         XiaomiMiMo/MiMo-V2-Flash nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 nemotron-3-nano:30b nvidia/nemotron-3-super
-        LGAI-EXAONE/K-EXAONE-2""",
+        LGAI-EXAONE/K-EXAONE-2.0-750B-A37B LGAI-EXAONE/K-EXAONE-2 nvidia/Nemotron-Cascade-2-30B-A3B""",
+    "qwen35": "Qwen/Qwen3.5-397B-A17B qwen3.5:9b qwen/qwen3.6-27b stepfun-ai/Step-3.5-Flash stepfun/step-3.7-flash",
     "step3": "stepfun-ai/step3 stepfun-ai/step3-fp8",
     "seed_oss": "ByteDance-Seed/Seed-OSS-36B-Instruct bytedance/seed-oss-36b",
     "harmony": "openai/gpt-oss-20b gpt-oss:120b gpt-oss:20b-cloud unsloth/gpt-oss-20b-GGUF",
@@ -34,7 +35,8 @@ MODELS = {
     "pythonic": """
         meta-llama/Llama-4-Scout-17B-16E-Instruct llama4:scout meta-llama/llama-4-maverick Team-ACE/ToolACE-2-Llama-3.1-8B""",
     "olmo3": "allenai/Olmo-3-7B-Instruct allenai/olmo-3-32b-think olmo-3.1:32b",
-    "lfm2": "LiquidAI/LFM2-1.2B liquid/lfm2-8b-a1b LiquidAI/LFM2.5-8B-A1B",
+    "lfm2": "LiquidAI/LFM2-1.2B liquid/lfm2-8b-a1b",
+    "lfm25": "LiquidAI/LFM2.5-8B-A1B lfm2.5:1.2b",
     "mistral": """
         mistralai/Mistral-7B-Instruct-v0.3 mistral:7b mistral-nemo mistralai/Mistral-Nemo-Instruct-2407 mixtral:8x22b
         mistralai/Mistral-Small-3.1-24B-Instruct-2503 mistral-small3.1 mistralai/Mistral-Large-Instruct-2411 mistral-large:123b
@@ -42,6 +44,7 @@ MODELS = {
         mistralai/Pixtral-12B-2409""",
     "mistral_v11": "mistral-small3.2 mistralai/Mistral-Small-3.2-24B-Instruct-2506 mistral-small3.2:24b",
     "mistral_v13": """
+        mistralai/Mistral-Small-4-119B-2603 mistral-small4 mistralai/Mistral-Medium-3.5-128B mistral-medium-3.5
         mistralai/Magistral-Small-2509 mistralai/Ministral-3-8B-Reasoning-2512 magistral:24b
         mistralai/Ministral-3-8B-Instruct-2512 ministral-3:8b mistral-large-3
         mistralai/Mistral-Large-3-675B-Instruct-2512 mistralai/Devstral-2-123B-Instruct-2512 devstral-small-2 devstral-2:123b""",
@@ -56,27 +59,43 @@ MODELS = {
     "deepseek_v4": "deepseek-ai/DeepSeek-V4",
     "glm45": """
         zai-org/GLM-4.5 zai-org/GLM-4.5-Air zai-org/GLM-4.6 glm-4.6:cloud z-ai/glm-4.5-air zai-org/glm-4.6v-flash
-        poolside/Laguna""",
-    "glm47": "zai-org/GLM-4.7 zai-org/GLM-4.7-Flash glm-4.7-flash zai-org/GLM-5 z-ai/glm-5 inclusionAI/Ling-3",
+        poolside/Laguna-XS.2 inclusionAI/Ling-3.0-flash""",
+    "glm47": """
+        zai-org/GLM-4.7 zai-org/GLM-4.7-Flash glm-4.7-flash zai-org/GLM-5 z-ai/glm-5 poolside/Laguna-S-2.1
+        poolside/Laguna-XS-2.1""",
     "kimi_k2": """
         moonshotai/Kimi-K2-Instruct moonshotai/Kimi-K2-Instruct-0905 moonshotai/Kimi-K2-Thinking kimi-k2:1t-cloud
         moonshotai/kimi-k2.5 moonshotai/Kimi-Linear-48B-A3B-Instruct""",
     "kimi_k3": "moonshotai/Kimi-K3",
     "minimax_m1": "MiniMaxAI/MiniMax-M1-80k minimax/minimax-m1",
     "minimax_m2": "MiniMaxAI/MiniMax-M2 minimax-m2:cloud MiniMaxAI/MiniMax-M2.1 minimax/minimax-m2.5",
+    "minimax_m3": "MiniMaxAI/MiniMax-M3 minimax/minimax-m3 minimax-m3:cloud",
+    "minicpm5": "openbmb/MiniCPM5-1B minicpm5:1b",
     "granite": "ibm-granite/granite-3.3-8b-instruct granite3.3:8b granite3.1-moe:3b ibm/granite-3.2-8b",
     "granite_20b_fc": "ibm-granite/granite-20b-functioncalling",
     "phi4_mini": "microsoft/Phi-4-mini-instruct phi4-mini:3.8b fireworks-ai/llama-3-firefunction-v2",
     "cohere": """
         CohereLabs/c4ai-command-r7b-12-2024 command-r7b:7b CohereLabs/c4ai-command-a-03-2025 command-a:111b
         CohereLabs/command-a-reasoning-08-2025 CohereLabs/command-a-plus""",
-    "jamba": "ai21labs/AI21-Jamba-1.5-Mini ai21/jamba-large-1.7 ServiceNow-AI/Apriel-1.5-15b-Thinker",
+    "jamba": """
+        ai21labs/AI21-Jamba-1.5-Mini ai21/jamba-large-1.7 ServiceNow-AI/Apriel-1.5-15b-Thinker
+        ServiceNow-AI/Apriel-1.6-15b-Thinker""",
+    "solar": "upstage/Solar-Open-100B",
+    "longcat_lite": "meituan-longcat/LongCat-Flash-Lite",
+    "command_r": "command-r:35b CohereLabs/c4ai-command-r-plus-08-2024 CohereLabs/c4ai-command-r-v01 cohere/command-r-08-2024",
+    "functionary31": "meetkai/functionary-small-v3.1 meetkai/functionary-medium-v3.1",
+    "functionary32": "meetkai/functionary-small-v3.2 meetkai/functionary-medium-v3.0",
+    "hy3": "tencent/Hy3 tencent/Hy3-preview tencent/hy3-fp8 hy3:295b",
+    "inkling": "thinkingmachines/Inkling-NVFP4 inkling",
+    "muse_glimmer": "meta-models/Muse-Glimmer-30B",
+    "dots": "dots-studio/dots3-note-prev",
     "hunyuan": "tencent/Hunyuan-A13B-Instruct tencent/Hunyuan-7B-Instruct",
-    "internlm": "internlm/internlm2_5-7b-chat internlm2:7b internlm/internlm3-8b-instruct",
+    "internlm": "internlm/internlm2_5-7b-chat internlm2:7b internlm/internlm3-8b-instruct internlm/Intern-S1-mini",
     "functiongemma": "google/functiongemma-270m-it functiongemma:270m",
     "gemma3": "google/gemma-3-27b-it gemma3:12b google/gemma-3n-E4B-it gemma3n:e4b",
     "gemma4": "google/gemma-4-31B-it gemma4:26b",
     "gigachat3": "ai-sage/GigaChat3-10B-A1.8B ai-sage/GigaChat3-702B-A36B-preview",
+    "gigachat35": "ai-sage/GigaChat3.5-432B-A26B-preview",
     "apertus": "swiss-ai/Apertus-8B-Instruct-2509",
     "longcat": "meituan-longcat/LongCat-Flash-Chat meituan-longcat/LongCat-Flash-Thinking",
     "nemotron": """
@@ -85,7 +104,7 @@ MODELS = {
 NAMES = [(model, dialect) for dialect, models in MODELS.items() for model in models.split()]
 
 # Used by clients' prompts and by Toolrelay itself.
-WITHOUT_FAMILY = {"sealed", "use_tool", "react", "invoke_xml"}
+WITHOUT_FAMILY = {"sealed", "use_tool", "react", "invoke_xml", "tool_tags"}
 
 
 @pytest.mark.parametrize(("model", "dialect"), NAMES)
@@ -126,12 +145,13 @@ def test_known_model_has_its_dialect(model: str, dialect: str) -> None:
         "phi3:mini",
         "phi4:14b",
         "THUDM/glm-4-9b-chat",
-        "command-r:35b",
-        "CohereLabs/c4ai-command-r-plus-08-2024",
         "granite-code:8b",
         "moonshotai/Kimi-VL-A3B-Thinking",
         "MiniMaxAI/MiniMax-Text-01",
         "nvidia/Nemotron-Mini-4B-Instruct",
+        "upstage/solar-pro-preview-instruct",
+        "inclusionAI/Ling-2.5-1T",
+        "trinity",
     ],
 )
 def test_other_model_has_no_family(model: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Text, call, calls_of, scan, tool
+from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Text, call, calls_of, scan, text_of, tool
 from toolrelay.dialects.base import ToolResult
 
 WEATHER = tool("get_weather", {"city": {"type": "string"}, "days": {"type": "integer"}})
@@ -49,3 +49,57 @@ def test_calls_and_results_are_rendered_as_in_the_templates() -> None:
     assert DIALECTS["glm45"].render_calls([MADE]) == LINES
     assert DIALECTS["glm47"].render_calls([MADE]) == LINES.replace("\n", "")
     assert DIALECTS["glm45"].render_results([ToolResult(call=MADE, text="x")]) == "<tool_response>\nx\n</tool_response>"
+
+
+HY = """<tool_calls:opensource>
+<tool_call:opensource>get_weather<tool_sep:opensource>
+<arg_key:opensource>city</arg_key:opensource>
+<arg_value:opensource>Paris</arg_value:opensource>
+</tool_call:opensource>
+<tool_call:opensource>now<tool_sep:opensource>
+</tool_call:opensource>
+</tool_calls:opensource>"""
+HY_CALLS = [("get_weather", {"city": "Paris"}), ("now", {})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HY,
+        HY.replace(":opensource", ""),
+        HY.replace("\n", ""),
+        HY.replace("</tool_call:opensource>", ""),
+        HY.replace("<tool_calls:opensource>", "").replace("</tool_calls:opensource>", ""),
+    ],
+    ids=["template", "no suffix", "one line", "no end of calls", "no outer tag"],
+)
+def test_calls_of_hy_are_parsed(text: str) -> None:
+    found = scan("hy3", f"Checking.{text}", [tool("get_weather", {"city": {"type": "string"}}), tool("now")])
+    assert text_of(found).strip() == "Checking."
+    assert calls_of(found) == HY_CALLS
+
+
+def test_hy_is_rendered_as_in_its_template() -> None:
+    dialect = DIALECTS["hy3"]
+    made = [call(name, arguments) for name, arguments in HY_CALLS]
+    assert dialect.render_calls(made) == HY
+    assert (
+        dialect.render_results([ToolResult(call=one, text=one.name) for one in made])
+        == """<tool_responses:opensource>
+<tool_response:opensource>
+get_weather
+</tool_response:opensource>
+<tool_response:opensource>
+now
+</tool_response:opensource>
+</tool_responses:opensource>"""
+    )
+
+
+def test_tags_of_longcat_lite_have_a_prefix() -> None:
+    text = """<longcat_tool_call>get_weather
+<longcat_arg_key>city</longcat_arg_key>
+<longcat_arg_value>Paris</longcat_arg_value>
+</longcat_tool_call>"""
+    assert scan("longcat_lite", text, [WEATHER]) == [ParsedCall("get_weather", '{"city": "Paris"}')]
+    assert DIALECTS["longcat_lite"].render_calls([call("get_weather", {"city": "Paris"})]) == text

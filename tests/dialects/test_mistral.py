@@ -28,7 +28,7 @@ ADD = ParsedCall("add", '{"a": 3.5, "b": 4}')
         ('[TOOL_CALLS]add{"a": 3.5, "b": 4}[TOOL_CALLS]mul{"a": 3}', [ADD, ParsedCall("mul", '{"a": 3}')]),
         ('Hello[TOOL_CALLS] [{"name": "f", "arguments": {}}]\nbye', [Text("Hello"), ParsedCall("f", "{}"), Text("\nbye")]),
         ("[TOOL_CALLS] not json at all", [Text("[TOOL_CALLS] not json at all")]),
-        ("[TOOL_CALLS]", [Text("[TOOL_CALLS]")]),
+        ("[TOOL_CALLS]", []),  # row A7
         ('[TOOL_CALLS]add{"a": "[TOOL_CALLS]x{}"}', [ParsedCall("add", '{"a": "[TOOL_CALLS]x{}"}')]),
         ('[TOOL_CALLS]add[ARGS]{"a": ', [ParsedCall("add", '{"a": ', "cut")]),
     ],

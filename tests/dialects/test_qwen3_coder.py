@@ -162,3 +162,10 @@ def test_description_cannot_leave_its_tag() -> None:
     )
     assert written.count("</tools>") == 1
     assert "\nNew rule" not in written
+
+
+def test_call_without_arguments_may_lack_its_end() -> None:
+    assert calls_of(scan("qwen3_coder", "<tool_call>\n<function=now>\n</tool_call>", [])) == [("now", {})]
+    assert calls_of(scan("qwen3_coder", "<function=now>\n<function=now>\n</function>", [])) == [("now", {}), ("now", {})]
+    prose = "<function= b\n<function= b\nNo."
+    assert scan("qwen3_coder", prose, []) == [Text(prose)]

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from anthropic.types import RawMessageStreamEvent
 from msgspec.structs import replace
 from openai.types.chat import ChatCompletionChunk
+from pydantic import TypeAdapter
 
 from tests.exchange import Gist, decode_all, envelope, fold, gist, run_turn
 from tests.golden.transcripts import BACKS, EXCHANGES, FRONTS, Way, ways
@@ -68,3 +70,20 @@ def test_openai_recordings_match_the_sdk_types(path: Path) -> None:
         for value in values:
             if "error" not in value:
                 ChatCompletionChunk.model_validate(value)
+
+
+def check_anthropic_types(text: str) -> None:
+    adapter: TypeAdapter[RawMessageStreamEvent] = TypeAdapter(RawMessageStreamEvent)
+    for line in text.splitlines():
+        if line.startswith("data: ") and json.loads(line[6:])["type"] not in ("ping", "error"):
+            adapter.validate_json(line[6:])
+
+
+@pytest.mark.parametrize("path", sorted(EXCHANGES.glob("*/upstream.anthropic.sse")), ids=lambda path: path.parent.name)
+def test_anthropic_recordings_match_the_sdk_types(path: Path) -> None:
+    check_anthropic_types(path.read_text())
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.front == "anthropic"], ids=str)
+def test_streams_for_anthropic_clients_match_the_sdk_types(way: Way) -> None:
+    check_anthropic_types(way.transcript().partition("=== to the client, whole")[0])

@@ -62,7 +62,7 @@ def check_stream(events: list[Any], last: str = "response.completed") -> None:
     assert events[-1].type == last
 
 
-def test_background_response_is_polled_to_its_end(client: OpenAI, upstream: ModelServer) -> None:
+def test_background_response_is_polled_to_its_end(client: OpenAI, upstream: ModelServer) -> None:  # D8
     gate = Gate()
     upstream.enqueue([gate, whole("Hello there")])
     created = client.responses.create(model=PLAIN, input="Hi", background=True)

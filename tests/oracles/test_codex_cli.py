@@ -7,13 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
-from tests.gateway import Gateway, running
-from tests.model_server import ModelServer, call, delta, end
+from tests.gateway import Gateway
+from tests.model_server import ModelServer, delta, end
+from tests.oracles.tool_loop import MODELS, answer_with_call, loop_gateway
 from tests.upstream import stream
 from toolrelay.backends.codex.binary import find_binary
 
@@ -47,11 +46,7 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture(scope="module")
 def gateway(server: ModelServer) -> Iterator[Gateway]:
-    table = 'provider = "compatible"\nwire = "chat"\nbase_url = "{url}/v1"\ntool_calling = "{mode}"\n'
-    models = {"native": "native", "text": "hermes"}
-    with running(
-        "".join(f"[models.{name}]\n" + table.format(url=server.url, mode=mode) for name, mode in models.items())
-    ) as started:
+    with loop_gateway(server) as started:
         yield started
 
 
@@ -74,15 +69,8 @@ def codex(folder: Path, gateway: Gateway, model: str, prompt: str, *more: str) -
     )
 
 
-def answer_with_call(model: str, name: str, arguments: dict[str, Any]) -> bytes:
-    if model == "native":
-        return stream(call(name, msgspec.json.encode(arguments).decode()) + end("tool_calls"))
-    printed = msgspec.json.encode({"name": name, "arguments": arguments}).decode()
-    return stream(delta(f"<tool_call>\n{printed}\n</tool_call>") + end())
-
-
-@pytest.mark.parametrize("model", ["native", "text"])
-def test_codex_with_default_settings_runs_a_tool_of_its_mcp_server(
+@pytest.mark.parametrize("model", MODELS)
+def test_codex_with_default_settings_runs_a_tool_of_its_mcp_server(  # D2
     server: ModelServer, gateway: Gateway, tmp_path: Path, model: str
 ) -> None:
     first = server.enqueue(answer_with_call(model, FLAT, {"city": "Paris"}), stream(delta("It is 18 degrees.") + end()))
@@ -102,7 +90,7 @@ def test_codex_with_default_settings_runs_a_tool_of_its_mcp_server(
     assert '"tool":"web_search"' in dropped[0]
 
 
-@pytest.mark.parametrize("model", ["native", "text"])
+@pytest.mark.parametrize("model", MODELS)
 def test_codex_with_default_settings_runs_a_command(server: ModelServer, gateway: Gateway, tmp_path: Path, model: str) -> None:
     command = {"cmd": "echo from the shell"}
     first = server.enqueue(answer_with_call(model, "exec_command", command), stream(delta("Done.") + end()))

@@ -43,11 +43,12 @@ def test_stop_ends_the_answer_of_a_model_over_responses(relay: Gateway, *, strea
     assert (text, finish) == ("1 2 3 ", "stop")
 
 
-def test_stop_does_not_touch_a_native_call(relay: Gateway) -> None:
+@pytest.mark.parametrize("model", ["responses", "sealed", "pythonic"])
+def test_stop_inside_a_call_does_not_touch_it(relay: Gateway, model: str) -> None:
     tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"properties": {"city": {"type": "string"}}}}}
     asked = {
-        "model": "responses",
-        "messages": [{"role": "user", "content": "get_weather in Paris"}],
+        "model": model,  # over Responses, with native and with printed calls
+        "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
         "stop": "Par",
         "tools": [tool],
     }

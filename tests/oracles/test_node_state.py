@@ -91,7 +91,7 @@ def test_openai_package_uses_stored_state(gateway: Gateway, upstream: ModelServe
     }
 
 
-def test_ai_sdk_goes_through_three_turns_with_its_own_tool(gateway: Gateway, upstream: ModelServer) -> None:
+def test_ai_sdk_goes_through_three_turns_with_its_own_tool(gateway: Gateway, upstream: ModelServer) -> None:  # D1
     number = upstream.enqueue(
         whole("", (("get_weather", '{"city":"Paris"}'),)), whole("Mild."), streamed("Yes, mild."), whole("Bye.")
     )

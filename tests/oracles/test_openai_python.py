@@ -214,5 +214,5 @@ def test_async_client_streams(relay: Gateway, model: str) -> None:
 
 
 def test_models_are_listed(relay: Gateway) -> None:
-    assert [model.id for model in make_client(relay).models.list()][:2] == ["chat", "responses"]
+    assert [model.id for model in make_client(relay).models.list()][:3] == ["chat", "responses", "anthropic"]
     assert make_client(relay).models.retrieve("chat").object == "model"

@@ -17,7 +17,7 @@ from toolrelay.parsing.stream_reader import NAME_LIMIT, Reader
 
 
 def pieces_of(chunks: list[str]) -> list[str]:
-    """Return what is emitted for each of the chunks of a value."""
+    """Return what is emitted for each of the chunks of a value, and at the end of the stream."""
     reader = Reader()
     out: list[str] = []
     parse = json_value(reader, out.append)
@@ -25,6 +25,8 @@ def pieces_of(chunks: list[str]) -> list[str]:
     for chunk in chunks:
         reader.feed(chunk)
         next(parse, None)
+    reader.closed = True
+    next(parse, None)
     return out
 
 
@@ -35,17 +37,35 @@ def in_chunks(text: str, size: int) -> list[str]:
 @pytest.mark.parametrize(
     "chunks",
     [
-        ['{"a": "', "b\\", "nc", '"}'],
-        ['{"a": "', "\\", "u", "0041", '"}'],
-        ['{"a": "', "\\", '"', "}", '"}'],
-        ['{"a": "', "\\", "\\", '"', "}"],
+        ['{"a": "', "b\\n", "c", '"}'],
+        ['{"a": "', "\\u0041", '"}'],
+        ['{"a": "', '\\"', "}", '"}'],
+        ['{"a": "', "\\\\", '"', "}"],
         ['{"a"', ': {"b"', ': [1, {}, "]', '"]', "}", "}"],
-        ["['", "a]", "\\'", '"', "']"],
+        ['{"a": ', "[", '"b', '"', ', "c"', "]", "\n", "}"],
         ['"', "a]}", '"'],
     ],
 )
 def test_each_chunk_is_emitted_at_once(chunks: list[str]) -> None:
     assert pieces_of(chunks) == chunks
+
+
+@pytest.mark.parametrize(
+    ("chunks", "pieces"),
+    [
+        (['{"a": "b\\', 'nc"}'], ['{"a": "b', '\\nc"}']),
+        (['{"a": 1,', ' "b": 2,', "}"], ['{"a": 1', ', "b": 2', "}"]),
+        (['{"a": Tr', "ue}"], ['{"a": ', "true}"]),
+        (['{"a": 1', "2}"], ['{"a": ', "12}"]),
+        (["{ci", "ty: 1}"], ["{", '"city": 1}']),
+        (['{"a": "b "', "}", "}"], ['{"a": "b ', '"}']),
+        (['{"a": "', '"', "}"], ['{"a": "', '"}']),
+        (["{'a': 'b'", "}"], ['{"a": "b', '"}']),
+    ],
+    ids=["backslash", "comma", "word", "number", "key", "quote after a blank", "empty string", "single quote"],
+)
+def test_only_doubtful_text_is_held(chunks: list[str], pieces: list[str]) -> None:
+    assert pieces_of(chunks) == pieces
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 100])
@@ -61,7 +81,7 @@ def test_each_chunk_is_emitted_at_once(chunks: list[str]) -> None:
         ("\\ud83d\\u0041", "\\ufffd\\u0041"),
         ("\\\\ud83d", "\\\\ud83d"),
         ("\\ud7ff\\ue000", "\\ud7ff\\ue000"),
-        ("\\ud8", "\\ud8"),
+        ("\\ud8", "\\\\ud8"),
         ("\n\t\x01", "\\n\\t\\u0001"),
     ],
 )
@@ -126,7 +146,7 @@ def test_string_is_emitted_decoded(text: str, expected: object) -> None:
         ('{"a": "x\ny\x01"}', '{"a": "x\\ny\\u0001"}', ""),
         ('{"a": "\\ud83d\\ude00"}', '{"a": "\\ud83d\\ude00"}', ""),
         ('{"a": "\\ud83d."}', '{"a": "\\ufffd."}', ""),
-        ("{'a': 'x}', b: None,}z", "{'a': 'x}', b: None,}", "z"),
+        ("{'a': 'x}', b: None,}z", '{"a": "x}", "b": null}', "z"),
         ("{}", "{}", ""),
         ("[]]", "[]", "]"),
     ],
@@ -143,7 +163,7 @@ def test_value_ends_where_its_brackets_do(text: str, value: str, rest: str) -> N
         ("<", NotACallError, "<"),
         (",", NotACallError, ","),
         ('{"a": ', TruncatedCallError, ""),
-        ('{"a": "\\', TruncatedCallError, ""),
+        ('{"a": "\\', TruncatedCallError, "\\"),
         ("", TruncatedCallError, ""),
         ("9" * 300, NotACallError, "9" * 300),
     ],

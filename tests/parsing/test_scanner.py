@@ -364,3 +364,53 @@ def test_empty_text_emits_nothing() -> None:
 def test_rendered_call_is_parsed_back() -> None:
     written = DIALECTS["hermes"].render_calls([Call(id="call_1", name="f", arguments="{}")])
     assert scan("hermes", written) == [MADE]
+
+
+# Indented code (row B8)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "    ",  # at the beginning
+        "So:\n    ",  # in a paragraph
+        "So:\n\n   ",  # three blanks
+        "- one\n\n    ",  # in a list item
+        "1. one\n2. two\n\n    and\n\n    ",
+        "- one\ntwo\n\n    ",
+        "So:\n\n    code\nend\n    ",
+    ],
+)
+def test_b8_indented_call_that_is_no_code_is_a_call(text: str) -> None:
+    assert scan("hermes", text + CALL) == [Text(text), MADE]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "So:\n\n    ",
+        "So:\n \n\t",
+        "So:\n\n    one\n    ",
+        "So:\n\n    one\n\n    two ",
+        "- one\n\nSo:\n\n    ",
+        "So:\n\n    - ",
+        "```\nx\n```\nSo:\n\n      ",
+    ],
+)
+def test_b8_call_in_indented_code_is_text(text: str) -> None:
+    assert scan("hermes", text + CALL) == [Text(text + CALL)]
+
+
+def test_b8_indented_call_after_a_call_or_reasoning_is_a_call() -> None:
+    assert scan("hermes", f"So: {CALL}\n\n    {CALL}") == [Text("So: "), MADE, Text("\n\n    "), MADE]
+    assert scan("hermes", f"a<think>b</think>\n\n    {CALL}", options=THINKS) == [
+        Text("a"),
+        Reasoning("b"),
+        Text("\n\n    "),
+        MADE,
+    ]
+
+
+@pytest.mark.parametrize("text", ["Use <pre> and ", "So <!-- ", "<pre>x</pre>", "<!-- x -->", "<prefix>\n", "<!- "])
+def test_b8_call_outside_of_html_blocks_is_a_call(text: str) -> None:
+    assert scan("hermes", text + CALL) == [Text(text), MADE]

@@ -76,6 +76,22 @@ def test_reader_starts_after_its_number_and_ends_with_the_turn(path: Path) -> No
     asyncio.run(main())
 
 
+def test_stream_is_started_once_and_not_after_its_end(path: Path) -> None:
+    async def main() -> None:
+        async with opened(path) as store:
+            frame_log = await open_log(store)
+            for _ in range(2):
+                await frame_log.start()
+            assert await stored(store) == [0, 1]
+            await put(frame_log, "a")
+            frame_log.end()
+            count = len(await stored(store))
+            await frame_log.start()
+            assert await stored(store) == list(range(count))
+
+    asyncio.run(main())
+
+
 async def _read(frame_log: FrameLog, after: int) -> list[object]:
     return numbers(b"".join([data async for data in frame_log.read(after)]))
 

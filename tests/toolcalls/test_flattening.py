@@ -72,7 +72,13 @@ def test_server_that_knows_namespaces_gets_them_unchanged() -> None:
     assert needs_flattening(given, msgspec.structs.replace(options, native=False))
 
 
-def test_same_function_in_two_namespaces_and_a_function_of_the_flattened_name_stay_apart() -> None:
+def test_same_function_in_two_namespaces_stays_apart() -> None:
+    flat = FlatTools(request(namespace("a", "read"), namespace("b", "read"), function("read")), NATIVE)
+    assert names(flat.request) == ["a__read", "b__read", "read"]
+    assert [restored(flat, name) for name in names(flat.request)] == [("a", "read"), ("b", "read"), (None, "read")]
+
+
+def test_functions_whose_flattened_names_are_equal_stay_apart() -> None:
     given = request(namespace("a", "b__c"), namespace("a__b", "c"), function("a__b__c"))
     flat = FlatTools(given, NATIVE)
     first, second, third = names(flat.request)

@@ -15,6 +15,7 @@ from toolrelay.core.events import (
     ArgumentsDelta,
     CallFinished,
     CallStarted,
+    MessageStarted,
     Noticed,
     ReasoningDelta,
     StreamEvent,
@@ -416,3 +417,15 @@ def test_output_format_is_described_if_there_are_tools() -> None:
     assert with_tools.output is None
     assert '{"type":"object"}' in str(with_tools.items[0])
     assert make_session(replace(REQUEST, output=form, tools=())).request.output == form
+
+
+def test_messages_of_withheld_text_stay_apart_e9() -> None:
+    """A call is required, so nothing is shown before it."""
+    session = ToolCallSession(
+        replace(REQUEST, tool_choice=ToolChoice(mode="required")), ToolCallOptions(dialect=DIALECT, native=True)
+    )
+    second = MessageStarted(is_separate=True)
+    out = session.feed([TextDelta("Edi"), TextDelta("ting."), second, TextDelta("Done.")])
+    assert out == []
+    out = session.feed([CallStarted(0, "get_time"), ArgumentsDelta(0, "{}"), CallFinished(0), STOP])
+    assert out[:3] == [TextDelta("Editing."), second, TextDelta("Done.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,10 +48,10 @@ def test_call_without_expected_reasoning_is_found(request_: Request) -> None:
 
 def test_text_after_a_call_without_expected_reasoning_is_cut() -> None:
     session = make_session(scan=REASONING)
-    events = feed_text(session, NOON + "It is noon.")
+    events = feed_text(session, f"Wait. {NOON}It is noon.")
     assert session.state is State.ENDED
     assert calls(events) == [("get_time", {})]
-    assert text(events) == ""
+    assert text(events) == "Wait. "
     assert fold(events).usage == STOP.usage
 
 
@@ -104,6 +105,16 @@ def test_blanks_within_the_limit_or_without_cutoff_are_not_cut() -> None:
     blanks = "\n" * MAX_BLANKS
     assert len(calls(feed_text(make_session(), f"{NOON}{blanks}{NOON}{blanks}{NOON}"))) == 3
     assert len(text(feed_text(make_session(cutoff="off"), NOON + 2 * blanks))) == 2 * MAX_BLANKS
+
+
+def test_b7_prose_between_calls_costs_the_later_ones_unless_cutoff_is_off() -> None:
+    output = f"{NOON}Now again.{NOON}"
+    burst = feed_text(make_session(cutoff="burst"), output)
+    assert (len(calls(burst)), text(burst)) == (1, "")
+    everything = feed_text(make_session(cutoff="off"), output)
+    assert (len(calls(everything)), text(everything)) == (2, "Now again.")
+    page = (Path(__file__).parents[2] / "docs" / "dialects.md").read_text()
+    assert 'For a model that narrates between its calls set `cutoff = "off"`' in page
 
 
 @pytest.mark.parametrize("cutoff", ["burst", "off"])

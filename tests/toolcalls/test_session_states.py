@@ -124,15 +124,19 @@ def test_events_after_the_end_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_stop_sequence_in_a_visible_or_held_call_ends_without_the_call(*, stream: bool) -> None:
+def test_stop_sequence_inside_a_printed_call_is_part_of_its_arguments(*, stream: bool) -> None:
     session = stopping("END", replace(REQUEST, stream=stream))
-    events = feed_text(session, '<tool_call>\n{"name": "get_weather", "arguments": {"city": "END"}}\n</tool_call>')
+    events = feed_text(session, 'Now EN<tool_call>\n{"name": "get_weather", "arguments": {"city": "END"}}\n</tool_call>')
+    assert calls(events) == [("get.weather", {"city": "END"})]
+    assert (text(events), session.state) == ("Now EN", State.ENDED)
+
+
+def test_call_after_a_stop_sequence_does_not_count() -> None:
+    session = stopping("END")
+    events = session.feed([TextDelta("Now END " + CALL)])
     assert session.state is State.STOPPED
-    events += session.feed([STOP])
-    assert calls(events) == []
-    # A call of which a part is visible cannot be asked for again.
-    assert isinstance(events[-1], AnswerFailed) is stream
-    assert str(session.state) == str(State.ENDED if stream else State.RETRY)
+    events += session.feed([TextDelta(CALL), STOP])
+    assert (calls(events), text(events), session.state) == ([], "Now ", State.ENDED)
 
 
 def test_stop_sequence_during_a_native_call_ends_without_the_call() -> None:

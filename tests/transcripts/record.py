@@ -8,11 +8,11 @@ from pathlib import Path
 
 def main(wanted: list[str]) -> None:
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    from tests.transcripts.scenarios import subjects  # noqa: PLC0415 -- needs the path above
     from tests.transcripts.session import open_session  # noqa: PLC0415 -- as above
     from tests.transcripts.storage import FOLDER, path_of, write  # noqa: PLC0415 -- as above
+    from tests.transcripts.subjects import all_subjects  # noqa: PLC0415 -- needs the path above
 
-    known = subjects()
+    known = all_subjects()
     chosen = [known[name] for name in wanted or known]
     for together in (*([one] for one in chosen if one.is_codex), [one for one in chosen if not one.is_codex]):
         with open_session(together) as session:

@@ -39,11 +39,23 @@ def request(combination: Combination, scenario: Scenario, model: str, question: 
         body |= {"messages": _messages(question, past=scenario.past), "tools": nested}
         if combination.stream:
             body["stream_options"] = {"include_usage": True}
+    if not scenario.declared:
+        for member in ("tools", "parallel_tool_calls"):
+            del body[member]
+        return _with_taught_blocks(body)
     body["tool_choice"] = combination.choice
     if combination.choice == "named":
         name = {"name": "get_weather"}
         body["tool_choice"] = {"type": "function", **(name if combination.wire == "responses" else {"function": name})}
     return body
+
+
+def _with_taught_blocks(body: Json) -> Json:
+    """Teach the form of blocks in the client's own prompt."""
+    prompt = "Be brief. To call a tool, write <use_tool>."
+    if "instructions" in body:
+        return body | {"instructions": prompt}
+    return body | {"messages": [{"role": "system", "content": prompt}, *body["messages"][1:]]}
 
 
 def _messages(question: str, *, past: bool) -> list[Json]:

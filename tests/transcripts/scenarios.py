@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tests.transcripts.answers import Answer
 from tests.transcripts.printed import BOOKING, NOTE, UNKNOWN, VIOLATION, WEATHER, load
+from toolrelay.dialects.families import family_of
 
 CHOICES = ("auto", "none", "required", "named")
 POLICIES = ("pass", "retry", "text", "fail")
@@ -69,6 +70,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
     script   the answers
     past     the request contains an earlier call and its result
     custom   the request offers a custom tool, too
+    declared the request declares tools; otherwise they are in the client's own prompt
     choices  values of tool_choice
     parallel values of parallel_tool_calls
     """
@@ -77,6 +79,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
     script: tuple[Answer, ...]
     past: bool = False
     custom: bool = False
+    declared: bool = True
     choices: tuple[str, ...] = CHOICES
     parallel: tuple[bool, ...] = (True, False)
 
@@ -138,7 +141,10 @@ def _scenario(name: str, *script: Answer, past: bool = False, custom: bool = Fal
 # Scenarios that are played in full for every dialect. The others only where several calls are allowed.
 _PLAYED_IN_FULL = frozenset({"prose", "text_call", "two_calls", "call_prose", "good_bad", "malformed"})
 _CALLING = ("auto", "required", "named")
-_OVER_RESPONSES = frozenset({"prose", "text_call", "two_calls", "malformed", "schema_breach", "length", "custom_tool"})
+_OVER_RESPONSES = frozenset(
+    {"prose", "text_call", "two_calls", "malformed", "schema_breach", "length", "custom_tool", "begun_call", "not_begun"}
+    | {"narrative_block", "blocks_of_undeclared_tools"}
+)
 
 
 def printed_scenarios(dialect: str, *, more: bool = False) -> tuple[Scenario, ...]:
@@ -216,12 +222,36 @@ _OVER_BOTH = ("hermes", "sealed")
 
 def _dialects() -> Iterator[Subject]:
     for dialect in load():
+        model = FAMILIES.get(dialect, ("up", None))[0]
+        family = family_of(model)
+        marked = ['thinking = "marked"'] if family is not None and family.begins_in_reasoning else []
         yield Subject(
             name=dialect,
-            settings=_table("compatible", FAMILIES.get(dialect, ("up", None))[0], dialect),
+            settings=_table("compatible", model, dialect, *marked),
             scenarios=printed_scenarios(dialect, more=dialect in _WITH_MORE),
             policies=(DEFAULT, *POLICIES) if dialect == "hermes" else POLICIES,
             wires=("chat", "responses") if dialect in _OVER_BOTH else ("chat",),
+        )
+
+
+def _begun() -> Iterator[Subject]:
+    """Yield a model whose chat template opens the reasoning."""
+    call = load()["glm47"]["call"]
+    ponders = "I could print " + call
+    scenarios = (
+        _scenario("begun", Answer(text=f"{ponders}</think>\n\n{PROSE}")),
+        _scenario("begun_call", Answer(text=f"{ponders}</think>\n\n{call}")),
+        _scenario("not_begun", Answer(text="Let me see.\n" + call)),
+        _scenario("apart", Answer(reasoning="I must look.", text=f"\n\n{call}")),
+        _scenario("begun_length", Answer(text=ponders, finish="length")),
+    )
+    for name, tool_calling in (("glm47.begun", "glm47"), ("native.begun", "auto")):
+        yield Subject(
+            name=name,
+            settings=_table("compatible", "glm-4.7", tool_calling),
+            scenarios=tuple(replace(one, choices=("auto", "none"), parallel=(True,)) for one in scenarios),
+            policies=(DEFAULT,),
+            wires=("chat", "responses"),
         )
 
 
@@ -341,4 +371,4 @@ def _codex() -> Iterator[Subject]:
 
 
 def subjects() -> dict[str, Subject]:
-    return {subject.name: subject for subject in (*_codex(), *_dialects(), *_cutoffs(), *_natives())}
+    return {subject.name: subject for subject in (*_codex(), *_dialects(), *_begun(), *_cutoffs(), *_natives())}

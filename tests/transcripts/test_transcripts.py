@@ -7,11 +7,12 @@ from itertools import islice
 
 import pytest
 
-from tests.transcripts.scenarios import Subject, subjects
+from tests.transcripts.scenarios import Subject
 from tests.transcripts.session import Session, open_session
 from tests.transcripts.storage import FOLDER, RecordedTranscripts, path_of
+from tests.transcripts.subjects import all_subjects
 
-SUBJECTS = subjects()
+SUBJECTS = all_subjects()
 _MAX_SHOWN = 3
 
 

@@ -7,12 +7,11 @@ import hmac
 import json
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any
 
 import pytest
 
 from tests.gateway import Gateway, running
-from tests.model_server import KEY, ClientApi, ModelServer, configuration, whole
+from tests.model_server import KEY, ClientApi, ModelServer, configuration, error_members, whole
 from tests.raw_client import RawClient, Reply, encode_request
 from toolrelay.errors import ClientError
 from toolrelay.runtime.keys import KeyRing
@@ -46,8 +45,7 @@ def ask(gateway: Gateway, method: str, path: str, *lines: str, body: object = No
 
 
 def error_of(reply: Reply) -> tuple[int, str, str]:
-    found: dict[str, Any] = reply.json()["error"]
-    assert set(found) == {"message", "type", "param", "code"}
+    found = error_members(reply.json())
     return reply.status, found["type"], found["code"]
 
 

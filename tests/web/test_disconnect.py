@@ -19,14 +19,9 @@ DISCONNECTS = pytest.mark.parametrize("disconnect", [RawClient.close, RawClient.
 
 
 def turns(gateway: Gateway) -> list[dict[str, object]]:
-    """Return the logged turns. The request proves that earlier events are handled: the gateway has one thread."""
-    assert gateway.get("/healthz").status_code == 200
+    """Return the logged turns, all of which have ended."""
+    gateway.await_no_turns()
     return [line for line in map(json.loads, gateway.log().splitlines()) if line["event"] == "turn"]
-
-
-def open_turns(gateway: Gateway) -> float:
-    [value] = [line.split()[1] for line in gateway.get("/metrics").text.splitlines() if line.startswith("toolrelay_turns_open ")]
-    return float(value)
 
 
 # Disconnection
@@ -41,7 +36,7 @@ def test_disconnect_during_a_stream_closes_the_upstream(
         client.post(api.path, api.request_body(stream=True)).frame()
         disconnect(client)
         model_server.closed(asked).result(30)
-    assert open_turns(gateway) == 0
+    gateway.await_no_turns()
 
 
 @DISCONNECTS
@@ -56,7 +51,7 @@ def test_disconnect_before_the_first_token_closes_the_upstream(
         gate.reached.result(30)
         disconnect(client)
         model_server.closed(asked).result(30)
-    assert open_turns(gateway) == 0
+    gateway.await_no_turns()
 
 
 @DISCONNECTS
@@ -71,7 +66,7 @@ def test_disconnect_without_streaming_closes_the_upstream(
         gate.reached.result(30)
         disconnect(client)
         model_server.closed(asked).result(30)
-    assert open_turns(gateway) == 0
+    gateway.await_no_turns()
 
 
 @DISCONNECTS
@@ -87,7 +82,7 @@ def test_disconnect_after_pipelined_requests_closes_the_upstream(
         gate.reached.result(30)
         disconnect(client)
         model_server.closed(asked).result(30)
-    assert open_turns(gateway) == 0
+    gateway.await_no_turns()
 
 
 @DISCONNECTS
@@ -104,7 +99,7 @@ def test_disconnect_after_a_request_during_the_response_closes_the_upstream(
         assert other.get("/healthz").reply().status == 200  # proves that the gateway has read it
         disconnect(client)
         model_server.closed(asked).result(30)
-    assert open_turns(gateway) == 0
+    gateway.await_no_turns()
 
 
 def test_disconnect_is_logged_once(model_server: ModelServer, api: ClientApi) -> None:
@@ -132,7 +127,7 @@ def test_disconnect_during_the_request_is_not_logged(model_server: ModelServer, 
         for sent in (b"", whole_request[:20], whole_request[:-1]):
             with RawClient(gateway.port) as client:
                 client.send(sent)
-        assert open_turns(gateway) == 0
+        gateway.await_no_turns()
         assert gateway.stop() == 0
         assert gateway.log() == ""
     assert len(model_server.requests) == before
@@ -162,7 +157,7 @@ def test_thousand_disconnects_leak_nothing(gateway: Gateway, model_server: Model
     model_server.enqueue(STREAMED)
     for _ in range(2):  # everything sent before the first stream is handled when the second ends
         assert gateway.post(api.path, api.request_body(stream=True)).status_code == 200
-    assert open_turns(gateway) == 0
+    gateway.await_no_turns()
     assert process.num_fds() <= before + 10, "only pooled upstream connections are added"
 
 
@@ -189,7 +184,7 @@ def test_client_that_does_not_read_blocks_the_upstream(gateway: Gateway, model_s
         assert not connection.closed.done()
         client.close()
         connection.closed.result(30)
-    assert open_turns(gateway) == 0
+    gateway.await_no_turns()
 
 
 def test_slow_reader_gets_everything(gateway: Gateway, model_server: ModelServer, api: ClientApi) -> None:

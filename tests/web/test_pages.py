@@ -38,7 +38,7 @@ def test_missing_model_is_a_404(gateway: Gateway) -> None:
 
 def test_model_name_with_special_characters_is_found() -> None:
     with running('[models."org/model:7b <é>"]\nprovider = "demo"\n') as gateway:
-        [name] = [model["id"] for model in gateway.get("/v1/models").json()["data"]]
+        [name, _demo] = [model["id"] for model in gateway.get("/v1/models").json()["data"]]
         for path in ("/v1/models/org/model:7b%20%3C%C3%A9%3E", "/v1/models/org%2Fmodel%3A7b%20%3C%C3%A9%3E/"):
             assert gateway.get(path).json()["id"] == name == "org/model:7b <é>"
         assert "<é>" not in gateway.get("/v1/").text, "names are escaped"

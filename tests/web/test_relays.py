@@ -47,7 +47,7 @@ def turn_lines(gateway: Gateway) -> list[dict[str, object]]:
     return [line for line in lines if line["event"] == "turn"]
 
 
-def test_embeddings_come_back_byte_for_byte(server: ModelServer, gateway: Gateway) -> None:
+def test_embeddings_come_back_byte_for_byte(server: ModelServer, gateway: Gateway) -> None:  # D8
     body = json.dumps(EMBEDDINGS).replace("Infinity", "1e400").encode()
     place = server.enqueue(reply(body))
     answer = gateway.post("/v1/embeddings", {"model": "fast", "input": ["a"], "dimensions": 2, "extra": {"b": 1.50}})
@@ -98,7 +98,9 @@ def test_error_of_the_server_is_passed_on_without_the_key(server: ModelServer, g
     assert KEY not in failed.value.message
 
 
-def test_fifty_megabytes_are_passed_on_and_more_than_the_limit_is_a_clear_error(server: ModelServer, gateway: Gateway) -> None:
+def test_embeddings_of_fifty_megabytes_are_passed_on_and_more_than_the_limit_is_an_error(
+    server: ModelServer, gateway: Gateway
+) -> None:
     big = b'{"data":"' + b"x" * 50_000_000 + b'"}'
     server.enqueue(reply(big), stream_head("application/json") + chunk(b"x" * 1_000_000) * 70 + LAST_CHUNK)
     assert gateway.post("/v1/embeddings", {"model": "fast", "input": "a"}).content == big
@@ -156,8 +158,12 @@ def test_unknown_model_is_answered_with_the_nearest_names(gateway: Gateway, aske
 
 
 def test_models_have_the_members_that_pickers_read(gateway: Gateway) -> None:
+    """OpenAI's SDKs, LangChain and pydantic-ai read OpenAI's members; Codex (0.163), opencode and llm ask for no list."""
     listed = gateway.get("/v1/models").json()["data"]
-    assert [model["name"] for model in listed] == ["demo", "fast"]
+    assert [model["name"] for model in listed] == ["demo", "fast"]  # Obsidian Copilot and Open WebUI show it
     for model in listed:
         assert gateway.get(f"/v1/models/{model['id']}").json() == model
-        assert set(model) == {"id", "object", "created", "owned_by", "name"}
+        assert {"id": str, "object": str, "created": int, "owned_by": str, "name": str}.items() <= {
+            (key, type(value)) for key, value in model.items()
+        }
+        assert model["owned_by"] not in ("ollama", "arena")  # for Open WebUI these are not OpenAI's API

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.gateway import Gateway, running
-from tests.model_server import MODEL, STREAMED, ModelServer, configuration, frames, whole
+from tests.model_server import BEGUN, MODEL, REST, STREAMED, ModelServer, configuration, frames, whole
 from tests.upstream import Gate
 
 Json = dict[str, Any]
@@ -77,16 +78,29 @@ def test_stream_of_a_background_response_ends_with_done(gateway: Gateway, model_
     assert again.content == streamed.content
 
 
-def test_stream_is_kept_alive_while_the_model_is_silent(model_server: ModelServer) -> None:
-    gate = Gate()
-    model_server.enqueue([gate, whole()])
+def test_background_stream_is_kept_alive_by_events_while_the_model_is_silent(model_server: ModelServer) -> None:
+    before, middle = Gate(), Gate()
+    model_server.enqueue([before, BEGUN, middle, REST])
     with running(configuration(model_server, before="[server]\nkeepalive_seconds = 0.05\n")) as gateway:
-        created = create(gateway, background=True)
-        with httpx.stream("GET", f"{gateway.v1}/responses/{created['id']}?stream=true", timeout=30) as response:
-            lines = response.iter_lines()
-            assert next(lines).startswith(":")
-            gate.open()
-            assert "data: [DONE]" in list(lines)
+        body = {"model": MODEL, "input": "Hi", "background": True, "stream": True}
+        seen: list[Json] = []
+        repeated = 0
+        with httpx.stream("POST", f"{gateway.v1}/responses", json=body, timeout=30) as response:
+            for line in response.iter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                seen.append(json.loads(line.removeprefix("data: ")))
+                repeated += seen[-1]["type"] == "response.in_progress"
+                if repeated == 4:
+                    before.open()
+                if repeated == 8:
+                    middle.open()
+        again = frames(gateway.get(f"/v1/responses/{seen[0]['response']['id']}?stream=true").content)
+    assert [event["type"] for event in seen[:2]] == ["response.created", "response.in_progress"]
+    signs = [number for number, event in enumerate(seen) if number > 1 and event["type"] == "response.in_progress"]
+    assert len(signs) >= 7
+    assert [event for number, event in enumerate(seen) if number not in signs] == again  # signs are for one reader
+    assert all(seen[number]["sequence_number"] == seen[number - 1]["sequence_number"] for number in signs)
 
 
 def test_conversation_of_a_response_is_shown(gateway: Gateway, model_server: ModelServer) -> None:

@@ -5,12 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from toolrelay.core.messages import Call, File, Image, Item, Message, OpaqueItem, OpaquePart, Reasoning, Refusal, Result, Text
+from toolrelay.core.messages import (
+    Audio,
+    Call,
+    File,
+    Image,
+    Item,
+    Message,
+    OpaqueItem,
+    OpaquePart,
+    Reasoning,
+    Refusal,
+    Result,
+    Text,
+)
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningOptions, Request, Sampling, Tool, ToolChoice
 from toolrelay.errors import ClientError
 from toolrelay.wires.base import Wire, discover
+from toolrelay.wires.sealed_reasoning import seal
 
 WIRES = discover()
 
@@ -53,6 +68,32 @@ REQUESTS: dict[str, list[Request]] = {
         foreign_request(Message(role="assistant", content=(Text(text="Hi", annotations=({"type": "url_citation"},)),)))
     ],
     "summaries of reasoning without the reasoning": [foreign_request(Reasoning(summary=("Hm.",)))],
+    "reasoning that another API encrypted": [foreign_request(Reasoning(text=("Hm.",), encrypted=seal("foreign", "x")))],
+    "reasoning that Anthropic did not sign": [
+        foreign_request(Reasoning(text=("I think.",))),
+        foreign_request(Reasoning(encrypted="seal", id="rs_1")),
+        foreign_request(Reasoning(encrypted=seal("foreign", "x"))),
+    ],
+    "reasoning effort of a model that has none": [
+        replace(foreign_request(reasoning=ReasoningOptions(effort="high")), model="claude-3-5-haiku-latest"),
+        foreign_request(reasoning=ReasoningOptions(effort="odd")),
+        foreign_request(reasoning=ReasoningOptions(effort="low"), sampling=Sampling(max_output_tokens=1100)),
+    ],
+    "logprobs": [foreign_request(sampling=Sampling(logprobs=True)), foreign_request(sampling=Sampling(top_logprobs=2))],
+    "verbosity": [foreign_request(sampling=Sampling(verbosity="low"))],
+    "metadata": [foreign_request(metadata={"a": "b"})],
+    "prompt_cache_key": [foreign_request(prompt_cache_key="k")],
+    "service_tier": [foreign_request(service_tier="flex")],
+    "user beside safety_identifier": [foreign_request(user="u", safety_identifier="s")],
+    "name, description and strict of an output format": [
+        foreign_request(output=OutputFormat(type="json_schema", name="n", schema={})),
+        foreign_request(output=OutputFormat(type="json_schema", schema={}, strict=True)),
+    ],
+    "response_format: json_object": [foreign_request(output=OutputFormat(type="json_object"))],
+    "detail of images": [foreign_request(user_message(Image(url="u", detail="low")))],
+    "audio": [foreign_request(user_message(Audio(data="AAAA", format="wav")))],
+    "files by id": [foreign_request(user_message(File(file_id="file-1")))],
+    "custom tools (free text)": [foreign_request(tools=(Tool(name="f", kind="custom"),))],
     "stop": [foreign_request(sampling=Sampling(stop="\n")), foreign_request(sampling=Sampling(stop=("a", "b")))],
     "seed": [foreign_request(sampling=Sampling(seed=0))],
     "presence_penalty": [foreign_request(sampling=Sampling(presence_penalty=1.0))],

@@ -66,6 +66,15 @@ class RelayingBackend(Protocol):
         ...
 
 
+@runtime_checkable
+class CountingBackend(Protocol):
+    """A backend whose server may count the input tokens of a request."""
+
+    async def count_tokens(self, request: Request) -> int | None:
+        """Return the count, or None if the server cannot count. Raise BackendError if it fails."""
+        ...
+
+
 async def deliver_batch(deliver: Deliver, batch: list[StreamEvent]) -> Wanted:
     """Deliver a batch, waiting if necessary, and return what is still wanted."""
     wanted = deliver(batch)

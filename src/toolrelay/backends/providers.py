@@ -1,11 +1,24 @@
-"""Provider presets. To add a provider, add one entry to PROVIDERS; `make docs` adds it to docs/configuration.md."""
+"""Provider presets. To add a provider, add one entry to PROVIDERS; `make docs` adds it to the tables in docs/.
+
+A quirk is one line: what differs from OpenAI's API, as a field of the profile, and where that is documented or was reported.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
-from msgspec.structs import replace
 
 from toolrelay.core.profiles import Profile
+
+
+class Quirk(Struct, frozen=True):
+    """A field of Profile with its value, what that means in a sentence, and the page that says so."""
+
+    field: str
+    value: Any
+    meaning: str
+    source: str
 
 
 class Preset(Struct, frozen=True, kw_only=True):
@@ -15,6 +28,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     base_url    the default of a model's `base_url`; the wire's path is appended to it
     wire        the default of a model's `wire`
     profile     the capabilities of its models
+    quirks      the lines from which the profile was made, if it was
     available   False: reserved for a later version; configuring it is an error
     """
 
@@ -22,38 +36,179 @@ class Preset(Struct, frozen=True, kw_only=True):
     base_url: str = ""
     wire: str = ""
     profile: Profile = Profile()
+    quirks: tuple[Quirk, ...] = ()
     available: bool = True
 
 
-_LOCAL_SERVER = Profile(max_tokens_field="max_tokens", constrains_output=True)
-# llama.cpp may answer `tool_choice: required` with text; Ollama ignores tool_choice.
-_IGNORES_TOOL_CHOICE = replace(_LOCAL_SERVER, enforces_tool_choice=False)
+def _server(base_url: str, *quirks: Quirk) -> Preset:
+    """Return the preset of a server with OpenAI's API and these quirks."""
+    profile = Profile(**{quirk.field: quirk.value for quirk in quirks})
+    return Preset(backend="http", base_url=base_url, wire="chat", profile=profile, quirks=quirks)
+
+
+_OPENAI = "https://platform.openai.com/docs/api-reference/chat/create"
+_DEVELOPER = Quirk("developer_role", True, "It accepts the role `developer`.", _OPENAI)
+_NAMES = Quirk("tool_names", "plain", "It refuses tool names with other characters than letters, digits, `_` and `-`.", _OPENAI)
+_COMPLETION_TOKENS = Quirk("max_tokens_field", "max_completion_tokens", "Its models that reason refuse `max_tokens`.", _OPENAI)
+_STRUCTURED = Quirk(
+    "constrains_output",
+    True,
+    "It constrains output to a schema: calls that must happen are valid.",
+    "https://platform.openai.com/docs/guides/structured-outputs",
+)
+_ENCRYPTED = Quirk(
+    "encrypts_reasoning",
+    True,
+    "It returns reasoning encrypted, and needs it back.",
+    "https://platform.openai.com/docs/guides/reasoning",
+)
+_SEPARATES = Quirk(
+    "separates_reasoning",
+    True,
+    "It never has reasoning in the text.",
+    "https://platform.openai.com/docs/guides/reasoning",
+)
+
+
+def _max_tokens(source: str) -> Quirk:
+    return Quirk("max_tokens_field", "max_tokens", "Its name for the limit of tokens is `max_tokens`.", source)
+
+
+def _constrains(source: str) -> Quirk:
+    return Quirk("constrains_output", True, _STRUCTURED.meaning, source)
+
+
+def _asks_for_required_calls(meaning: str, source: str) -> Quirk:
+    return Quirk("enforces_tool_choice", False, f"{meaning} A call that must happen is asked for as text.", source)
+
+
+_OLLAMA = "https://docs.ollama.com/api/openai-compatibility"
+_LM_STUDIO = "https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues"
+_LLAMA = "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md"
+_GROQ = "https://console.groq.com/docs/openai"
+_MISTRAL = "https://docs.mistral.ai/api"
+_NINE = "https://github.com/langchain-ai/langchain/pull/24668"
+_XAI = "https://docs.x.ai/docs/guides/reasoning"
+_AZURE = "https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle"
 
 PROVIDERS = {
-    "openai": Preset(
-        backend="http",
-        base_url="https://api.openai.com/v1",
-        wire="chat",
-        profile=Profile(
-            developer_role=True,
-            max_tokens_field="max_completion_tokens",
-            constrains_output=True,
-            tool_names="plain",
-            encrypts_reasoning=True,
+    "openai": _server("https://api.openai.com/v1", _DEVELOPER, _COMPLETION_TOKENS, _STRUCTURED, _NAMES, _SEPARATES, _ENCRYPTED),
+    "anthropic": Preset(
+        backend="http", base_url="https://api.anthropic.com/v1", wire="anthropic", profile=Profile(tool_names="plain")
+    ),
+    "gemini": Preset(backend="http", base_url="https://generativelanguage.googleapis.com/v1beta", wire="gemini", available=False),
+    "openrouter": _server(
+        "https://openrouter.ai/api/v1",
+        _DEVELOPER,
+        _NAMES,
+        Quirk("separates_reasoning", True, _SEPARATES.meaning, "https://openrouter.ai/docs/use-cases/reasoning-tokens"),
+    ),
+    "ollama": _server(
+        "http://127.0.0.1:11434/v1",
+        _max_tokens(_OLLAMA),
+        _constrains("https://docs.ollama.com/capabilities/structured-outputs"),
+        _asks_for_required_calls("It ignores `tool_choice`.", _OLLAMA),
+    ),
+    "lmstudio": _server(
+        "http://127.0.0.1:1234/v1",
+        _max_tokens("https://lmstudio.ai/docs/api/openai-api"),
+        _constrains("https://lmstudio.ai/docs/api/structured-output"),
+        _asks_for_required_calls("It may answer `tool_choice: required` with text.", f"{_LM_STUDIO}/2115"),
+        Quirk("takes_allowed_tools", False, "It refuses a `tool_choice` that is an object.", f"{_LM_STUDIO}/670"),
+        Quirk(
+            "output_formats", ("json_schema",), "It refuses `json_object`: a schema for any object is sent.", f"{_LM_STUDIO}/189"
+        ),
+        Quirk("needs_text_format", True, "It refuses `text` without `format`.", f"{_LM_STUDIO}/1576"),
+    ),
+    "vllm": _server(
+        "http://127.0.0.1:8000/v1",
+        _max_tokens("https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html"),
+        _constrains("https://docs.vllm.ai/en/latest/features/structured_outputs/"),
+    ),
+    "llamacpp": _server(
+        "http://127.0.0.1:8080/v1",
+        _max_tokens(_LLAMA),
+        _constrains(_LLAMA),
+        _asks_for_required_calls("It takes a named `tool_choice` for `auto`.", "https://pypi.org/project/langchain-llama-cpp/"),
+    ),
+    "groq": _server(
+        "https://api.groq.com/openai/v1",
+        Quirk("refused_fields", ("logprobs", "top_logprobs", "logit_bias", "store"), "It refuses these fields.", _GROQ),
+        Quirk(
+            "refused_message_fields",
+            ("name", "reasoning_content"),
+            "It refuses these fields of messages.",
+            "https://github.com/janhq/jan/issues/8136",
         ),
     ),
-    "anthropic": Preset(backend="http", base_url="https://api.anthropic.com/v1", wire="anthropic", available=False),
-    "gemini": Preset(backend="http", base_url="https://generativelanguage.googleapis.com/v1beta", wire="gemini", available=False),
-    "openrouter": Preset(
-        backend="http",
-        base_url="https://openrouter.ai/api/v1",
-        wire="chat",
-        profile=Profile(developer_role=True, tool_names="plain"),
+    "mistral": _server(
+        "https://api.mistral.ai/v1",
+        Quirk(
+            "max_tokens_field",
+            "max_tokens",
+            "It refuses `max_completion_tokens`.",
+            "https://github.com/editor-code-assistant/eca/issues/231",
+        ),
+        Quirk("call_ids", "nine", "Ids of calls must have nine letters and digits.", _NINE),
+        Quirk("renamed_fields", (("seed", "random_seed"),), "It calls `seed` `random_seed`.", _MISTRAL),
+        Quirk(
+            "stream_usage",
+            False,
+            "It refuses `stream_options`, and reports usage without it.",
+            "https://github.com/avante-corp/avante.nvim/issues/2347",
+        ),
+        Quirk(
+            "refused_fields",
+            (
+                "stream_options",
+                "logprobs",
+                "top_logprobs",
+                "logit_bias",
+                "store",
+                "user",
+                "service_tier",
+                "prompt_cache_key",
+                "safety_identifier",
+                "verbosity",
+            ),
+            "It refuses fields that it does not know.",
+            "https://github.com/mistralai/platform-docs-public/issues/7",
+        ),
+        Quirk(
+            "refused_message_fields",
+            ("reasoning_content", "refusal"),
+            "It refuses fields of messages that it does not know.",
+            "https://github.com/charmbracelet/crush/issues/1590",
+        ),
     ),
-    "ollama": Preset(backend="http", base_url="http://127.0.0.1:11434/v1", wire="chat", profile=_IGNORES_TOOL_CHOICE),
-    "lmstudio": Preset(backend="http", base_url="http://127.0.0.1:1234/v1", wire="chat", profile=_LOCAL_SERVER),
-    "vllm": Preset(backend="http", base_url="http://127.0.0.1:8000/v1", wire="chat", profile=_LOCAL_SERVER),
-    "llamacpp": Preset(backend="http", base_url="http://127.0.0.1:8080/v1", wire="chat", profile=_IGNORES_TOOL_CHOICE),
+    "deepseek": _server(
+        "https://api.deepseek.com/v1",
+        _max_tokens("https://api-docs.deepseek.com/api/create-chat-completion"),
+        Quirk(
+            "output_formats",
+            ("json_object",),
+            "It refuses `json_schema`: the schema is put into a system message.",
+            "https://github.com/llm-exe/llm-exe/issues/662",
+        ),
+    ),
+    "together": _server(
+        "https://api.together.ai/v1", _max_tokens("https://docs.together.ai/docs/inference/openai-compatibility")
+    ),
+    "xai": _server(
+        "https://api.x.ai/v1",
+        Quirk("refused_fields", ("presence_penalty", "frequency_penalty"), "Its models that reason refuse these fields.", _XAI),
+        Quirk("takes_stop_sequences", False, "Its models that reason refuse `stop`: the gateway ends the text there.", _XAI),
+    ),
+    "azure": _server(
+        "",
+        _DEVELOPER,
+        _COMPLETION_TOKENS,
+        _STRUCTURED,
+        _NAMES,
+        _SEPARATES,
+        _ENCRYPTED,
+        Quirk("key_header", "api-key", "The key is sent as `api-key`. `model` is the name of the deployment.", _AZURE),
+    ),
     "codex": Preset(
         backend="codex",
         profile=Profile(
@@ -63,6 +218,7 @@ PROVIDERS = {
             tool_names="plain",
             whole_calls=True,
             takes_stop_sequences=False,
+            prints_calls=True,
         ),
     ),
     "local": Preset(backend="local", available=False),

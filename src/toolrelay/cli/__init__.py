@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from toolrelay import __version__
-from toolrelay.cli import approvals, chat, check, console, init, keys, replay, serve, store, tools
+from toolrelay.cli import approvals, chat, check, codex, console, init, keys, replay, serve, store, tools
 from toolrelay.cli._output import FAILED, MISUSED, CommandError, examples, print_configuration_error
 from toolrelay.errors import ConfigurationError, StoreError
 
@@ -39,6 +39,7 @@ application.command(epilog=tools.EXAMPLES)(tools.tools)
 application.command(epilog=replay.EXAMPLES)(replay.replay)
 application.add_typer(approvals.application, name="approvals")
 application.add_typer(keys.application, name="keys", help="Create, list, rotate and revoke keys of clients.")
+application.add_typer(codex.application, name="codex", help="Sign in to Codex and out, and show who is signed in.")
 application.add_typer(store.application, name="store", help="Prune or export what was recorded.")
 
 

@@ -12,6 +12,7 @@ FAILED = 1
 WRONG_CONFIGURATION = 1
 UNREACHABLE = 2
 MISUSED = 2
+NO_CALL = 3
 
 ConfigFile = Annotated[
     str | None,

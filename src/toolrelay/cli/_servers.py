@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_NAMES = 100_000
 MAX_LISTED = 8
+_MODELS_PATHS = {"anthropic": "/models?limit=1000"}  # which lists twenty otherwise
 _ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/embeddings", "/messages", "/models")
 
 
@@ -59,7 +60,7 @@ def _ask(model: HttpSettings, environment: Environment, seconds: float, listings
         backend = open_backend(model, environment)
         try:
             async with asyncio.timeout(seconds):
-                status, body = await backend.get("/models")
+                status, body = await backend.get(_MODELS_PATHS.get(model.wire, "/models"))
                 names = _names(body) if status == 200 else None
                 if names is None and not model.base_url.rstrip("/").endswith("/v1"):
                     other, body = await backend.get("/v1/models")

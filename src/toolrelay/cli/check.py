@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolrelay.cli._output import UNREACHABLE, WRONG_CONFIGURATION, ConfigFile, examples, print_configuration_error
+from toolrelay.cli._output import (
+    MISUSED,
+    NO_CALL,
+    UNREACHABLE,
+    WRONG_CONFIGURATION,
+    CommandError,
+    ConfigFile,
+    examples,
+    print_configuration_error,
+)
 from toolrelay.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from toolrelay.backends.base import HealthReport
     from toolrelay.settings import ModelSettings, Settings
@@ -20,13 +29,21 @@ CONNECT_SECONDS = 5.0
 EXAMPLES = examples(
     "toolrelay check",
     "toolrelay check --config /etc/toolrelay.toml --offline",
+    "toolrelay check --try fast",
 )
+_TRIAL_HEADER = ("MODEL", "ANSWERED", "TOOL CALL", "SECONDS", "WHAT TO CHANGE")
 _HEADER = ("MODEL", "PROVIDER", "MODEL THERE", "WIRE", "BASE URL", "KEY", "SERVER")
 
 
 def check(
+    models: Annotated[
+        list[str] | None, typer.Argument(metavar="MODEL", help="With --try: these models only.", show_default=False)
+    ] = None,
     *,
     config: ConfigFile = None,
+    with_trial: Annotated[
+        bool, typer.Option("--try", help="Ask each model one question that needs a tool. This may cost money.")
+    ] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Do not connect to the models' servers.")] = False,
 ) -> None:
     """Check the configuration, the toolsets and the models' servers.
@@ -34,7 +51,11 @@ def check(
     Opens the toolsets, which imports modules of tools. Prints each model with its provider, wire and base URL, and whether a
     key is set, never the key. Asks each server for its list of models, and says if the model is not in it.
 
-    Exit codes: 0 all is well, 1 the configuration is wrong, 2 a server does not answer.
+    With --try each model, or each that is named, is asked one question with one tool. The table says whether it answered, whether
+    its call was native or read from its text, how long it took, and what to change.
+
+    Exit codes: 0 all is well, 1 the configuration is wrong, 2 a server or a model does not answer, 3 with --try: a model
+    answered, but not with the call.
     """
     from toolrelay.app import open_models
     from toolrelay.config import from_environment
@@ -48,11 +69,14 @@ def check(
         keys.check_names(file_prefix(settings))
         check_binding(settings, has_stored_keys=lambda _: bool(keys))
         load_server_context(settings)
+        _check_names(settings, models or [], with_trial=with_trial, offline=offline)
         open_models(settings)  # as `serve` does, so that both refuse the same
         tools = _open_tools(settings)
     except ConfigurationError as error:
         print_configuration_error(error)
         raise typer.Exit(WRONG_CONFIGURATION) from None
+    if with_trial:
+        raise typer.Exit(_try_models(settings, models or _configured_names(settings)))
     reports = {} if offline else _health_reports(settings)
     _print_models(settings, reports, keys=len(keys), tools=tools)
     for note in (*dict.fromkeys(note for report in reports.values() for note in report.notes), *_suspicious_keys(settings)):
@@ -85,10 +109,58 @@ def _print_models(settings: Settings, reports: dict[str, HealthReport], *, keys:
     if settings.toolsets:
         typer.echo("tools: turned off by TOOLRELAY_TOOLS=off" if settings.tools_off else f"tools: {tools}")
     typer.echo()
-    rows = [_HEADER, *(_row(model, reports.get(name)) for name, model in settings.models.items())]
+    _print_table([_HEADER, *(_row(settings.models[name], reports.get(name)) for name in _configured_names(settings))])
+
+
+def _configured_names(settings: Settings) -> list[str]:
+    """Return the names of the models, without a demo model that nobody named."""
+    named = settings.environment.tables.get("models") or settings.models
+    return [name for name in settings.models if name in named]
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _check_names(settings: Settings, models: list[str], *, with_trial: bool, offline: bool) -> None:
+    from toolrelay.setting_types import did_you_mean
+
+    if models and not with_trial:
+        raise CommandError(f"models are named only with --try: toolrelay check --try {' '.join(models)}", MISUSED)
+    if offline and with_trial:
+        raise CommandError("--try asks models, --offline does not connect to them: leave one of them out", MISUSED)
+    for name in models:
+        if name not in settings.models:
+            hint = did_you_mean(name, settings.models) or f"; there are {', '.join(settings.models)}"
+            raise CommandError(f"there is no model {name}{hint}", MISUSED)
+
+
+def _try_models(settings: Settings, names: list[str]) -> int:
+    """Print a row for each model. Return the exit code."""
+    import asyncio
+
+    from toolrelay.app import open_models
+    from toolrelay.cli.trials import Trial, try_model
+
+    async def try_all() -> list[Trial]:
+        models = open_models(settings)
+        try:
+            return [await try_model(models[name]) for name in names]
+        finally:
+            for model in models.values():
+                await model.backend.close()
+
+    trials = asyncio.run(try_all())
+    cells = [
+        (each.model, "yes" if each.answered else "NO", each.call, f"{each.seconds:.1f}", each.advice or "nothing")
+        for each in trials
+    ]
+    _print_table([_TRIAL_HEADER, *cells])
+    if not all(each.answered for each in trials):
+        return UNREACHABLE
+    return 0 if all(each.is_good for each in trials) else NO_CALL
 
 
 def _row(model: ModelSettings, report: HealthReport | None) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from toolrelay.core.events import (
     TextDelta,
     Usage,
 )
-from toolrelay.core.json import Json
+from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import (
     ApprovalRequest,
     Call,
@@ -52,7 +52,7 @@ from toolrelay.errors import ToolrelayError
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """A complete answer. `others` are the further choices if the client asked for n > 1."""
+    """A complete answer. `others` are the further choices if the client asked for n > 1. `extra` is that of AnswerFinished."""
 
     items: tuple[OutputItem, ...] = ()
     finish: Finish = "stop"
@@ -61,6 +61,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     service_tier: str | None = None
     error: ToolrelayError | None = None
     others: tuple[Answer, ...] = ()
+    extra: JsonObject | None = None
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -89,10 +90,11 @@ class PartEntry:
 
 
 class MessageEntry:
-    __slots__ = ("parts", "phase")
+    __slots__ = ("is_separate", "parts", "phase")
 
-    def __init__(self, phase: str | None = None) -> None:
+    def __init__(self, phase: str | None = None, *, is_separate: bool = False) -> None:
         self.phase = phase
+        self.is_separate = is_separate
         self.parts: list[PartEntry] = []
 
     def part(self, *, refusal: bool) -> PartEntry:
@@ -102,7 +104,8 @@ class MessageEntry:
         return self.parts[-1]
 
     def item(self) -> Message:
-        return Message(role="assistant", content=tuple([part.part() for part in self.parts]), phase=self.phase)
+        content = tuple([part.part() for part in self.parts])
+        return Message(role="assistant", content=content, phase=self.phase, is_separate=self.is_separate)
 
 
 class ReasoningEntry:
@@ -209,6 +212,7 @@ class Assembly:
         "_tail",
         "entries",
         "error",
+        "extra",
         "finish",
         "others",
         "service_tier",
@@ -223,6 +227,7 @@ class Assembly:
         self.finish: Finish = "stop"
         self.usage: Usage | None = None
         self.service_tier: str | None = None
+        self.extra: JsonObject | None = None
         self.error: ToolrelayError | None = None
         self._calls: dict[int, CallEntry] = {}
         self._gateway_calls: dict[str, GatewayCallEntry] = {}
@@ -246,6 +251,7 @@ class Assembly:
             self.finish = event.finish
             self.usage = event.usage
             self.service_tier = event.service_tier
+            self.extra = event.extra
             return None
         if isinstance(event, _CHOICE_EVENTS) and event.choice:
             return self._other(event.choice).add(replace(event, choice=0))
@@ -288,7 +294,7 @@ class Assembly:
 
     def _add_to_message(self, event: TextDelta | RefusalDelta | AnnotationAdded | MessageStarted) -> Entry | None:
         if type(event) is MessageStarted:
-            return self._open(MessageEntry(event.phase))
+            return self._open(MessageEntry(event.phase, is_separate=event.is_separate))
         if isinstance(event, TextDelta | RefusalDelta) and not _has_content(event):
             return None
         entry = self._current
@@ -347,6 +353,7 @@ class Assembly:
             usage=self.usage,
             started=self.started,
             service_tier=self.service_tier,
+            extra=self.extra,
             error=self.error,
             others=tuple([self.others[choice].answer() for choice in sorted(self.others)]) if self.others else (),
         )

@@ -58,7 +58,8 @@ class RecordStep(Struct, frozen=True):
 class Notice(Struct, frozen=True, kw_only=True):
     """Log that something was dropped, cut, or passed on although it is invalid.
 
-    `split_emitted` is set for the blocks of XML clients: whether the block is one of several messages.
+    `split_emitted` is set for the blocks of XML clients: whether the block is one of several messages. `failed` and `fallback`
+    are the names of models: the one that failed, and the one that is asked instead.
     """
 
     event: str
@@ -66,6 +67,8 @@ class Notice(Struct, frozen=True, kw_only=True):
     tool: str | None = None
     dialect: str | None = None
     split_emitted: bool | None = None
+    failed: str | None = None
+    fallback: str | None = None
 
 
 class End(Struct, frozen=True):

@@ -104,9 +104,13 @@ class AnswerStarted(Struct, frozen=True, kw_only=True):
 
 
 class MessageStarted(Struct, frozen=True, kw_only=True):
-    """The start of a message, from providers that split text into several. Otherwise the first delta starts one."""
+    """The start of a message, from providers that split text into several. Otherwise the first delta starts one.
+
+    `is_separate`: it follows another message with text, from which a client that gets all text as one must be able to tell it.
+    """
 
     phase: str | None = None
+    is_separate: bool = False
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -211,6 +215,7 @@ class Noticed(Struct, frozen=True, kw_only=True):
     split_emitted: bool | None = None
 
 
+UPSTREAM_FALLBACK = "upstream_fallback"  # the event of a Notice that another model is asked
 UPSTREAM_RETRIED = "upstream_retried"  # the event of a Noticed whose rule is why a backend asked its model again
 
 
@@ -222,9 +227,12 @@ class ChoiceFinished(Struct, frozen=True):
 
 
 class AnswerFinished(Struct, frozen=True, kw_only=True):
+    """`extra` is what only the provider's wire says about the end. `stop_sequence` in it is the one that was found."""
+
     finish: Finish
     usage: Usage | None = None
     service_tier: str | None = None
+    extra: JsonObject | None = None
 
 
 class AnswerFailed(Struct, frozen=True):

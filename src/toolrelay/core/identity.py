@@ -6,10 +6,12 @@ that have no id, from their content and position.
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TOKEN_LENGTH = 20
+_PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 MAX_ITEM_NUMBER = len(_DIGITS) ** 4 - 1
 
 
@@ -56,6 +58,11 @@ def make_item_id(prefix: str, turn_token: str, number: int) -> str:
 def derive_call_id(position: int, name: str, arguments: str) -> str:
     """Return an id for a call of the history that has none."""
     return "call_" + _hash_base62(f"{position}\0{name}\0{arguments}", 24)
+
+
+def make_plain_id(identifier: str) -> str:
+    """Return an id of letters, digits, _ and -, as Anthropic requires. An id that already is one stays."""
+    return identifier if _PLAIN_ID.fullmatch(identifier) else "call_" + _hash_base62(identifier, 24)
 
 
 def shorten_id(identifier: str) -> str:

@@ -66,11 +66,14 @@ Content: TypeAlias = str | tuple[Part, ...]
 
 
 class Message(_Value, frozen=True):
+    """`is_separate`: see MessageStarted."""
+
     role: Role
     content: Content
     name: str | None = None
     id: str | None = None
     phase: str | None = None
+    is_separate: bool = False
 
 
 class Call(_Value, frozen=True):

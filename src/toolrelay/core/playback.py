@@ -24,6 +24,7 @@ from toolrelay.core.events import (
     TextDelta,
 )
 from toolrelay.core.gateway_calls import shown_end, shown_request, shown_start
+from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, Item, Message, OpaqueItem, Reasoning, Refusal, Text
 from toolrelay.core.policy import BREAK
 from toolrelay.core.progress import CallState, TurnProgress
@@ -65,6 +66,7 @@ class _Player:
         self._client_calls = client_calls
         self._call_index = 0
         self._tier: str | None = None
+        self._extra: JsonObject | None = None
 
     def play(self, step: StepEvent) -> Iterator[StreamEvent]:
         started_before = {key for key, each in self._progress.pending.items() if each.state is CallState.RUNNING}
@@ -75,8 +77,10 @@ class _Player:
             case TurnAccepted():
                 yield AnswerStarted()
             case AnswerReceived():
-                self._tier = step.service_tier
+                self._tier, self._extra = step.service_tier, step.extra
                 for event in self._answer(step.items):
+                    if self._joins_answers and isinstance(event, MessageStarted) and event.is_separate:
+                        needs_break = True
                     if needs_break and isinstance(event, TextDelta) and event.text:
                         needs_break = False
                         yield replace(event, text=BREAK + event.text)
@@ -98,7 +102,7 @@ class _Player:
             case QuestionLeft(call_id=call_id):
                 yield shown_request(pending[call_id])
             case TurnFinished():
-                yield AnswerFinished(finish=step.finish, usage=step.usage, service_tier=self._tier)
+                yield AnswerFinished(finish=step.finish, usage=step.usage, service_tier=self._tier, extra=self._extra)
             case TurnFailed():
                 error = InternalError(step.message, status=step.status, type=step.error_type, code=step.code, param=step.param)
                 yield AnswerFailed(error)
@@ -123,7 +127,7 @@ class _Player:
 def _item_events(item: object) -> Iterator[StreamEvent]:
     match item:
         case Message(content=content):
-            yield MessageStarted(phase=item.phase)
+            yield MessageStarted(phase=item.phase, is_separate=item.is_separate)
             for part in (Text(text=content),) if isinstance(content, str) else content:
                 if isinstance(part, Text):
                     yield TextDelta(part.text, 0, list(part.logprobs) or None)

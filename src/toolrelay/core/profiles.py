@@ -20,7 +20,16 @@ class Profile(Struct, frozen=True, kw_only=True):
     tool_names             "plain": accepts only names of letters, digits, _ and -, at most 64 characters
     whole_calls            sends each native call whole, and does not stop after it
     takes_stop_sequences   accepts stop sequences; otherwise they are emulated
+    prints_calls           its models may print a call as text although tools are declared
+    separates_reasoning    never sends reasoning as part of the text
     encrypts_reasoning     returns encrypted reasoning on request, and needs it back in the next turn, because it stores nothing
+    key_header             the header for the key; empty: that of the wire
+    refused_fields         fields of a request that it refuses; they are dropped, with a warning
+    renamed_fields         fields of a Chat request under its own names: (OpenAI's, its own)
+    refused_message_fields fields of Chat messages that it refuses; they are dropped, with a warning
+    output_formats         the kinds of response_format that it accepts on Chat, besides text; others are replaced by the nearest
+    takes_allowed_tools    accepts a tool_choice of type allowed_tools on Chat; otherwise only the allowed tools are declared
+    needs_text_format      refuses `text` without a `format` on Responses
     """
 
     developer_role: bool = False
@@ -33,4 +42,13 @@ class Profile(Struct, frozen=True, kw_only=True):
     tool_names: Literal["any", "plain"] = "any"
     whole_calls: bool = False
     takes_stop_sequences: bool = True
+    prints_calls: bool = False
+    separates_reasoning: bool = False
     encrypts_reasoning: bool = False
+    key_header: str = ""
+    refused_fields: tuple[str, ...] = ()
+    renamed_fields: tuple[tuple[str, str], ...] = ()
+    refused_message_fields: tuple[str, ...] = ()
+    output_formats: tuple[str, ...] = ("json_object", "json_schema")
+    takes_allowed_tools: bool = True
+    needs_text_format: bool = False

@@ -107,9 +107,10 @@ class Sampling(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`wire` is the client's; `extra` holds request fields that this gateway does not know.
 
+    `headers` are those that the client's wire passes on to a provider of the same wire.
     `key` is the id of the client's API key. It comes from the gateway, not from the request. `store`: the response
     can be retrieved later. `background`: the turn goes on without its client. `takes_gateway_tools` is False if the client wants
-    none (x-toolrelay-tools: off).
+    none (x-toolrelay-tools: off). `reads_blocks`: the client runs `<use_tool>` blocks itself, so they stay in the text.
     """
 
     wire: str
@@ -139,6 +140,8 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     legacy_functions: bool = False
     key: str | None = None
     takes_gateway_tools: bool = True
+    reads_blocks: bool = False
+    headers: dict[str, str] | None = None
     extra: dict[str, Json] | None = None
 
     def functions(self) -> tuple[Tool, ...]:

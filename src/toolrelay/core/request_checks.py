@@ -66,7 +66,7 @@ def truncate_content(content: Content, limit: int) -> Content:
     size = _text_size(content, limit)
     if size <= limit:
         return content
-    note = f"\n[cut here by the gateway: at most {limit} of {size} bytes are shown]"
+    note = _truncation_note(limit, size)
     if isinstance(content, str):
         return _truncate(content, limit) + note
     kept: list[Part] = []
@@ -80,6 +80,16 @@ def truncate_content(content: Content, limit: int) -> Content:
             kept.append(replace(part, text=text + note) if is_cut else part)
             left = -1 if is_cut else left - len(_encode(text))
     return tuple(kept)
+
+
+def truncate_text(text: str, limit: int) -> str:
+    """Keep the first `limit` bytes of the text."""
+    size = _text_size(text, limit)
+    return text if size <= limit else _truncate(text, limit) + _truncation_note(limit, size)
+
+
+def _truncation_note(limit: int, size: int) -> str:
+    return f"\n[cut here by the gateway: at most {limit} of {size} bytes are shown]"
 
 
 def _truncate(text: str, limit: int) -> str:

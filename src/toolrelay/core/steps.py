@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from toolrelay.core.approvals import TRANSITIONS, QuestionAnswer, QuestionKind, QuestionStatus
 from toolrelay.core.events import Finish, Usage
-from toolrelay.core.json import Json
+from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call, Content, Item
 from toolrelay.core.request import Request
 
@@ -38,7 +38,7 @@ class AnswerReceived(_Step, frozen=True):
     """The assembled answer.
 
     `cut`: a call whose start the client has seen never finished, so the turn ends here. `call_count` is the number of calls in
-    the turn so far. `raw` is what the model printed, if a dialect read it.
+    the turn so far. `extra` is that of AnswerFinished. `raw` is what the model printed, if a dialect read it.
 
     For the record only: `retries` are the reasons for which the request was sent to the model's server again. `first_ms` and `ms`
     are the milliseconds from calling the model to its first event and to the end of the answer; the driver sets them.
@@ -50,6 +50,7 @@ class AnswerReceived(_Step, frozen=True):
     cut: bool = False
     call_count: int = 0
     service_tier: str | None = None
+    extra: JsonObject | None = None
     raw: str | None = None
     retries: tuple[str, ...] = ()
     first_ms: float | None = None

@@ -54,6 +54,7 @@ from toolrelay.core.events import (
     CallStarted,
     ChoiceFinished,
     Finish,
+    MessageStarted,
     Noticed,
     StreamEvent,
     TextDelta,
@@ -251,7 +252,7 @@ class Turn:
         if not self._is_reading:
             return self._handle_late(events)
         records = self._records_answers
-        if not records and _HANDLED.isdisjoint(map(type, events)):
+        if not records and not self._needs_break and _HANDLED.isdisjoint(map(type, events)):
             return [Emit(list(events))]
         add = self._assembly.add
         out: list[StreamEvent] = []
@@ -278,6 +279,11 @@ class Turn:
                 return commands + self._finish_answer(event)
             elif type(event) is CallStarted:
                 self._start_call(event, out, commands)
+            elif type(event) is MessageStarted:
+                if records:
+                    add(event)
+                self._needs_break = self._needs_break or (self.policy.joins_answers and event.is_separate)
+                out.append(event)
             elif type(event) is ChoiceFinished:
                 out.append(self._finish_choice(event))
             elif type(event) is Noticed:
@@ -360,6 +366,7 @@ class Turn:
                 cut=cut,
                 call_count=self._call_count,
                 service_tier=event.service_tier,
+                extra=event.extra,
                 retries=tuple(self._retries),
             )
         )
@@ -422,7 +429,7 @@ class Turn:
         calls = [item for item in answer.items if type(item) is Call]
         finish = _correct_finish(answer.finish, calls)
         commands.append(self._record(TurnFinished(finish=finish, usage=self.usage)))
-        finished = AnswerFinished(finish=finish, usage=self.usage, service_tier=answer.service_tier)
+        finished = AnswerFinished(finish=finish, usage=self.usage, service_tier=answer.service_tier, extra=answer.extra)
         return [*commands, Emit([finished]), End()]
 
     def handle_step(self, step: ReceivedStep) -> list[Command]:
@@ -432,8 +439,11 @@ class Turn:
 
 # All other events are only passed on. One set lookup is cheaper than trying the cases of a `match` in turn.
 _HANDLED: frozenset[type[StreamEvent]] = frozenset(
-    {AnswerStarted, CallStarted, ArgumentsDelta, CallFinished, ChoiceFinished, Noticed, AnswerFinished, AnswerFailed}
-)
+    {
+        AnswerStarted, MessageStarted, CallStarted, ArgumentsDelta, CallFinished, ChoiceFinished, Noticed, AnswerFinished,
+        AnswerFailed,
+    }
+)  # fmt: skip
 
 
 def _failed_step(error: ToolrelayError) -> TurnFailed:

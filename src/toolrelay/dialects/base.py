@@ -28,6 +28,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     render_calls    writes an assistant's calls for the history; the grammar can parse them
     render_results  writes their results
     end_markers     end a malformed call: everything up to the next one is skipped
+    stray_marks     other marks that are no text, such as those around text; they are removed, as end markers without a call are
     stops           stop sequences: what the model must not go on to write, such as a made-up result
     seal            makes the same dialect with another tag, for a dialect with a tag of its own in each conversation
     """
@@ -39,6 +40,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     render_results: Callable[[Sequence[ToolResult]], str]
     render_tools: Callable[[Sequence[Tool]], str] | None = None
     end_markers: tuple[str, ...] = ()
+    stray_marks: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
     seal: Callable[[str], Dialect] | None = None
 

@@ -18,8 +18,9 @@ from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.dialects.rendering import arguments_json, framed_results, json_lines, tools_section
+from toolrelay.parsing.errors import TruncatedCallError
 from toolrelay.parsing.grammar import CallFrame, CallSink, StartMarker
-from toolrelay.parsing.json import json_value
+from toolrelay.parsing.json import json_arguments
 from toolrelay.parsing.stream_reader import Parse, Reader
 
 _BEGIN, _END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
@@ -48,7 +49,9 @@ def _call(reader: Reader, sink: CallSink) -> Parse[None]:
     fenced = yield from reader.accept("```json", "json", "```")
     yield from reader.skip_blanks()
     if (yield from reader.peek()) in ("{", "[", '"'):
-        yield from json_value(reader, sink.arguments)
+        yield from json_arguments(reader, sink.arguments)
+    elif not (yield from reader.peek()):
+        raise TruncatedCallError
     if fenced:
         yield from reader.accept_after_blanks("```")
     yield from _FRAME.end_call(reader)
@@ -97,6 +100,7 @@ DIALECTS = tuple(
         name=name,
         start_markers=(StartMarker(_BEGIN), StartMarker(_CALL)),
         end_markers=(_CALL_END, _END),
+        stray_marks=("<｜end▁of▁sentence｜>",),
         grammar=grammar,
         render_calls=render_calls,
         render_results=render_results,

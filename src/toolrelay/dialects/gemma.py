@@ -31,6 +31,9 @@ from toolrelay.parsing.json import encode_string, escaping
 from toolrelay.parsing.literals import LiteralSyntax
 from toolrelay.parsing.stream_reader import NAME, Emit, Parse, Reader
 
+_CHANNEL, _CHANNEL_END, _THOUGHT = "<|channel>", "<channel|>", "thought\n"
+_TURN = ("<|turn>", "<turn|>")
+_THOUGHT_LIMIT = 16 * 1024  # characters that are held
 _WORD = re.compile(r"[^,{}\[\]<]*")
 _KEY = re.compile(r"[^:,{}\[\]<]*")
 
@@ -42,10 +45,15 @@ class _Markup(msgspec.Struct, frozen=True, kw_only=True):
     call: tuple[str, str]
     response: tuple[str, str]
     declaration: tuple[str, str]
+    thoughts: tuple[StartMarker, ...] = ()
+    stray_marks: tuple[str, ...] = ()
 
-    def grammar(self, reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
+    def grammar(self, reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
+        if marker in (_CHANNEL, _THOUGHT):
+            yield from _thought(reader, sink, marker)
+            return
         yield from reader.skip_blanks()
-        yield from reader.expect("call:")
+        yield from reader.expect("call:", ":")
         name = yield from reader.read_match(NAME)
         if not name:
             raise NotACallError
@@ -134,6 +142,22 @@ class _Markup(msgspec.Struct, frozen=True, kw_only=True):
         return "".join(declaration.join(self.declaration) for declaration in declarations)
 
 
+def _thought(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
+    """Parse reasoning without the beginning that families.py names. It must have an end. Before another mark, none begins."""
+    if (yield from reader.is_ahead(*_GEMMA_4.call, *_TURN)):
+        return
+    if not (yield from reader.may_come(_CHANNEL_END, _THOUGHT_LIMIT)):
+        if marker == _CHANNEL and (yield from reader.is_at_end()):
+            return
+        raise NotACallError
+    while (yield from reader.accept_after_blanks(_CHANNEL)):
+        pass
+    if marker == _CHANNEL:
+        yield from reader.accept(_THOUGHT)
+    yield from reader.skip_blanks()
+    yield from reader.read_until(_CHANNEL_END, emit=sink.reasoning, or_end=True)
+
+
 def _declaration(tool: Tool) -> JsonObject:
     return {"description": tool.description or "", "parameters": _uppercase(tool.parameters or {"type": "object"})}
 
@@ -157,6 +181,8 @@ _GEMMA_4 = _Markup(
     call=("<|tool_call>", "<tool_call|>"),
     response=("<|tool_response>", "<tool_response|>"),
     declaration=("<|tool>", "<tool|>"),
+    thoughts=(StartMarker(_CHANNEL), StartMarker(_THOUGHT, "start")),
+    stray_marks=(_CHANNEL, _CHANNEL_END, *_TURN),
 )
 _NESTED = {
     markup.string: LiteralSyntax(
@@ -187,12 +213,13 @@ DIALECTS = (
     *(
         Dialect(
             name=name,
-            start_markers=(StartMarker(markup.call[0]),),
+            start_markers=(StartMarker(markup.call[0]), *markup.thoughts),
             end_markers=(markup.call[1],),
             grammar=markup.grammar,
             render_calls=markup.render_calls,
             render_results=markup.render_results,
             render_tools=markup.render_tools,
+            stray_marks=markup.stray_marks,
             stops=(markup.response[0],),
         )
         for name, markup in (("functiongemma", _FUNCTION_GEMMA), ("gemma4", _GEMMA_4))

@@ -2,8 +2,8 @@
 
     <|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>
 
-The analysis channel is reasoning; the final channel is text, and so is commentary without a recipient. The recipient may precede
-or follow the channel.
+The analysis channel is reasoning; the final channel is text, and so is commentary without a recipient, or with one that is no
+offered tool if it is no JSON, such as code for `python`. The recipient may precede or follow the channel.
 Sources: OpenAI's guide to the format (openai-cookbook, articles/openai-harmony.md) and gpt-oss's chat template.
 """
 
@@ -18,7 +18,7 @@ from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.dialects.rendering import arguments_json, json_line, typescript_declaration
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
-from toolrelay.parsing.json import json_value
+from toolrelay.parsing.json import json_arguments
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
 _START, _CHANNEL, _MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
@@ -41,7 +41,7 @@ def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
         raise NotACallError
     recipients, channel = header.group(1, 3, 5), header.group(4) or header.group(2)
     name = next((to for to in recipients if to and to != "assistant"), "").removeprefix("functions.")
-    if name and NAME.fullmatch(name):
+    if name and NAME.fullmatch(name) and (name in sink.tools or (yield from reader.is_ahead("{", "<", "`"))):
         yield from _call(reader, sink, name)
         return
     emit = sink.reasoning if channel == "analysis" else sink.text
@@ -54,7 +54,7 @@ def _call(reader: Reader, sink: CallSink, name: str) -> Parse[None]:
     sink.start(name)
     yield from reader.skip_blanks()
     if (yield from reader.peek()) != "<":
-        yield from json_value(reader, sink.arguments)
+        yield from json_arguments(reader, sink.arguments)
     yield from reader.skip_blanks()
     if (yield from reader.peek()):  # servers remove the last mark
         yield from reader.expect(*_ENDS)

@@ -10,8 +10,8 @@ from toolrelay.dialects.parameter_types import Parameters
 from toolrelay.dialects.python_calls import PYTHON
 from toolrelay.parsing.errors import MalformedCallError, NotACallError
 from toolrelay.parsing.grammar import CallSink
-from toolrelay.parsing.json import encode_string, json_string, json_value, short_string
-from toolrelay.parsing.stream_reader import NAME, Parse, Reader
+from toolrelay.parsing.json import EncodedValue, encode_string, json_arguments, json_value, short_string
+from toolrelay.parsing.stream_reader import NAME, Emit, Parse, Reader
 
 _BARE_KEY = re.compile(r"\w+")
 _NAME_KEYS = ("name", "tool_name", "function_name", "tool")
@@ -22,7 +22,7 @@ _KNOWN_KEYS = {*_NAME_KEYS, *_ARGUMENTS_KEYS, "type", "function", "id", "tool_ca
 def json_call(reader: Reader, sink: CallSink, *, known_keys: bool = False, closed: bool = False) -> Parse[None]:
     """Parse a call whose members may come in any order. The arguments may be an object, or a string that holds one.
 
-    Arguments whose key is in single quotes are Python and are translated to JSON; others are emitted as they are.
+    Arguments whose key is in single quotes are Python and are translated to JSON; others are repaired JSON.
     `known_keys`: an object with any other key is not a call. `closed`: an end mark follows, so the call need not end at once.
     """
     call = _JsonCall(sink, known_keys=known_keys)
@@ -64,7 +64,7 @@ def _members(reader: Reader, call: _JsonCall) -> Parse[None]:
     while True:
         first = yield from reader.peek()
         is_python = first == "'"
-        key = (yield from reader.read_match(_BARE_KEY)) if first.isalpha() else (yield from short_string(reader))
+        key = (yield from reader.read_match(_BARE_KEY)) if first.isalpha() or first == "_" else (yield from short_string(reader))
         call.check(key)
         yield from reader.skip_blanks()
         yield from reader.expect(":")
@@ -109,16 +109,14 @@ class _JsonCall:
             self._start((yield from short_string(reader)).strip())
         elif key in _ARGUMENTS_KEYS and not self._has_arguments:
             emit = self._sink.arguments if self._name else self._buffer.append
-            if first == '"':
-                yield from json_string(reader, emit)
-            elif first == "'":
-                emit((yield from _python_string(reader)))
+            if first == "'":
+                yield from _python_string(reader, emit)
             elif first in ("n", "N"):
                 yield from reader.expect("null", "None")
             elif is_python:
                 yield from PYTHON.read(reader, emit)
             else:
-                yield from json_value(reader, emit)
+                yield from json_arguments(reader, emit)
             self._has_arguments = True
         elif key == "function" and first == "{" and not self._has_function:  # as in OpenAI's API
             self._has_function = True
@@ -154,7 +152,10 @@ class _JsonCall:
             self._sink.arguments("{" + ", ".join(f"{encode_string(key)}: {value}" for key, value in members) + "}")
 
 
-def _python_string(reader: Reader) -> Parse[str]:
+def _python_string(reader: Reader, emit: Emit) -> Parse[None]:
+    """Emit arguments inside a Python string."""
     pieces: list[str] = []
     yield from PYTHON.read(reader, pieces.append)
-    return msgspec.json.decode("".join(pieces), type=str)
+    encoded = EncodedValue(emit)
+    encoded.feed(msgspec.json.decode("".join(pieces), type=str))
+    reader.repaired = encoded.close() or reader.repaired

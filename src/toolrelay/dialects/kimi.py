@@ -22,7 +22,7 @@ from toolrelay.dialects.rendering import Argument, arguments_json, json_list
 from toolrelay.dialects.tagged_parameters import Header, TagForm, attribute, render_parameters, tagged_call
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallFrame, CallSink, StartMarker
-from toolrelay.parsing.json import json_value
+from toolrelay.parsing.json import json_arguments
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
 _SECTION, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
@@ -36,6 +36,8 @@ _IDENTIFIER = re.compile(r"(?:functions\.)?(.+?)(?::\d+)?", re.DOTALL)
 def _k2(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     if marker != _CALL:
         yield from reader.skip_blanks()
+        if (yield from reader.word_ahead(_CALL)):  # a few words before the call
+            yield from reader.read_word(before=(_CALL,))
         yield from reader.expect(_CALL)
     while True:
         found = _IDENTIFIER.fullmatch((yield from reader.read_word(_ARGUMENTS, of=_IDENTIFIER_PART)).strip())
@@ -44,7 +46,7 @@ def _k2(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
         sink.start(found.group(1))
         yield from reader.skip_blanks()
         if (yield from reader.peek()) != "<":
-            yield from json_value(reader, sink.arguments)
+            yield from json_arguments(reader, sink.arguments)
         yield from _K2.end_call(reader)
         sink.finish()
         if not (yield from reader.accept_after_blanks(_CALL)):
@@ -63,7 +65,7 @@ def _k2_results(results: Sequence[ToolResult]) -> str:
 
 _TOOLS, _TOOLS_END = "<|open|>tools<|sep|>", "<|close|>tools<|sep|>"
 _RESPONSE, _RESPONSE_END = "<|open|>response<|sep|>", "<|close|>response<|sep|>"
-_MESSAGE_END = "<|close|>message<|sep|>"
+_MESSAGE_END, _END = "<|close|>message<|sep|>", "<|end_of_msg|>"
 _TOOL, _TOOL_END = "<|open|>call ", "<|close|>call<|sep|>"
 
 
@@ -100,7 +102,10 @@ K3 = TagForm(
 
 def _k3(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     if marker == _RESPONSE:
-        mark = yield from reader.read_until(_RESPONSE_END, _TOOLS, _MESSAGE_END, emit=sink.text, or_end=True)
+        ends = (_RESPONSE_END, _MESSAGE_END, _END, _TOOLS, "")
+        mark = marker
+        while mark not in ends:
+            mark = yield from reader.read_until(*ends[:-1], _RESPONSE, _TOOLS_END, _TOOL_END, emit=sink.text, or_end=True)
         if mark == _TOOLS:  # the section was left open
             reader.unread(mark)
     if marker != _TOOLS:
@@ -113,7 +118,7 @@ def _k3(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
             raise NotACallError
         if (yield from reader.accept_after_blanks('<|open|>json type="object"<|sep|>')):
             sink.start(name)
-            yield from json_value(reader, sink.arguments)
+            yield from json_arguments(reader, sink.arguments)
             yield from reader.accept_after_blanks("<|close|>json<|sep|>")
             yield from K3.frame.end_call(reader)
             sink.finish()
@@ -156,7 +161,7 @@ DIALECTS = (
     ),
     Dialect(
         name="kimi_k3",
-        start_markers=tuple(map(StartMarker, (_TOOLS, _RESPONSE, _RESPONSE_END, _MESSAGE_END, "<|end_of_msg|>"))),
+        start_markers=tuple(map(StartMarker, (_TOOLS, _RESPONSE, _RESPONSE_END, _MESSAGE_END, _END))),
         end_markers=(_TOOLS_END, _TOOL_END),
         grammar=_k3,
         render_calls=_k3_calls,

@@ -1,14 +1,16 @@
-"""JSON calls after a mark: Granite 3, Phi 4 mini, Command R7B and A, Jamba, Hunyuan, MiniMax M1, InternLM, GigaChat 3, Nemotron,
-Apertus. Each is a row of DIALECTS.
+"""JSON calls after a mark: Granite 3, Phi 4 mini, Command R, R7B and A, Jamba, Hunyuan, MiniMax M1, InternLM, GigaChat 3,
+Nemotron, Apertus. Each is a row of DIALECTS.
 
 Granite 3:  <|tool_call|>[{"name": "get_weather", "arguments": {"city": "Paris"}}]
 Nemotron:   <TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</TOOLCALL>
 Apertus:    <|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>
+Command R:  Action: and a fence `json` with [{"tool_name": "get_weather", "parameters": {"city": "Paris"}}]
 
 Sources: vLLM's templates tool_chat_template_{hunyuan_a13b, internlm2_tool, minimax_m1, granite_20b_fc, phi4_mini, apertus} and
-tests test_{jamba, gigachat3, apertus}_tool_parser; llama.cpp's templates ibm-granite-granite-3.3-2B-Instruct,
-CohereForAI-c4ai-command-r7b-12-2024-tool_use and NVIDIA-Nemotron-Nano-v2; for Granite 3's calls in history the template in
-llama.cpp's test-chat-template.
+tests test_{jamba, gigachat3, apertus}_tool_parser; for Granite's results tool_chat_template_granite; llama.cpp's templates
+ibm-granite-granite-3.3-2B-Instruct, GigaChat3.1-10B-A1.8B,
+CohereForAI-c4ai-command-{r-plus, r7b-12-2024}-tool_use and NVIDIA-Nemotron-Nano-v2; for Granite 3's calls in history the template
+in llama.cpp's test-chat-template.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+
+import msgspec
 
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
@@ -28,13 +32,14 @@ from toolrelay.dialects.rendering import (
     json_line,
     json_lines,
     openai_schema,
+    python_declaration,
     render_json_call,
     render_json_results,
     typescript_declaration,
 )
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
-from toolrelay.parsing.json import json_value, short_string
+from toolrelay.parsing.json import json_arguments, short_string
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
 _CITED = "</co: "
@@ -50,9 +55,10 @@ def _dialect(
     render_tools: Callable[[Sequence[Tool]], str] | None = None,
     *,
     stripped: tuple[str, ...] = (),
+    stray_marks: tuple[str, ...] = (),
     parse: _Parser = json_calls,
 ) -> Dialect:
-    """`marks`: start markers, each with its end marker or "". `stripped`: marks around text, which are removed."""
+    """`marks`: start markers, each with its end marker or "". `stripped`: marks around text, and of citations."""
 
     def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
         if marker in stripped:
@@ -70,6 +76,7 @@ def _dialect(
         name=name,
         start_markers=tuple(StartMarker(mark) for mark in (*marks, *stripped)),
         end_markers=tuple(dict.fromkeys(filter(None, marks.values()))),
+        stray_marks=stray_marks,
         grammar=grammar,
         render_calls=render_calls,
         render_results=render_results,
@@ -91,7 +98,7 @@ def _keyed_calls(reader: Reader, sink: CallSink) -> Parse[None]:
         if NAME.fullmatch(name) is None:
             raise NotACallError
         sink.start(name)
-        yield from json_value(reader, sink.arguments)
+        yield from json_arguments(reader, sink.arguments)
         sink.finish()
         yield from reader.accept_after_blanks("}")
         if not (yield from reader.accept_after_blanks(",")):
@@ -129,6 +136,42 @@ def _cohere_results(results: Sequence[ToolResult]) -> str:
         for result in results
     )
     return "<|START_TOOL_RESULT|>[\n" + ",\n".join(written) + "\n]<|END_TOOL_RESULT|>"
+
+
+def _command_r_calls(calls: Sequence[Call]) -> str:
+    written = ",\n".join(
+        f'    {{\n        "tool_name": {json_line(call.name)},\n        "parameters": {_indented(call)}\n    }}' for call in calls
+    )
+    return f"Action:\n```json\n[\n{written}\n]```"
+
+
+def _indented(call: Call) -> str:
+    arguments = arguments_json(call)
+    try:
+        return msgspec.json.format(arguments, indent=4).replace("\n", "\n        ")
+    except (msgspec.MsgspecError, RecursionError):
+        return arguments
+
+
+def _command_r_tools(tools: Sequence[Tool]) -> str:
+    declared = "\n\n".join(f"```python\n{python_declaration(tool)}\n```" for tool in tools)
+    return f"""## Available Tools
+Here is a list of tools that you have available to you:
+
+{declared}
+
+If tools are needed, write 'Action:' followed by a json-formatted list of actions that you want to perform in order to produce a \
+good response to the user's last input. You can use any of the supplied tools any number of times, but you should aim to execute \
+the minimum number of necessary actions for the input. The list of actions you want to call should be formatted as a list of \
+json objects, for example:
+```json
+[
+    {{
+        "tool_name": title of the tool in the specification,
+        "parameters": a dict of parameters to input into the tool as they are defined in the specs, or {{}} if it takes no \
+parameters
+    }}
+]```"""
 
 
 def _minimax_calls(calls: Sequence[Call]) -> str:
@@ -198,7 +241,7 @@ DIALECTS = (
         "granite",
         {"<|tool_call|>": "", "<tool_call>": "</tool_call>"},
         _list("<|tool_call|>"),
-        render_json_results,
+        framed_results("<|start_of_role|>tool_response<|end_of_role|>", separator="<|end_of_text|>\n"),
         _granite_tools,
     ),
     _dialect("granite_20b_fc", {"<function_call>": ""}, _each("<function_call> "), framed_results("<function_response> ")),
@@ -210,12 +253,21 @@ DIALECTS = (
         _cohere_results,
         stripped=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>", "<co>", _CITED),
     ),
+    _dialect(
+        "command_r",
+        {f"Action:{blank}```json": "```" for blank in ("\n", " ", "")},
+        _command_r_calls,
+        framed_results("<results>\n", "</results>"),
+        _command_r_tools,
+        stripped=("<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"),
+    ),
     _dialect("jamba", {"<tool_calls>": "</tool_calls>"}, _list("<tool_calls>", "</tool_calls>", "    "), render_json_results),
     _dialect(
         "hunyuan",
         {"<tool_calls>": "</tool_calls>"},
         _list("<tool_calls>", "</tool_calls>"),
         framed_results("<tool_response>", "</tool_response>"),
+        stray_marks=("<answer>", "</answer>"),
     ),
     _dialect(
         "minimax_m1",
@@ -226,7 +278,7 @@ DIALECTS = (
     ),
     _dialect(
         "internlm",
-        {"<|action_start|><|plugin|>": "<|action_end|>"},
+        {"<|action_start|><|plugin|>": "<|action_end|>", "<|action_start|> <|plugin|>": "<|action_end|>"},
         _each("<|action_start|><|plugin|>\n", "<|action_end|>"),
         render_json_results,
         _function_list,
@@ -235,7 +287,7 @@ DIALECTS = (
         "gigachat3",
         {"<|function_call|>": "", "<|message_sep|>\n\nfunction call<|role_sep|>\n": ""},
         _each("<|function_call|>", separator="\n"),
-        render_json_results,
+        framed_results("function result<|role_sep|>\n", separator="<|message_sep|>\n\n"),
     ),
     _dialect("nemotron", {"<TOOLCALL>": "</TOOLCALL>"}, _list("<TOOLCALL>", "</TOOLCALL>"), _nemotron_results, _nemotron_tools),
     _dialect(

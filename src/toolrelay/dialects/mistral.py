@@ -21,7 +21,7 @@ from toolrelay.dialects.parameter_types import Parameters
 from toolrelay.dialects.rendering import arguments_json, framed_results, json_line, json_list
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
-from toolrelay.parsing.json import json_value
+from toolrelay.parsing.json import json_arguments
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
 
@@ -43,9 +43,9 @@ def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
             sink.start(name)
             sink.finish()
             return
-        reader.unread((yield from reader.expect("{")))
+        reader.unread((yield from reader.expect("{", '"{')))
         sink.start(name)
-        yield from json_value(reader, sink.arguments)
+        yield from json_arguments(reader, sink.arguments)
         sink.finish()
         if not (yield from reader.accept_after_blanks(marker)):
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -21,8 +21,8 @@ class Parameters:
     """The parameters of a tool. A tool that is unknown has none, and its arguments may have any type."""
 
     def __init__(self, tool: Tool | None) -> None:
-        self._root: JsonObject = (tool.parameters if tool is not None else None) or {}
-        properties = self._root.get("properties")
+        self.root: JsonObject = (tool.parameters if tool is not None else None) or {}
+        properties = self.root.get("properties")
         self._properties: JsonObject = properties if isinstance(properties, dict) else {}
 
     @property
@@ -30,11 +30,18 @@ class Parameters:
         """In the order of their declaration."""
         return list(self._properties)
 
+    def are_complete(self, given: Collection[str]) -> bool:
+        """Return whether the required parameters are given; without any, whether all declared ones are, and no others."""
+        required = self.root.get("required")
+        if isinstance(required, list) and required:
+            return all(name in given for name in required)
+        return set(given) == set(self._properties)
+
+    def schema(self, name: str) -> Json:
+        return self._properties.get(name, self.root.get("additionalProperties"))
+
     def types(self, name: str) -> frozenset[str]:
-        if name in self._properties:
-            return types_of(self._properties[name], self._root)
-        additional = self._root.get("additionalProperties")
-        return types_of(additional, self._root) if isinstance(additional, dict) else ANY
+        return types_of(self.schema(name), self.root)
 
 
 def types_of(schema: Json, root: JsonObject) -> frozenset[str]:
@@ -114,5 +121,19 @@ def coerce(text: str, types: frozenset[str]) -> str | None:
     try:
         value = msgspec.json.decode(plain.encode())
     except (msgspec.MsgspecError, RecursionError):
-        return encode_string(text) if "string" in types else None
+        return encode_string(text) if "string" in types else _coerce_escaped(plain, types)
+    if isinstance(value, str) and "string" not in types:
+        return _coerce_escaped(plain[1:-1], types) or plain
     return plain if _TYPE_NAMES[type(value)] in types or "string" not in types else encode_string(text)
+
+
+def _coerce_escaped(text: str, types: frozenset[str]) -> str | None:
+    """Return the JSON of a value that was escaped once too often; None if it is not such a value."""
+    if "\\" not in text:
+        return None
+    try:
+        plain = msgspec.json.decode(f'"{text}"'.encode(), type=str)
+        value = msgspec.json.decode(plain.encode())
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return plain if _TYPE_NAMES[type(value)] in types else None

@@ -54,6 +54,8 @@ def _number(word: str) -> str:
     if _JSON_NUMBER.fullmatch(plain):
         return plain
     try:
+        if plain.isdecimal():  # with leading zeros
+            return str(int(plain))
         if _INTEGER.fullmatch(plain):
             return str(int(plain, 0))
         if _FLOAT.fullmatch(plain) and isfinite(number := float(plain)):

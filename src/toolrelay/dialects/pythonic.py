@@ -4,12 +4,13 @@ pythonic:  [get_weather(city="Paris")]      Llama 4 also between `<|python_start
 olmo3:     <function_calls>
            get_weather(city='Paris')
            </function_calls>
-lfm2:      <|tool_call_start|>[get_weather(city='Paris')]<|tool_call_end|>      or JSON in the same tags
+lfm2:      <|tool_call_start|>[get_weather(city='Paris')]<|tool_call_end|>      or JSON in the same tags; lfm25 has no tags around
+           tools and results
 
 Without tags, a list counts only as the whole answer (parsing.grammar.whole_answer). The templates escape nothing in strings; here
 quotes and line breaks are escaped.
-Sources: vLLM's tool_chat_template_llama4_pythonic and tool_chat_template_olmo3 (constants as in JSON), llama.cpp's LFM2.5-8B-A1B
-and llama-cpp-lfm2.
+Sources: vLLM's tool_chat_template_llama4_pythonic and tool_chat_template_olmo3 (constants as in JSON), llama.cpp's LFM2-8B-A1B
+and LFM2.5-8B-A1B.
 """
 
 from __future__ import annotations
@@ -109,6 +110,14 @@ def _lfm_calls(calls: Sequence[Call]) -> str:
     return "<|tool_call_start|>[" + ", ".join(render_python_call(call, "'") for call in calls) + "]<|tool_call_end|>"
 
 
+def _lfm2_tools(tools: Sequence[Tool]) -> str:
+    return f"List of tools: <|tool_list_start|>{json_list(tools)}<|tool_list_end|>"
+
+
+def _lfm25_tools(tools: Sequence[Tool]) -> str:
+    return f"List of tools: {json_list(tools)}"
+
+
 _PYTHON, _PYTHON_END = "<|python_start|>", "<|python_end|>"
 _END_TAGS = {"<function_calls>": "</function_calls>", "<|tool_call_start|>": "<|tool_call_end|>", _PYTHON: _PYTHON_END}
 DIALECTS = (
@@ -129,13 +138,19 @@ DIALECTS = (
         render_results=_olmo_results,
         render_tools=_olmo_tools,
     ),
-    Dialect(
-        name="lfm2",
-        start_markers=(StartMarker("<|tool_call_start|>"),),
-        end_markers=("<|tool_call_end|>",),
-        grammar=_tagged,
-        render_calls=_lfm_calls,
-        render_results=framed_results("<|tool_response_start|>", "<|tool_response_end|>"),
-        render_tools=lambda tools: f"List of tools: {json_list(tools)}",
+    *(
+        Dialect(
+            name=name,
+            start_markers=(StartMarker("<|tool_call_start|>"),),
+            end_markers=("<|tool_call_end|>",),
+            grammar=_tagged,
+            render_calls=_lfm_calls,
+            render_results=render_results,
+            render_tools=render_tools,
+        )
+        for name, render_results, render_tools in (
+            ("lfm2", framed_results("<|tool_response_start|>", "<|tool_response_end|>"), _lfm2_tools),
+            ("lfm25", framed_results("<|im_start|>tool\n", separator="<|im_end|>\n"), _lfm25_tools),
+        )
     ),
 )

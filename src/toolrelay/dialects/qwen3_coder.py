@@ -1,4 +1,4 @@
-"""Qwen3-Coder and Seed-OSS: a tag for each parameter. Also Step 3.5, Nemotron 3 and MiMo.
+"""Qwen3-Coder, Qwen 3.5 and Seed-OSS: a tag for each parameter. Also Step 3.5, Nemotron 3 and MiMo.
 
     <tool_call>
     <function=get_weather>
@@ -8,52 +8,56 @@
     </function>
     </tool_call>
 
+Qwen 3.5 and Step 3.5 list tools as JSON, Qwen3-Coder in tags.
 Seed-OSS has another outer tag, `<seed:tool_call>`, and no line breaks around values. The outer tag may be missing.
-Sources: the chat templates of Qwen3-Coder (vLLM, tool_chat_template_qwen3coder) and Seed-OSS (llama.cpp, ByteDance-Seed-OSS).
+Sources: the chat templates of Qwen3-Coder (vLLM, tool_chat_template_qwen3coder), Qwen 3.5 and Seed-OSS (llama.cpp, Qwen3.5-4B and
+ByteDance-Seed-OSS).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from msgspec.structs import replace
 
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects.base import Dialect
-from toolrelay.dialects.hermes import render_results
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.dialects.json_calls import json_calls
-from toolrelay.dialects.rendering import json_line, render_json_results
+from toolrelay.dialects.rendering import framed_results, json_line, json_lines, render_json_results
 from toolrelay.dialects.tagged_parameters import TagForm, render_parameters, tagged_call
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallFrame, CallSink, StartMarker
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
-_FUNCTION = "<function="
+FUNCTION = "<function="
 _NAME_IN_TAG = re.compile(r"\s*[\"']?[\w.\-]*[\"']?\s*/?")
 
 
 def grammar(reader: Reader, sink: CallSink, marker: str, form: TagForm) -> Parse[None]:
-    if marker != _FUNCTION:
+    if marker != FUNCTION:
         yield from reader.skip_blanks()
         if (yield from reader.peek()) == "{":  # as in Hermes
             yield from json_calls(reader, sink, closed=True)
             yield from reader.accept_after_blanks(*form.frame.closes)
             return
-        yield from reader.expect(_FUNCTION)
+        yield from reader.expect(FUNCTION)
     while True:
-        written = yield from reader.read_word(">", of=_NAME_IN_TAG)
+        written = yield from reader.read_word(">", before=("<",), of=_NAME_IN_TAG)
+        ended = reader.text[reader.at - 1 : reader.at] == ">"
+        followers = form.followers if ended else (form.key_open, *form.frame.ends)
         name = written.strip("\"' \t\r\n/")
-        if not name:
+        if not name or ((yield from reader.is_ahead("<")) and not (yield from reader.is_ahead(*followers))):
             raise NotACallError
         if written.endswith("/"):
             sink.start(name)
             sink.finish()
         else:
             yield from tagged_call(reader, sink, form, name)
-        if not (yield from reader.accept_after_blanks(_FUNCTION)):
+        if not (yield from reader.accept_after_blanks(FUNCTION)):
             break
     yield from reader.accept_after_blanks(*form.frame.closes)
 
@@ -91,7 +95,14 @@ about function calls
 
 
 def render_tools(tools: Sequence[Tool]) -> str:
-    listed = "".join(map(_render_tool, tools))
+    return _tools_section("".join(map(_render_tool, tools)))
+
+
+def _json_tools(tools: Sequence[Tool]) -> str:
+    return _tools_section(f"\n{json_lines(tools)}")
+
+
+def _tools_section(listed: str) -> str:
     return f"# Tools\n\nYou have access to the following functions:\n\n<tools>{listed}\n</tools>{_INSTRUCTIONS}"
 
 
@@ -120,25 +131,40 @@ def _render_field(key: str, value: Json) -> str:
     return f"<{key}>{text}</{key}>" if NAME.fullmatch(key) else ""
 
 
-def _dialect(name: str, tag: str, form: TagForm) -> Dialect:
+def _dialect(
+    name: str,
+    tag: str,
+    form: TagForm,
+    results: Callable[[Sequence[ToolResult]], str],
+    tools: Callable[[Sequence[Tool]], str] | None = None,
+) -> Dialect:
     return Dialect(
         name=name,
-        start_markers=(StartMarker(f"<{tag}>"), StartMarker(_FUNCTION)),
+        start_markers=(StartMarker(f"<{tag}>"), StartMarker(f"<{tag} >"), StartMarker(FUNCTION)),
         end_markers=(f"</{tag}>", "</function>"),
+        stray_marks=("<|im_end|>",),
         grammar=lambda reader, sink, marker: grammar(reader, sink, marker, form),
         render_calls=lambda calls: render_calls(calls, tag, form),
-        render_results=render_results if name == "qwen3_coder" else render_json_results,
-        render_tools=render_tools if name == "qwen3_coder" else None,
+        render_results=results,
+        render_tools=tools,
     )
 
 
 def _frame(tag: str) -> CallFrame:
-    return CallFrame(call=_FUNCTION, name_ends=(">",), ends=("</function>",), opens=(f"<{tag}>",), closes=(f"</{tag}>",))
+    return CallFrame(call=FUNCTION, name_ends=(">",), ends=("</function>",), opens=(f"<{tag}>",), closes=(f"</{tag}>",))
 
 
-QWEN = TagForm(key_open="<parameter=", key_close=">", value_close="</parameter>", frame=_frame("tool_call"), trims=True)
-SEED = replace(QWEN, frame=_frame("seed:tool_call"), trims=False)
+@lru_cache(maxsize=256)
+def form_in(tag: str) -> TagForm:
+    """Return the form of calls inside that tag."""
+    return TagForm(key_open="<parameter=", key_close=">", value_close="</parameter>", frame=_frame(tag), trims=True)
+
+
+QWEN = form_in("tool_call")
+SEED = replace(form_in("seed:tool_call"), trims=False)
+_RESULTS = framed_results("<tool_response>\n", "\n</tool_response>")
 DIALECTS = (
-    _dialect("qwen3_coder", "tool_call", QWEN),
-    _dialect("seed_oss", "seed:tool_call", SEED),
+    _dialect("qwen3_coder", "tool_call", QWEN, _RESULTS, render_tools),
+    _dialect("qwen35", "tool_call", QWEN, _RESULTS, _json_tools),
+    _dialect("seed_oss", "seed:tool_call", SEED, render_json_results),
 )

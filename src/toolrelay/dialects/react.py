@@ -19,7 +19,7 @@ from toolrelay.dialects.parameter_types import Parameters
 from toolrelay.dialects.rendering import arguments_json, framed_results
 from toolrelay.parsing.errors import NotACallError
 from toolrelay.parsing.grammar import CallSink, StartMarker
-from toolrelay.parsing.json import encode_string, json_value
+from toolrelay.parsing.json import encode_string, json_arguments
 from toolrelay.parsing.stream_reader import Parse, Reader
 
 _ACTION, _INPUT = "Action:", "Action Input:"
@@ -39,7 +39,7 @@ def grammar(reader: Reader, sink: CallSink, _marker: str) -> Parse[None]:
     yield from reader.skip_blanks()
     if (yield from reader.peek()) == "{":
         sink.start(name)
-        yield from json_value(reader, sink.arguments)
+        yield from json_arguments(reader, sink.arguments)
         if fenced:
             yield from reader.accept_after_blanks("```")
     else:

@@ -1,4 +1,4 @@
-"""Rendering shared by dialects: tools as JSON or TypeScript, calls as JSON or Python, results as text."""
+"""Rendering shared by dialects: tools as JSON, TypeScript or Python, calls as JSON or Python, results as text."""
 
 from __future__ import annotations
 
@@ -124,6 +124,50 @@ def _type(schema: Json, depth: int) -> str:
             return "any"
 
 
+_PYTHON_TYPES = {"string": "str", "number": "float", "integer": "int", "boolean": "bool"}
+
+
+def python_declaration(tool: Tool) -> str:
+    """Return a Python function without a body. Descriptions cannot leave their docstrings."""
+    properties = (tool.parameters or {}).get("properties")
+    required = (tool.parameters or {}).get("required")
+    signature, described = [], []
+    for name, schema in properties.items() if isinstance(properties, dict) else ():
+        fields: JsonObject = schema if isinstance(schema, dict) else {}
+        kind, shown = _python_type(fields, 0), name if name.isidentifier() else json_line(name)
+        optional = not (isinstance(required, list) and name in required)
+        if optional:
+            kind = f"Optional[{kind}]"
+        signature.append(f"{shown}: {kind}{' = None' if optional else ''}")
+        described.append(f"        {shown} ({kind}): {one_line(fields.get('description'))}")
+    arguments = "\n\n    Args:\n" + "\n".join(described) if described else ""
+    return (
+        f"def {tool.name}({', '.join(signature)}) -> List[Dict]:\n"
+        f'    """{one_line(tool.description)}{arguments}\n    """\n    pass'
+    )
+
+
+def one_line(text: Json) -> str:
+    """Return a description on one line, without the end of a docstring."""
+    return " ".join(text.split()).replace('"""', '" " "') if isinstance(text, str) else ""
+
+
+def _python_type(schema: Json, depth: int) -> str:
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return "Any"
+    match schema.get("type"):
+        case "array":
+            return f"List[{_python_type(schema.get('items'), depth + 1)}]"
+        case "object":
+            return f"Dict[str, {_python_type(schema.get('additionalProperties'), depth + 1)}]"
+        case list(kinds):
+            return "Union[" + ",".join(_python_type({"type": kind}, depth + 1) for kind in kinds) + "]"
+        case str(kind):
+            return _PYTHON_TYPES.get(kind, "Any")
+        case _:
+            return "Any"
+
+
 # Calls
 
 
@@ -200,7 +244,11 @@ def _python(value: Json, quote: str, constants: Mapping[object, str]) -> str:
 
 
 def framed_results(before: str = "", after: str = "", separator: str = "\n") -> Callable[[Sequence[ToolResult]], str]:
-    """Return a renderer that writes the text of each result between two marks."""
+    """Return a renderer that writes the text of each result between two marks.
+
+    Where the template has a role for results, `before` begins such a turn, and `separator` ends all but the last one, which the
+    template ends.
+    """
     return lambda results: separator.join(f"{before}{result.text}{after}" for result in results)
 
 

@@ -5,9 +5,11 @@ closing tags. What ends a value:
 
     mark                                    ends the value
     -------------------------------------   ------------------------------------------------------------------------------
-    its closing tag                         if the next parameter, the end of the call or block, or the next call follows
+    its closing tag                         if the next parameter, the end of the call, block or answer, or the next call follows;
+                                            always if a mark of its own precedes each tag (MiniMax M3)
     the next parameter                      if the tool declares it and it has not been given yet
-    the end of the call or of the block     if the end of the block, the next call or the end of the answer follows
+    the end of the call or of the block     if the end of the block, the next call or the end of the answer follows, or
+                                            text of at most 4 KiB up to the end of the answer, without the closing tag
     the next call                           if it names an offered tool
 
 Blanks do not count. The last three, which repair a missing closing tag, count only in the first line of a value or at the
@@ -20,19 +22,25 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from toolrelay.core.messages import Call
+from toolrelay.dialects.nested_tags import json_to_nested, nested_to_json, text_to_json
 from toolrelay.dialects.parameter_types import ANY, OBJECT, STRING, Parameters, coerce
 from toolrelay.dialects.python_calls import python_to_json
 from toolrelay.dialects.rendering import Argument, split_arguments
 from toolrelay.parsing.call_parser import HELD_LIMIT
+from toolrelay.parsing.errors import TruncatedCallError
 from toolrelay.parsing.grammar import CallFrame, CallSink
-from toolrelay.parsing.json import encode_string, escaping, json_value
+from toolrelay.parsing.json import encode_string, escaping, json_arguments
 from toolrelay.parsing.stream_reader import NAME, Emit, Parse, Reader
 
 _NO_LIMIT = 1 << 62
-_WRAPPERS = frozenset({"arguments", "input", "parameters", "args", "kwargs"})
+_PROSE_LIMIT = 4096  # characters after a call whose last value was not closed
+_WRAPPERS = frozenset({"arguments", "input", "parameters", "properties", "args", "kwargs"})
+_CDATA, _CDATA_END = "<![CDATA[", "]]>"
+_NEEDS_CDATA = re.compile(r"[<&\n]")
 
 Header: TypeAlias = tuple[str, frozenset[str] | None]
 """The name of a parameter, and its types if the tag states them."""
@@ -50,6 +58,8 @@ class TagForm(Struct, frozen=True, kw_only=True):
     render_header  the reverse
     value_close    may contain the name: `{key}`
     trims          one line break at each end of a value belongs to the form
+    cdata          a value may be in a CDATA block, which only `]]>` and the closing tag end
+    nested         objects and lists are nested tags (`nested_tags`), each after this prefix; None: they are JSON
     parse_value    encodes a value that is not JSON and may not be a string; None: as a string after all
     """
 
@@ -61,6 +71,8 @@ class TagForm(Struct, frozen=True, kw_only=True):
     parse_header: Callable[[str], Header] = plain_header
     render_header: Callable[[Argument], str] = lambda argument: argument.name
     trims: bool = False
+    cdata: bool = False
+    nested: str | None = None
     parse_value: Callable[[str], str | None] = python_to_json
 
     @property
@@ -71,13 +83,19 @@ class TagForm(Struct, frozen=True, kw_only=True):
     @property
     def recovery_marks(self) -> tuple[str, ...]:
         """The marks that may end a value without its closing tag. A key that begins with `<` only is like any other tag."""
-        return self.followers[1:] if self.key_open == "<" else self.followers
+        return self.followers[1:] if self.key_open.endswith("<") else self.followers
 
     def close(self, key: str) -> str:
         return self.value_close.replace("{key}", key)
 
     def render(self, argument: Argument) -> str:
-        value = f"\n{argument.plain}\n" if self.trims else argument.plain
+        value = argument.plain
+        if self.nested is not None and argument.text is None:
+            value = json_to_nested(value, self.nested)
+        if self.trims:
+            value = f"\n{value}\n"
+        if self.cdata and _NEEDS_CDATA.search(value):
+            value = f"{_CDATA}{value}{_CDATA_END}"
         opening = self.key_open + self.render_header(argument) + self.key_close + self.value_open
         return opening + value + self.close(argument.name)
 
@@ -92,7 +110,7 @@ def tagged_call(reader: Reader, sink: CallSink, form: TagForm, name: str) -> Par
     sink.start(name)
     yield from reader.skip_blanks()
     if (yield from reader.peek()) == "{":
-        yield from json_value(reader, sink.arguments)
+        yield from json_arguments(reader, sink.arguments)
         yield from form.frame.end_call(reader)
     else:
         yield from _TaggedCall(reader, sink, form, name).parse()
@@ -113,13 +131,15 @@ class _TaggedCall:
         reader, form = self._reader, self._form
         while True:
             yield from reader.skip_blanks()
+            if (yield from reader.is_answer_over()):
+                if not self._parameters.are_complete(self._given):
+                    raise TruncatedCallError
+                mark = ""
+                break
             mark = yield from reader.expect(*form.followers)
             if mark != form.key_open:
                 break
-            key, stated = form.parse_header((yield from reader.read_word(form.key_close)))
-            if form.value_open:
-                yield from reader.skip_blanks()
-                yield from reader.expect(form.value_open)
+            key, stated = form.parse_header((yield from self._header()))
             if not self._given and self._parameters.names and key in _WRAPPERS and key not in self._parameters.names:
                 if (yield from self._wrapped(key)):
                     return
@@ -130,6 +150,16 @@ class _TaggedCall:
             reader.unread(mark)
         if self._given:
             self._sink.arguments("}")
+
+    def _header(self) -> Parse[str]:
+        """Parse the header of a parameter, up to its value."""
+        reader, form = self._reader, self._form
+        before = (form.value_open,) if form.value_open else ()
+        header = yield from reader.read_word(form.key_close, before=before)
+        if form.value_open:
+            yield from reader.skip_blanks()
+            yield from reader.expect(form.value_open)
+        return header
 
     def _begin(self, key: str) -> None:
         self._sink.arguments((", " if self._given else "{") + encode_string(key) + ": ")
@@ -144,27 +174,43 @@ class _TaggedCall:
         """Parse an undeclared first parameter that may hold all arguments; return whether it did, and ended the call."""
         buffer = _ValueBuffer()
         breaks = yield from self._skip_line_break()
-        yield from self._read_value(key, breaks, buffer.add, lambda: HELD_LIMIT - buffer.size)
-        value = coerce(buffer.text, OBJECT) or ""
-        if value.startswith("{") and not (yield from self._reader.is_ahead(self._form.key_open)):
+        yield from self._read_value(key, breaks, buffer.add, buffer.room)
+        value = coerce(buffer.text, OBJECT) or python_to_json(buffer.text) or ""
+        if self._has_declared_keys(value) and not (yield from self._reader.is_ahead(self._form.key_open)):
             self._sink.arguments(value)
             yield from self._form.frame.end_call(self._reader)
             return True
         self._begin(key)
-        self._sink.arguments(buffer.encode(ANY, self._form.parse_value))
+        self._sink.arguments(self._encode(key, buffer.text, ANY))
         return False
+
+    def _has_declared_keys(self, value: str) -> bool:
+        """Return whether a value is an object with a declared parameter, or an empty one."""
+        try:
+            members = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+        except msgspec.MsgspecError:
+            return False
+        return not members or any(name in members for name in self._parameters.names)
 
     def _value(self, key: str, types: frozenset[str]) -> Parse[None]:
         """Parse a value and its closing tag. Strings are emitted as they arrive, other values when they are complete."""
         breaks = yield from self._skip_line_break()
         if types == STRING:
             self._sink.arguments('"')
-            yield from self._read_value(key, breaks, escaping(self._sink.arguments), lambda: _NO_LIMIT)
+            yield from self._read_value(key, breaks, escaping(self._sink.arguments))
             self._sink.arguments('"')
         else:
             buffer = _ValueBuffer()
-            yield from self._read_value(key, breaks, buffer.add, lambda: HELD_LIMIT - buffer.size)
-            self._sink.arguments(buffer.encode(types, self._form.parse_value))
+            yield from self._read_value(key, breaks, buffer.add, buffer.room)
+            self._sink.arguments(self._encode(key, buffer.text, types))
+
+    def _encode(self, key: str, text: str, types: frozenset[str]) -> str:
+        """Return the JSON of a value that may not be a string."""
+        form = self._form
+        if form.nested is not None:
+            nested = nested_to_json(text, form.nested, self._parameters.schema(key), self._parameters.root)
+            return text_to_json(text, types) if nested is None else nested
+        return coerce(text, types) or form.parse_value(text) or encode_string(text)
 
     def _skip_line_break(self) -> Parse[tuple[str, ...]]:
         """Skip the line break before a value, if the form has one; return the line breaks that may follow the value."""
@@ -172,36 +218,52 @@ class _TaggedCall:
             return "\r\n", "\n"
         return ("\n",)
 
-    def _read_value(self, key: str, breaks: tuple[str, ...], emit: Emit, room: Callable[[], int]) -> Parse[None]:
-        """Emit a value; consume it and its closing tag, but not a mark that ends it without one."""
+    def _read_value(self, key: str, breaks: tuple[str, ...], emit: Emit, room: Callable[[], int] | None = None) -> Parse[None]:
+        """Emit a value; consume it and its closing tag, but not a mark that ends it without one.
+
+        `room`: how much of it may be held; None: it is a string. `depth`: how many tags with the same name are open inside it.
+        """
         reader, form = self._reader, self._form
         close, marks = form.close(key), form.recovery_marks
         closes = (close, *(end + close for end in breaks)) if form.trims else (close,)
+        if form.cdata and (yield from reader.accept_after_blanks(_CDATA)):
+            marks, closes = (), (_CDATA_END + close, f"{_CDATA_END}\n{close}")
+        same = (f"{form.nested}<{key}>",) if form.nested is not None and room is not None else ()
+        searched = (*closes, *marks, *(end + mark for end in breaks for mark in marks), *same)
         place = _PlaceInValue(emit)
+        depth = 0
         while True:
-            found = yield from reader.read_until(
-                *closes, *marks, *(end + mark for end in breaks for mark in marks), emit=place.emit, limit=room()
-            )
-            if found in closes:
-                if (yield from reader.is_ahead(*form.followers)):
+            found = yield from reader.read_until(*searched, emit=place.emit, limit=room() if room else _NO_LIMIT)
+            if found in same:
+                depth += 1
+            elif found in closes:
+                if not depth and (form.nested or (yield from self._ends_parameter())):
                     return
+                depth = max(0, depth - 1)
             else:
                 mark = found.lstrip("\r\n")
                 may_end = found != mark or place.starts_line or place.in_first_line
-                if may_end and (yield from self._ends_value(mark, starts_line=found != mark or place.starts_line)):
+                if may_end and (yield from self._ends_value(key, mark, starts_line=found != mark or place.starts_line)):
                     reader.unread(mark)
                     return
             place.emit(found)
 
-    def _ends_value(self, mark: str, *, starts_line: bool) -> Parse[bool]:
+    def _ends_parameter(self) -> Parse[bool]:
+        reader = self._reader
+        return (yield from reader.is_ahead(*self._form.followers)) or (yield from reader.is_answer_over())
+
+    def _ends_value(self, key: str, mark: str, *, starts_line: bool) -> Parse[bool]:
         form, reader = self._form, self._reader
         if mark != form.key_open:
-            return (yield from form.frame.ends_value(reader, mark, self._sink.tools))
+            if (yield from form.frame.ends_value(reader, mark, self._sink.tools)):
+                return True
+            is_end = mark in form.frame.ends or mark in form.frame.closes
+            return is_end and not (yield from reader.may_come(form.close(key), _PROSE_LIMIT))
         header = yield from reader.word_ahead(form.key_close)
         if header is None:
             return False
-        key, declared = form.parse_header(header)[0], self._parameters.names
-        return key not in self._given and (key in declared if declared else starts_line and NAME.fullmatch(key) is not None)
+        name, declared = form.parse_header(header)[0], self._parameters.names
+        return name not in self._given and (name in declared if declared else starts_line and NAME.fullmatch(name) is not None)
 
 
 class _PlaceInValue:
@@ -235,15 +297,29 @@ class _ValueBuffer:
         self._pieces.append(text)
         self.size += len(text)
 
+    def room(self) -> int:
+        return HELD_LIMIT - self.size
+
     @property
     def text(self) -> str:
         return "".join(self._pieces)
 
-    def encode(self, types: frozenset[str], parse_value: Callable[[str], str | None]) -> str:
-        return coerce(self.text, types) or parse_value(self.text) or encode_string(self.text)
+
+_ATTRIBUTE_VALUE = r"""(?:"([^"]*)"|'([^']*)'|([^\s"'<>/]+))"""
+_FIRST_VALUE = re.compile(rf"\s*{_ATTRIBUTE_VALUE}")
 
 
 def attribute(text: str, name: str) -> str | None:
-    """Return the value of an attribute in the text of a tag: `name="value"`."""
-    found = re.search(rf'{name}="([^"]*)"', text)
-    return None if found is None else found.group(1)
+    """Return the value of an attribute in the text of a tag: `name="value"`. Models vary the quotes, or leave them out."""
+    found = re.search(rf"{name}={_ATTRIBUTE_VALUE}", text)
+    return None if found is None else _matched(found)
+
+
+def first_value(text: str) -> str:
+    """Return the attribute value at the beginning of a text."""
+    found = _FIRST_VALUE.match(text)
+    return "" if found is None else _matched(found)
+
+
+def _matched(found: re.Match[str]) -> str:
+    return next((group for group in found.groups() if group is not None), "")

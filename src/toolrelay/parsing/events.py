@@ -1,4 +1,4 @@
-"""Events of the scanner: those of the stream, and broken calls."""
+"""Events of the scanner: those of the stream, broken and repaired calls, and calls as they were printed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,19 @@ class CallBroken(Struct, frozen=True, kw_only=True):
     index: int | None = None
 
 
-ScannerEvent = StreamEvent | CallBroken
+class CallRepaired(Struct, frozen=True):
+    """The arguments of the call with that index were invalid JSON. Its end follows."""
+
+    index: int
+
+
+class CallPrinted(Struct, frozen=True):
+    """The text of the call that was finished last, with the marks around it."""
+
+    text: str
+
+
+ScannerEvent = StreamEvent | CallBroken | CallRepaired | CallPrinted
 
 
 class EventBuffer:
@@ -43,11 +55,13 @@ class EventBuffer:
         self._calls += 1
         self._has_arguments = False
 
-    def finish(self) -> None:
+    def finish(self, *, repaired: bool = False) -> None:
         self._flush_arguments()
         if not self._has_arguments:
             self._arguments.append("{}")
         if self._open_call is not None:
+            if repaired:
+                self.add(CallRepaired(self._open_call))
             self.add(CallFinished(self._open_call))
             self._open_call = None
 

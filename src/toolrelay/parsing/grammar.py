@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from string import ascii_letters, digits
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -22,6 +23,14 @@ class StartMarker(Struct, frozen=True):
 
     text: str
     position: MarkerPosition = "anywhere"
+
+
+NAME_AT_START = tuple(StartMarker(character, "start") for character in f"{ascii_letters}{digits}_")
+"""An answer that begins with the name of a tool. The grammar must fail at the first character that no offered tool has."""
+
+
+END_OF_TURN = ("</s>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>")
+"""Special tokens with which chat templates end an answer. Servers leave them in; after a call they are no text."""
 
 
 class CallSink(Protocol):
@@ -65,6 +74,11 @@ class CallSyntax(Protocol):
         ...
 
     @property
+    def stray_marks(self) -> tuple[str, ...]:
+        """Other marks that are not text, such as those around text."""
+        ...
+
+    @property
     def grammar(self) -> Grammar: ...
 
 
@@ -89,9 +103,13 @@ class CallFrame(Struct, frozen=True, kw_only=True):
         return (*self.closes, *self.opens, self.call)
 
     def end_call(self, reader: Reader) -> Parse[None]:
-        """Consume the end of a call. It may be missing where the block ends or the next call begins."""
+        """Consume the end of a call. It may be missing where the block or the answer ends or the next call begins."""
         yield from reader.skip_blanks()
-        if not (yield from reader.accept(*self.ends)) and not (yield from reader.is_ahead(*self.followers)):
+        if (yield from reader.accept_after_blanks(*("}" + end for end in self.ends))):  # one bracket too many
+            return
+        if (yield from reader.accept(*self.ends)) or (yield from reader.is_ahead(*self.followers)):
+            return
+        if not (yield from reader.is_answer_over()):
             yield from reader.expect(*self.ends)
 
     def ends_value(self, reader: Reader, mark: str, tools: Collection[str]) -> Parse[bool]:
@@ -100,8 +118,9 @@ class CallFrame(Struct, frozen=True, kw_only=True):
         The end of a call or block must be followed by what may follow it; the next call must name an offered tool.
         """
         if mark in self.ends or mark in self.closes:
-            followers = self.followers if mark in self.ends else (*self.opens, self.call)
-            return (yield from reader.is_at_end()) or (yield from reader.is_ahead(*followers))
+            followers = (*self.closes, *self.opens) if mark in self.ends else self.opens
+            if (yield from reader.is_at_end()) or (followers and (yield from reader.is_ahead(*followers))):
+                return True
         after = 0
         if mark != self.call:
             after = yield from reader.find_ahead(self.call)
@@ -113,23 +132,22 @@ class CallFrame(Struct, frozen=True, kw_only=True):
 
 def whole_answer(reader: Reader, sink: CallSink, parse: Callable[[Reader, CallSink], Parse[None]]) -> Parse[None]:
     """Parse calls without a start marker: they count only if they are the whole answer and call offered tools."""
-    recorder = _CallRecorder(sink.tools)
+    recorder = CallRecorder(sink.tools)
     try:
         yield from parse(reader, recorder)
     except ParseError:
         if not recorder.calls:
             raise NotACallError from None
         raise
+    while (yield from reader.accept_after_blanks(*END_OF_TURN)):
+        pass
     yield from reader.skip_blanks()
     if (yield from reader.peek()):
         raise NotACallError
-    for name, arguments in recorder.calls:
-        sink.start(name)
-        sink.arguments("".join(arguments))
-        sink.finish()
+    recorder.emit_to(sink)
 
 
-class _CallRecorder:
+class CallRecorder:
     """Records calls of offered tools; anything else is not a call."""
 
     def __init__(self, tools: dict[str, Tool]) -> None:
@@ -150,3 +168,9 @@ class _CallRecorder:
         raise NotACallError
 
     reasoning = text
+
+    def emit_to(self, sink: CallSink) -> None:
+        for name, arguments in self.calls:
+            sink.start(name)
+            sink.arguments("".join(arguments))
+            sink.finish()

@@ -3,54 +3,43 @@
 from __future__ import annotations
 
 import re
-from json.encoder import encode_basestring
-
-import msgspec
 
 from toolrelay.parsing.errors import MalformedCallError, NotACallError, TruncatedCallError
+from toolrelay.parsing.json_lexer import JsonLexer
+from toolrelay.parsing.json_strings import (
+    ESCAPE,
+    PARTIAL_ESCAPE,
+    decode_escape,
+    decode_escapes,
+    encode_string,
+    escape_text,
+    escaping,
+)
 from toolrelay.parsing.stream_reader import NAME_LIMIT, Emit, Parse, Reader, run_lexer
+
+__all__ = [
+    "EncodedValue",
+    "decode_escapes",
+    "encode_string",
+    "escape_text",
+    "escaping",
+    "json_arguments",
+    "json_string",
+    "json_value",
+    "short_string",
+]
 
 _SCALAR_LIMIT = 256
 _SCALAR = re.compile(r"""[^\s,:"'{}\[\]<>`|｜]*""")
-_NEXT_MARK = {
-    "": re.compile(r"""["'{}\[\]<>`|｜]"""),
-    '"': re.compile(r'["\\\x00-\x1f]'),
-    "'": re.compile(r"['\\\x00-\x1f]"),
-}
-"""Finds the next significant character, by the open quotation mark."""
 _SHORT_STRING = re.compile(r"""(?:"([^"\\]*(?:\\.[^"\\]*)*)"|'([^'\\]*(?:\\.[^'\\]*)*)')""", re.DOTALL)
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
-_CHARACTERS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
-_HEX = "[0-9a-fA-F]"
-_SURROGATES = re.compile(rf"[dD](?:[89abAB]{_HEX}{{2}}(\\u[dD][c-fC-F]{_HEX}{{2}})?|[c-fC-F]{_HEX}{{2}})")
-_PARTIAL_SURROGATES = re.compile(
-    rf"[dD](?:[89abAB](?:{_HEX}(?:{_HEX}(?:\\(?:u(?:[dD](?:[c-fC-F]{_HEX}?)?)?)?)?)?)?|[c-fC-F]{_HEX}?)?\Z"
-)
 _STRING_MARK = re.compile(r'["\\]')
-_ESCAPE = re.compile(rf"\\u(?:{_SURROGATES.pattern}|({_HEX}{{4}}))|\\(.)", re.DOTALL)
-_PARTIAL_ESCAPE = re.compile(rf"\\(?:u(?:{_PARTIAL_SURROGATES.pattern}|{_HEX}{{0,3}}\Z)|\Z)")
-
-
-def encode_string(text: str) -> str:
-    """Encode as a JSON string."""
-    return msgspec.json.encode(text).decode()
-
-
-def escape_text(text: str) -> str:
-    """Encode as a part of a JSON string."""
-    return text if text.isprintable() and '"' not in text and "\\" not in text else encode_basestring(text)[1:-1]
-
-
-def escaping(emit: Emit) -> Emit:
-    """Return an `emit` that escapes text as a part of a JSON string."""
-    return lambda text: emit(escape_text(text))
+_OPENED_OBJECTS = ('"{"', '"{ "', '"{\n')
 
 
 def json_value(reader: Reader, emit: Emit) -> Parse[None]:
-    """Emit the text of a JSON value. It ends where its brackets do.
+    """Emit a JSON value. It ends where its brackets do. Valid JSON is emitted as it is; errors of models are repaired.
 
-    Two errors of models are repaired: control characters inside strings are escaped, and lone surrogate escapes are replaced.
-    The value is not validated otherwise, except that the characters which begin end markers are malformed outside of strings.
+    See json_lexer. What cannot be repaired unambiguously is malformed.
     """
     first = yield from reader.peek()
     if not first:
@@ -61,68 +50,70 @@ def json_value(reader: Reader, emit: Emit) -> Parse[None]:
             raise NotACallError
         emit(scalar)
     else:
-        yield from run_lexer(_ValueLexer(reader), reader, emit)
+        yield from run_lexer(JsonLexer(reader), reader, emit)
 
 
-class _ValueLexer:
-    r"""Tracks quotation marks, escapes and brackets. `_escape`: the open escape, `\` or `\u`, or ""."""
+def json_arguments(reader: Reader, emit: Emit) -> Parse[None]:
+    """Emit arguments: an object, or a string that holds one."""
+    opened = yield from reader.accept(*_OPENED_OBJECTS)
+    if opened:  # its quotes are not escaped
+        reader.unread(opened[1:])
+        reader.repaired = True
+        yield from json_value(reader, emit)
+        yield from reader.expect('"')
+        return
+    first = yield from reader.peek()
+    if first == '"':
+        encoded = EncodedValue(emit)
+        yield from json_string(reader, encoded.feed)
+        reader.repaired = encoded.close() or reader.repaired
+    elif first in ("{", ""):
+        yield from json_value(reader, emit)
+    else:
+        raise MalformedCallError("invalid_json")
 
-    __slots__ = ("_depth", "_escape", "_quote", "_reader", "out")
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._depth = 0
-        self._quote = ""
-        self._escape = ""
-        self.out: list[str] = []
+class EncodedValue:
+    """Emits an object that arrives as the content of a string, repaired as by `json_value`. Anything else is malformed."""
 
-    def advance(self) -> bool:
-        reader, text = self._reader, self._reader.text
-        start = at = reader.at
-        done = False
-        while at < len(text) and not done:
-            if self._escape == "\\":
-                self._escape = "\\u" if text[at] == "u" else ""
-                at += 1
-            elif self._escape:
-                if not reader.closed and _PARTIAL_SURROGATES.match(text, at):
-                    break
-                self._escape = ""
-                surrogates = _SURROGATES.match(text, at)
-                if surrogates is not None:
-                    if surrogates.group(1) is None:
-                        self.out += text[start:at], "fffd"
-                        start = surrogates.end()
-                    at = surrogates.end()
-            else:
-                found = _NEXT_MARK[self._quote].search(text, at)
-                if found is None:
-                    at = len(text)
-                    break
-                at, mark = found.end(), found.group()
-                if mark < " ":
-                    self.out += text[start : at - 1], _ESCAPES.get(mark) or f"\\u{ord(mark):04x}"
-                    start = at
-                elif mark in "<>`|｜":
-                    reader.at = at - 1
-                    self.out.append(text[start : at - 1])
-                    raise MalformedCallError("invalid_json")
-                else:
-                    done = self._follow(mark)
-        reader.at = at
-        self.out.append(text[start:at])
-        return done
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._reader = Reader()
+        self._lexer = JsonLexer(self._reader)
+        self._has_begun = False
+        self._has_ended = False
 
-    def _follow(self, mark: str) -> bool:
-        """Update the state; return whether the value ends with that mark."""
-        if mark == "\\":
-            self._escape = mark
-            return False
-        if self._quote or mark in "\"'":
-            self._quote = "" if self._quote else mark
-            return not self._quote and not self._depth
-        self._depth += 1 if mark in "{[" else -1
-        return not self._depth
+    def feed(self, text: str) -> None:
+        if not self._has_begun:
+            text = text.lstrip(" \t\r\n")
+            if not text:
+                return
+            if text[0] != "{":
+                raise MalformedCallError("invalid_json")
+            self._has_begun = True
+        self._reader.feed(text)
+        self._advance()
+
+    def close(self) -> bool:
+        """End the string; return whether its content was repaired."""
+        self._reader.closed = True
+        if self._has_begun:
+            self._advance()
+        return self._reader.repaired
+
+    def _advance(self) -> None:
+        reader, lexer = self._reader, self._lexer
+        try:
+            self._has_ended = self._has_ended or lexer.advance() or (reader.closed and lexer.close_brackets())
+        finally:
+            piece = "".join(lexer.out)
+            lexer.out.clear()
+            if piece:
+                self._emit(piece)
+        if reader.closed and not self._has_ended:
+            raise MalformedCallError("invalid_json")
+        if self._has_ended and reader.text[reader.at :].strip():
+            raise MalformedCallError("invalid_json")
 
 
 def json_string(reader: Reader, emit: Emit) -> Parse[None]:
@@ -146,10 +137,10 @@ def _decode(text: str, at: int, *, closed: bool) -> tuple[str, int, bool]:
         at = found.start()
         if found.group() == '"':
             return "".join(pieces), at + 1, True
-        escape = _ESCAPE.match(text, at)
-        if escape is None or (not closed and _PARTIAL_ESCAPE.match(text, at)):
+        escape = ESCAPE.match(text, at)
+        if escape is None or (not closed and PARTIAL_ESCAPE.match(text, at)):
             return "".join(pieces), at, False
-        pieces.append(_decode_escape(escape))
+        pieces.append(decode_escape(escape))
         at = escape.end()
     pieces.append(text[at:])
     return "".join(pieces), len(text), False
@@ -168,19 +159,3 @@ def short_string(reader: Reader, limit: int = NAME_LIMIT) -> Parse[str]:
             raise NotACallError
         reader.require_more()
         yield
-
-
-def decode_escapes(text: str) -> str:
-    """Decode the inside of a JSON string."""
-    return _ESCAPE.sub(_decode_escape, text)
-
-
-def _decode_escape(escape: re.Match[str]) -> str:
-    second, code, letter = escape.groups()
-    if letter:
-        return _CHARACTERS.get(letter, letter)
-    if code:
-        return chr(int(code, 16))
-    if not second:
-        return "\ufffd"
-    return chr(0x10000 + ((int(escape.group()[2:6], 16) - 0xD800) << 10) + int(second[2:6], 16) - 0xDC00)

@@ -4,7 +4,8 @@ literal                      JSON
 --------------------------   ----------------------------------------------------------
 string, in any quotes        string; adjacent strings are joined
 bare word                    encoded by the syntax; as a key of a dict: a string
-tuple                        list
+tuple, set                   list; a brace is held until it is known which one it opens
+quotes inside a string       escaped, if they are in pairs (`quotes`), in syntaxes with escapes
 trailing comma               dropped
 """
 
@@ -17,6 +18,7 @@ from typing import Literal, TypeAlias
 from toolrelay.parsing.errors import MalformedCallError
 from toolrelay.parsing.json import encode_string, escape_text
 from toolrelay.parsing.markers import is_complete, markers_of
+from toolrelay.parsing.quotes import QuoteRole, find_role, may_be_inner
 from toolrelay.parsing.stream_reader import Emit, Parse, Reader, match_end, run_lexer
 
 _WORD_LIMIT = 256
@@ -53,6 +55,7 @@ class LiteralSyntax:
         self.encode_word = encode_word
         self.decode_escape = decode_escape
         self.brackets = frozenset(brackets)
+        self.has_sets = "(" in brackets
         self.punctuation = frozenset({",", ":", *(_BRACKETS[bracket][1] for bracket in brackets)})
         self.quote_markers = markers_of(quotes)
         self.quote_characters = frozenset(quote[0] for quote in quotes)
@@ -76,6 +79,9 @@ _TRANSITIONS: dict[tuple[str, _Expected, str], tuple[str, _Expected]] = {
     (")", "comma", ","): ("", "value"),
     (")", "comma", ")"): ("]", "comma"),
     (")", "value", ")"): ("]", "comma"),
+    ("set", "comma", ","): ("", "value"),
+    ("set", "comma", "}"): ("]", "comma"),
+    ("set", "value", "}"): ("]", "comma"),
 }
 """(closer of the open bracket, expected token, punctuation mark) → (JSON, next expected token)."""
 
@@ -87,9 +93,26 @@ class _LiteralLexer:
     _quote         the quotation mark of the open string
     _comma         a comma to be emitted before the next item
     _string_ended  the string is complete unless an adjacent one follows
+    _held          what follows a brace that may open a set; _word_held: the same as a word
+    _in_quotation, _quotations, _previous: as in json_lexer
     """
 
-    __slots__ = ("_closers", "_comma", "_expected", "_quote", "_reader", "_string_ended", "_syntax", "out")
+    __slots__ = (
+        "_closers",
+        "_comma",
+        "_expected",
+        "_held",
+        "_in_quotation",
+        "_previous",
+        "_put",
+        "_quotations",
+        "_quote",
+        "_reader",
+        "_string_ended",
+        "_syntax",
+        "_word_held",
+        "out",
+    )
 
     def __init__(self, syntax: LiteralSyntax, reader: Reader) -> None:
         self._syntax = syntax
@@ -99,7 +122,13 @@ class _LiteralLexer:
         self._quote = ""
         self._comma = False
         self._string_ended = False
+        self._held: list[str] | None = None
+        self._word_held: str | None = None
+        self._in_quotation = False
+        self._quotations = 0
+        self._previous = ""
         self.out: list[str] = []
+        self._put = self.out.append
 
     def advance(self) -> bool:
         while self._closers or self._quote or self._string_ended or self._expected != "comma":
@@ -119,11 +148,14 @@ class _LiteralLexer:
         if not first and not reader.closed:
             return False
         if first in syntax.quote_characters:
+            following = text[at + 1 : at + 2]
+            if following and following != first and first in syntax.string_markers:  # no longer quote
+                return self._open_string(first)
             found = syntax.quote_markers.pattern(closed=reader.closed).match(text, at)
             if found is not None:
-                return self._open_string(found)
+                return is_complete(found) and self._open_string(found.group())
         if self._string_ended:
-            self.out.append('"')
+            self._put('"')
             self._string_ended = False
         if first in syntax.brackets:
             self._open_bracket(first)
@@ -145,19 +177,44 @@ class _LiteralLexer:
         else:
             raise MalformedCallError("malformed")
         if self._comma:
-            self.out.append(", ")
+            self._put(", ")
             self._comma = False
 
     def _open_bracket(self, bracket: str) -> None:
+        if self._expected == "key":
+            raise MalformedCallError("malformed")
         self._begin()
         if len(self._closers) == _DEPTH_LIMIT:
             raise MalformedCallError("nested_too_deeply")
         opening, closing = _BRACKETS[bracket]
-        self.out.append(opening)
+        if bracket == "{" and self._syntax.has_sets:
+            self._held = []
+            self._put = self._held.append
+        else:
+            self._put(opening)
         self._closers.append(closing)
         self._expected = "key" if bracket == "{" else "value"
 
+    def _open_brace(self, mark: str) -> None:
+        """Open a dict or a set, by the mark after its first item."""
+        held, self._held = self._held or [], None
+        is_set = self._expected == "colon" and mark != ":"
+        if is_set:
+            self._closers[-1] = "set"
+            self._expected = "comma"
+            if self._word_held is not None:
+                held = [self._syntax.encode_word(self._word_held)]
+        self._word_held = None
+        self._put = self.out.append
+        self.out += ["[" if is_set else "{", *held]
+
     def _punctuation(self, mark: str) -> None:
+        if self._held is not None:
+            if mark == ":" and self._expected == "colon":  # the common case
+                self.out += ["{", *self._held]
+                self._put, self._held, self._word_held = self.out.append, None, None
+            else:
+                self._open_brace(mark)
         closer = self._closers[-1]
         found = _TRANSITIONS.get((closer, self._expected, mark))
         if found is None:
@@ -165,8 +222,8 @@ class _LiteralLexer:
         output, self._expected = found
         self._comma = mark == ","
         if output:
-            self.out.append(output)
-        if mark == closer:
+            self._put(output)
+        if mark == closer or (mark == "}" and closer == "set"):
             self._closers.pop()
 
     def _word(self) -> bool:
@@ -179,40 +236,75 @@ class _LiteralLexer:
             return False
         word = reader.text[reader.at : end]
         self._begin()
-        self.out.append(encode_string(word.strip()) if in_key else syntax.encode_word(word))
+        if self._held is not None:
+            self._word_held = word
+        self._put(encode_string(word.strip()) if in_key else syntax.encode_word(word))
         reader.at = end
         return True
 
-    def _open_string(self, found: re.Match[str]) -> bool:
-        if not is_complete(found):
-            return False
+    def _open_string(self, quote: str) -> bool:
         if self._string_ended:
             self._string_ended = False
         else:
             self._begin()
-            self.out.append('"')
-        self._quote = found.group()
-        self._reader.at = found.end()
+            self._put('"')
+        self._quote = quote
+        self._quotations = 0
+        self._previous = ""
+        self._reader.at += len(quote)
         return self._string()
 
     def _string(self) -> bool:
         """Consume a string up to an escape or its end; return False if more text is needed."""
         reader, syntax = self._reader, self._syntax
         text = reader.text
-        found = syntax.string_markers[self._quote].pattern(closed=reader.closed).search(text, reader.at)
+        markers = syntax.string_markers[self._quote]
+        if self._quotations and reader.ends:
+            markers = markers_of((self._quote, "\\", *reader.ends))
+        found = markers.pattern(closed=reader.closed).search(text, reader.at)
         end = len(text) if found is None else found.start()
         if end > reader.at:
-            self.out.append(escape_text(text[reader.at : end]))
+            self._put(escape_text(text[reader.at : end]))
+            self._previous = text[end - 1]
             reader.at = end
         if found is None or not is_complete(found):
             return False
         if syntax.decode_escape is None or found.group() == self._quote:
-            self._quote, self._string_ended = "", True
-            reader.at = found.end()
-            return True
+            return self._quotation_mark(found.end())
+        if found.group() != "\\":
+            raise MalformedCallError("malformed")  # the end of the call: quotes that are not in pairs
         escape = syntax.decode_escape(text, end)
         if escape is None:
             return False
-        self.out.append(escape_text(escape[0]))
+        self._put(escape_text(escape[0]))
+        self._previous = escape[0][-1:] or self._previous
         reader.at = escape[1]
+        return True
+
+    def _quotation_mark(self, end: int) -> bool:
+        reader, role = self._reader, QuoteRole.END
+        may_repair = self._expected != "colon" and self._syntax.decode_escape is not None and len(self._quote) == 1
+        if may_repair and (self._in_quotation or may_be_inner(reader.text, reader.at, self._previous)):
+            role = find_role(
+                reader.text,
+                reader.at,
+                self._previous,
+                in_quotation=self._in_quotation,
+                depth=max(1, len(self._closers)),
+                ends=reader.ends,
+                closed=reader.closed,
+            )
+        if role is QuoteRole.INCOMPLETE:
+            return False
+        if role is QuoteRole.AMBIGUOUS:
+            raise MalformedCallError("malformed")
+        reader.at = end
+        if role is QuoteRole.END:
+            self._quote, self._string_ended = "", True
+            return True
+        if role is QuoteRole.QUOTATION:
+            self._in_quotation = not self._in_quotation
+            self._quotations += 1
+        self._previous = self._quote
+        self._put(escape_text(self._quote))
         return True

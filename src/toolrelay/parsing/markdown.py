@@ -1,4 +1,4 @@
-"""The part of CommonMark that decides whether a call is quoted: lines, inline code, fences."""
+"""The part of CommonMark that decides whether a call is quoted: lines, inline code, indented code, fences, HTML blocks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ FENCE_PATTERN = r"`(?:``|`?\Z)|~(?:~~|~?\Z)"
 _MARGIN = re.compile(r"(?:[^\S\n]|>|(?:[-*+]|\d{1,9}[.)])[^\S\n])*", re.ASCII)
 _MARGIN_CHARACTERS = " \t\r\v\f>-*+.)0123456789"
 _MARGIN_LIMIT = 64
+_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:\s|\Z)", re.ASCII)
+_ITEM_STARTS = "-*+0123456789"
+_CODE_INDENT = 4
+_BLANKS = re.compile(r"[^\S\n]*")
 _RUN_OR_BREAK = re.compile("`+|\n")
 
 
@@ -20,12 +24,34 @@ class LineState:
     Inline code is enclosed by two runs of equally many backticks. The second run may come long after a call, which cannot wait
     for it. So a marker is taken as quoted if it directly follows an opening run, and so is what follows it (`_quotes`), up to the
     second run or the end of the paragraph.
+
+    Indented code begins after text and a blank line, outside of lists, with four blanks or a tab.
     """
 
-    __slots__ = ("_in_block_quote", "_margin", "_opening_run", "_quotes", "_run", "at_margin")
+    __slots__ = (
+        "_after_blank",
+        "_has_text",
+        "_in_block_quote",
+        "_in_code",
+        "_in_list",
+        "_indent",
+        "_margin",
+        "_opening_run",
+        "_quotes",
+        "_run",
+        "at_margin",
+    )
 
     def __init__(self) -> None:
+        self.start_text()
+
+    def start_text(self) -> None:
+        """Begin a text: nothing before it matters."""
         self.start_line()
+        self._has_text = False
+        self._after_blank = False  # the previous line is blank
+        self._in_list = False
+        self._in_code = False  # the last line that is not blank is indented code
 
     def start_line(self) -> None:
         self.leave_margin()
@@ -36,6 +62,7 @@ class LineState:
         self.at_margin = False
         self._in_block_quote = False
         self._margin = ""  # without leading blanks
+        self._indent = 0  # columns of these blanks
         self.end_code()
         self._opening_run = opening_run
 
@@ -55,7 +82,7 @@ class LineState:
 
     @property
     def may_open_fence(self) -> bool:
-        return self.at_margin and _MARGIN.fullmatch(self._margin) is not None
+        return self.at_margin and _MARGIN.fullmatch(self._margin) is not None and not self._is_code()
 
     @property
     def quote_depth(self) -> int:
@@ -65,6 +92,8 @@ class LineState:
     def quotes_marker(self) -> bool:
         """Return whether a marker at this place is quoted: in inline code or a block quote."""
         if self._in_block_quote or (self.at_margin and self.quote_depth and self.may_open_fence):
+            return True
+        if self._is_code() if self.at_margin else self._in_code:
             return True
         if self._run:
             self._end_run()
@@ -77,22 +106,69 @@ class LineState:
             self._follow_code(text)
         elif "\n" in text:
             self._opening_run = 0
-        start = text.rfind("\n") + 1
-        if start:
+        elif not self.at_margin:
+            return
+        lines, line_break, rest = text.rpartition("\n")
+        if line_break:
+            if self.at_margin or "\n" in lines:  # else only a line with content ends
+                self._end_lines(lines)
             self.at_margin = True
             self._in_block_quote = False
             self._margin = ""
-        if self.at_margin:
-            self._advance_margin(text[start:])
+            self._indent = 0
+        if self.at_margin and rest:
+            self._advance_margin(rest)
 
     def _advance_margin(self, text: str) -> None:
-        if text.strip(_MARGIN_CHARACTERS):
+        margin = self._margin + text
+        content = margin.lstrip()
+        if len(content) < len(margin):
+            self._indent += _columns(margin)
+        if text.strip(_MARGIN_CHARACTERS) or len(content) > _MARGIN_LIMIT:
             self.at_margin = False
-            margin = _MARGIN.match(self._margin + text)
-            self._in_block_quote = margin is not None and ">" in margin.group()
+            self._begin_line(self._indent, content)
+            if ">" in content:
+                found = _MARGIN.match(content)
+                self._in_block_quote = found is not None and ">" in found.group()
         else:
-            self._margin = (self._margin + text).lstrip()
-            self.at_margin = len(self._margin) <= _MARGIN_LIMIT
+            self._margin = content
+
+    def _end_lines(self, text: str) -> None:
+        """Follow the rest of the current line, and whole lines after it."""
+        rest, *lines = text.split("\n")
+        if self.at_margin:
+            self._advance_margin(rest)
+            if self.at_margin:
+                self._end_margin()
+        for line in lines:
+            content = line.lstrip()
+            if content:
+                self._begin_line(_columns(line) if len(content) < len(line) else 0, content)
+            else:
+                self._after_blank = True
+
+    def _end_margin(self) -> None:
+        if self._margin:
+            self._begin_line(self._indent, self._margin)
+        else:
+            self._after_blank = True
+
+    def _is_code(self) -> bool:
+        """Return whether a line with this indentation is code."""
+        may_begin = self._has_text and self._after_blank and not self._in_list
+        return self._indent >= _CODE_INDENT and (self._in_code or may_begin)
+
+    def _begin_line(self, indent: int, content: str) -> None:
+        """Follow a line that is not blank."""
+        self._indent = indent
+        self._in_code = indent >= _CODE_INDENT and self._is_code()
+        if not self._in_code:
+            if content[:1] in _ITEM_STARTS and _ITEM.match(content) is not None:
+                self._in_list = True
+            elif self._after_blank and not indent:
+                self._in_list = False
+        self._has_text = True
+        self._after_blank = False
 
     def _follow_code(self, text: str) -> None:
         at = 0
@@ -122,6 +198,13 @@ class LineState:
             self._opening_run = 0
             self._quotes = False
         self._run = 0
+
+
+def _columns(line: str) -> int:
+    """Return how far the line is indented."""
+    blanks = _BLANKS.match(line)
+    end = 0 if blanks is None else blanks.end()
+    return end if "\t" not in line[:end] else len(line[:end].expandtabs(_CODE_INDENT))
 
 
 _FencePlace: TypeAlias = Literal["info", "margin", "run", "closing", "line"]
@@ -231,3 +314,30 @@ class FenceState:
         if end < len(text):
             self._place = "closing" if self._count >= len(self.run) else "line"
         return end
+
+
+HTML_BLOCKS = {"<pre>": "</pre>", "<pre ": "</pre>", "<!--": "-->"}
+
+
+class HtmlBlock:
+    """An open HTML block that quotes its content. The interface is that of FenceState."""
+
+    __slots__ = ("_end", "_tail")
+
+    run = ""
+    ended_line = False
+    inside_line = False
+
+    def __init__(self, start: str) -> None:
+        self._end = HTML_BLOCKS[start]
+        self._tail = ""  # the last characters, which may begin the end
+
+    def advance(self, text: str, at: int) -> int | None:
+        """Return where the block ends; None if it does not."""
+        before = len(self._tail)
+        searched = self._tail + text[at:]
+        found = searched.find(self._end)
+        if found >= 0:
+            return at + found + len(self._end) - before
+        self._tail = searched[-len(self._end) + 1 :]
+        return None

@@ -5,6 +5,7 @@
     text        a start marker, a reasoning tag, a          text, emitted at once; only the possible beginning of
                 Markdown fence (triggers)                   one of these is held
     fence       its end (markdown.FenceState)               text: calls in it are quoted
+    HTML block  its end (markdown.HtmlBlock)                text: calls in it are quoted
     code        the end of inline code                      text: calls in it are quoted
                 (markdown.LineState)
     reasoning   the end tag                                 reasoning: calls in it do not count
@@ -23,10 +24,18 @@ from toolrelay.core.events import ReasoningDelta, TextDelta
 from toolrelay.core.request import Tool
 from toolrelay.core.surrogates import join_surrogates_so_far
 from toolrelay.parsing.call_parser import CallParser, ParseState
-from toolrelay.parsing.events import EventBuffer, ScannerEvent
+from toolrelay.parsing.events import CallPrinted, EventBuffer, ScannerEvent
 from toolrelay.parsing.grammar import CallSyntax
-from toolrelay.parsing.markdown import FenceState, LineState
-from toolrelay.parsing.triggers import ScanOptions, TriggerKind, TriggerSet, split_reasoning_tag, triggers_for
+from toolrelay.parsing.markdown import FenceState, HtmlBlock, LineState
+from toolrelay.parsing.triggers import (
+    INCOMPLETE,
+    NONE,
+    ScanOptions,
+    TriggerKind,
+    TriggerSet,
+    split_reasoning_tag,
+    triggers_for,
+)
 
 _LINE_BREAK = re.compile("\n")
 _PIECE = 64 * 1024  # of a long chunk, so that a trigger never copies more
@@ -36,12 +45,16 @@ class Scanner:
     """Turns text into events; while a call is parsed, it is the grammar's sink.
 
     `assumes_reasoning`: the answer was assumed to begin in reasoning, and no tag has confirmed that so far.
+    `reports_calls`: each call is followed by its text, `CallPrinted`, and a repair is reported.
     """
 
-    def __init__(self, syntax: CallSyntax, tools: Mapping[str, Tool], options: ScanOptions | None = None) -> None:
+    def __init__(
+        self, syntax: CallSyntax, tools: Mapping[str, Tool], options: ScanOptions | None = None, *, reports_calls: bool = False
+    ) -> None:
         self.tools = dict(tools)
         self._syntax = syntax
         self._options = options or ScanOptions()
+        self._reports_calls = reports_calls
         self._events = EventBuffer()
         self.arguments = self._events.arguments
         self._surrogate = ""
@@ -50,7 +63,9 @@ class Scanner:
         self._awaits_tag = self._in_reasoning and self._options.reasoning is not None
         self._begun = False
         self._line = LineState()
-        self._fence: FenceState | None = None
+        self._is_bare = False  # only blanks follow the last call or mark
+        self._shows_block = False  # a start marker is text, so its end is text, too
+        self._fence: FenceState | HtmlBlock | None = None
         self._parser: CallParser | None = None
         self._triggers = self._current_triggers()
         self._significant = self._significant_characters()
@@ -66,21 +81,36 @@ class Scanner:
         self._significant = self._significant_characters()
         return self._events.drain()
 
-    def flush(self) -> list[ScannerEvent]:
-        """End the text."""
+    def release(self) -> list[ScannerEvent]:
+        """Return what is held of text that may begin a mark: the text ends here, and another begins."""
+        if self._held and not self._awaits_tag:
+            held, self._held = self._held, ""
+            self._emit(held)
+            self._advance(held)
+            self._significant = self._significant_characters()
+        return self._events.drain()
+
+    def flush(self, *, complete: bool = False) -> list[ScannerEvent]:
+        """End the text. `complete`: the model ended its answer; otherwise it may have been cut anywhere."""
         if self._surrogate:
             self._surrogate = ""
             self._accept("\ufffd")
         while self._parser is not None:
-            self._parser.close()
+            self._parser.close(complete=complete)
             self._resume_parser()
-        self._emit(self._held)
-        self._held = ""
+        held, self._held = self._held, ""
+        if held and not self._is_stray_mark(held):
+            self._emit(held)
         return self._events.drain()
+
+    def _is_stray_mark(self, held: str) -> bool:
+        kind, mark = self._triggers.match(held, 0, self._line, closed=True)
+        is_mark = kind is TriggerKind.STRAY_MARK or (kind is TriggerKind.START_MARKER and mark in self._syntax.stray_marks)
+        return is_mark and mark == held and self._drops(mark)
 
     def _significant_characters(self) -> re.Pattern[str] | None:
         """Return a pattern of the characters that may change the state; most deltas have none. None: any character may."""
-        if self._parser is not None or self._held or self._awaits_tag:
+        if self._parser is not None or self._held or self._awaits_tag or self._is_bare:
             return None
         if self._fence is not None:
             return _LINE_BREAK if self._fence.inside_line else None
@@ -104,18 +134,24 @@ class Scanner:
         if rest is not None:
             self._scan(*rest)
 
+    @property
+    def in_reasoning(self) -> bool:
+        return self._in_reasoning
+
     # grammar.CallSink
 
     def start(self, name: str) -> None:
         if self._parser is not None:
+            self._emit_printed(self._parser)
             self._parser.commit()
         self._begin_answer()
+        self._line.start_text()
         self._line.leave_margin()
         self._events.start(name)
 
     def finish(self) -> None:
-        self._events.finish()
-        self._restart_parser()
+        repaired = self._parser is not None and self._parser.finish_call()
+        self._events.finish(repaired=repaired and self._reports_calls)
 
     def text(self, text: str) -> None:
         self._restart_parser()
@@ -129,7 +165,13 @@ class Scanner:
 
     def _restart_parser(self) -> None:
         if self._parser is not None:
+            self._emit_printed(self._parser)
             self._parser.restart()
+
+    def _emit_printed(self, parser: CallParser, *, is_last: bool = False) -> None:
+        printed = parser.take_printed(is_last=is_last)
+        if printed and self._reports_calls:
+            self._events.add(CallPrinted(printed))
 
     # Text
 
@@ -144,6 +186,8 @@ class Scanner:
         """Track lines, inline code and the beginning of the answer."""
         if text:
             self._line.advance(text)
+            if self._is_bare and not text.isspace():
+                self._is_bare = False
             if not self._begun and not self._in_reasoning and not text.isspace():
                 self._begin_answer()
 
@@ -154,7 +198,7 @@ class Scanner:
             self._triggers = self._current_triggers()
 
     def _current_triggers(self) -> TriggerSet:
-        return triggers_for(self._syntax.start_markers, self._options, in_reasoning=self._in_reasoning, begun=self._begun)
+        return triggers_for(self._syntax, self._options, in_reasoning=self._in_reasoning, begun=self._begun)
 
     def _scan(self, text: str, at: int) -> None:
         """Scan the text from that place on, up to a call that needs more input."""
@@ -173,25 +217,31 @@ class Scanner:
             self._advance(text[advanced:at])
             advanced = at
             kind, marker = self._triggers.match(text, at, self._line)
-            if kind is TriggerKind.INCOMPLETE:
+            if kind is INCOMPLETE:
                 self._emit(text[emitted:at])
                 self._held = text[at:]
                 return
-            if kind is TriggerKind.NONE:
+            if kind is NONE:
                 at = FenceState.end_of_run(text, at)
                 continue
             end = at + len(marker)
-            if kind is TriggerKind.FENCE:
+            if kind is TriggerKind.FENCE or (kind is TriggerKind.HTML_BLOCK and not self._line.quotes_marker()):
                 self._begin_answer()
-                self._fence = FenceState(marker, self._line.quote_depth)
+                is_fence = kind is TriggerKind.FENCE
+                self._fence = FenceState(marker, self._line.quote_depth) if is_fence else HtmlBlock(marker)
                 self._line.leave_margin()
                 at = end
-            elif self._triggers.fences and self._line.quotes_marker():
+            elif (self._triggers.fences and self._line.quotes_marker()) or (
+                kind is TriggerKind.STRAY_MARK and not self._drops(marker)
+            ):
                 at = end
             else:
                 self._emit(text[emitted:at])
                 if kind is TriggerKind.REASONING_TAG:
                     self._switch_reasoning()
+                    at = end
+                elif kind is TriggerKind.STRAY_MARK:
+                    self._is_bare = True
                     at = end
                 else:
                     self._parser = CallParser(self._syntax, self, marker, text, end)
@@ -204,7 +254,7 @@ class Scanner:
             self._advance(text[advanced:])
         self._emit(text[emitted:])
 
-    def _skip_fence(self, fence: FenceState, text: str, at: int) -> int:
+    def _skip_fence(self, fence: FenceState | HtmlBlock, text: str, at: int) -> int:
         """Return where the fence or the text ends."""
         end = fence.advance(text, at)
         if end is None:
@@ -219,20 +269,23 @@ class Scanner:
     # Reasoning
 
     def _skip_reasoning_tag(self, text: str) -> str:
-        """Remove the start tag of an answer that was assumed to begin in reasoning."""
+        """Remove the start tag of an answer that was assumed to begin in reasoning. One that begins with a call does not."""
         tag = self._options.reasoning[0] if self._options.reasoning is not None else ""
-        blanks, self._held, rest = split_reasoning_tag(text, tag)
+        marks = tuple(mark.text for mark in self._syntax.start_markers if mark.position == "anywhere")
+        blanks, self._held, rest = split_reasoning_tag(text, tag, marks)
         self._emit(blanks)
         if rest is None:
             return ""
         self._awaits_tag = False
         self.assumes_reasoning = blanks + rest == text
+        if self.assumes_reasoning and rest.startswith(marks):
+            self._switch_reasoning()
         return rest
 
     def _switch_reasoning(self) -> None:
         self._in_reasoning = not self._in_reasoning
         self.assumes_reasoning = False
-        self._line.start_line()
+        self._line.start_text()
         self._triggers = self._current_triggers()
 
     # Calls
@@ -247,13 +300,38 @@ class Scanner:
             return None
         self._parser = None
         if state is ParseState.NOT_A_CALL:
-            self._emit_marker(parser.marker)
+            if self._stands_alone and (parser.marker in self._syntax.stray_marks or parser.is_only_marks()):
+                self._is_bare = True
+            else:
+                self._shows_block = True
+                self._emit_marker(parser.marker)
             return parser.all_input()
+        self._emit_printed(parser, is_last=state is ParseState.FINISHED)
         if state is ParseState.BROKEN:
             self._events.broken(parser.rule, parser.consumed_text())
             self._begin_answer()
+        self._is_bare, self._shows_block = True, False
         self._line.end_code()
         return parser.unread_input()
+
+    @property
+    def _stands_alone(self) -> bool:
+        """Whether only blanks precede this place in the line, or follow the last call or mark."""
+        return self._is_bare or self._line.is_blank
+
+    def _drops(self, mark: str) -> bool:
+        """Return whether a mark without a call is removed.
+
+        Marks after a start marker that is text are text, too, up to the next call. A tag inside a line of
+        text may be meant; a special token is not.
+        """
+        if self._options.reasoning is not None and mark == self._options.reasoning[1]:
+            return True
+        if self._shows_block:
+            return False
+        if mark not in self._syntax.end_markers:
+            return self._is_bare or mark in self._syntax.stray_marks
+        return self._stands_alone or "|" in mark or "｜" in mark
 
     def _emit_marker(self, marker: str) -> None:
         """Emit a start marker that is text. It may open a fence."""

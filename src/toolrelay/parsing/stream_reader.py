@@ -26,7 +26,7 @@ BLANK_LIMIT = 256
 NAME = re.compile(r"[\w.\-]+")
 _NAME_AND_BLANKS = re.compile(r"\s*[\w.\-]*\s*")
 _NO_LIMIT = 1 << 62
-_BLANKS = re.compile(r"[ \t\r\n]*")
+BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def match_end(pattern: re.Pattern[str], text: str, at: int, stop: int = _NO_LIMIT) -> int:
@@ -36,14 +36,20 @@ def match_end(pattern: re.Pattern[str], text: str, at: int, stop: int = _NO_LIMI
 
 
 class Reader:
-    """A buffer: `text`, consumed up to `at`. `closed`: no more text follows."""
+    """A buffer: `text`, consumed up to `at`. `closed`: no more text follows. `complete`: because the model ended its answer.
 
-    __slots__ = ("at", "closed", "text")
+    `ends`: marks that end a call. `repaired`: invalid JSON in the text so far was repaired.
+    """
 
-    def __init__(self, text: str = "", at: int = 0) -> None:
+    __slots__ = ("at", "closed", "complete", "ends", "repaired", "text")
+
+    def __init__(self, text: str = "", at: int = 0, ends: tuple[str, ...] = ()) -> None:
         self.text = text
         self.at = at
+        self.ends = ends
+        self.repaired = False
         self.closed = False
+        self.complete = False
 
     def feed(self, text: str) -> None:
         self.text = self.text[self.at :] + text
@@ -70,7 +76,7 @@ class Reader:
     def skip_blanks(self) -> Parse[None]:
         """Skip blanks."""
         while True:
-            self.at = match_end(_BLANKS, self.text, self.at)
+            self.at = match_end(BLANKS, self.text, self.at)
             if self.at < len(self.text) or self.closed:
                 return
             yield
@@ -143,17 +149,33 @@ class Reader:
                 return None
             yield
 
+    def may_come(self, marker: str, limit: int) -> Parse[bool]:
+        """Return whether the marker follows, or more text than the limit. Consumes nothing."""
+        searched = 0
+        while True:
+            size = len(self.text) - self.at
+            if self.text.find(marker, self.at + searched, self.at + limit) >= 0 or size >= limit:
+                return True
+            if self.closed:
+                return False
+            searched = max(0, size - len(marker))
+            yield
+
     def is_at_end(self) -> Parse[bool]:
         """Return whether only blanks follow, up to the end of the stream. Consumes nothing."""
         while True:
-            at = match_end(_BLANKS, self.text, self.at, self.at + BLANK_LIMIT + 1)
+            at = match_end(BLANKS, self.text, self.at, self.at + BLANK_LIMIT + 1)
             if at < len(self.text) or at - self.at > BLANK_LIMIT or self.closed:
                 return at == len(self.text)
             yield
 
+    def is_answer_over(self) -> Parse[bool]:
+        """Return whether only blanks follow, and the model ended its answer there. Consumes nothing."""
+        return (yield from self.is_at_end()) and self.complete
+
     def _after_blanks(self, literals: tuple[str, ...]) -> Parse[re.Match[str] | None]:
         while True:
-            at = match_end(_BLANKS, self.text, self.at, self.at + BLANK_LIMIT + 1)
+            at = match_end(BLANKS, self.text, self.at, self.at + BLANK_LIMIT + 1)
             if at - self.at > BLANK_LIMIT:
                 return None
             found = markers_of(literals).pattern(closed=self.closed).match(self.text, at)
@@ -199,12 +221,14 @@ class Reader:
         self.at = end
         return word
 
-    def read_word(self, *markers: str, of: re.Pattern[str] | None = None, limit: int = NAME_LIMIT) -> Parse[str]:
-        """Return short text, such as a name, up to the first of the markers. Consumes the marker.
+    def read_word(
+        self, *markers: str, before: tuple[str, ...] = (), of: re.Pattern[str] | None = None, limit: int = NAME_LIMIT
+    ) -> Parse[str]:
+        """Return short text, such as a name, up to the first of the markers. Consumes the marker, unless it is one of `before`.
 
         `of`: the pattern that the text must match; anything else fails as soon as it arrives.
         """
-        searched = markers_of(markers)
+        searched = markers_of((*markers, *before))
         while True:
             stop = self.at + limit + searched.longest
             found = searched.pattern(closed=self.closed).search(self.text, self.at, stop)
@@ -213,7 +237,7 @@ class Reader:
                 raise NotACallError
             if found is not None and is_complete(found):
                 word = self.text[self.at : end]
-                self.at = found.end()
+                self.at = end if found.group() in before else found.end()
                 return word
             self.require_more()
             yield

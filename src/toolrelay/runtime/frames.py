@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from toolrelay.core.events import StreamEvent
 from toolrelay.stores.base import Store
 from toolrelay.stores.turns import Frame
-from toolrelay.wires.base import Encoder
+from toolrelay.wires.responses.encoder import ResponsesEncoder
 from toolrelay.wires.responses.recovery import split_frames
 
 PAGE = 1000
@@ -25,7 +25,7 @@ class FrameLog:
         self,
         store: Store,
         turn: str,
-        encoder: Encoder,
+        encoder: ResponsesEncoder,
         frames: Sequence[bytes] = (),
         *,
         may_store: Callable[[], bool] = lambda: True,
@@ -43,6 +43,12 @@ class FrameLog:
     def put(self, events: list[StreamEvent]) -> Awaitable[None] | None:
         self._unsaved += split_frames(self._encoder.encode(events))
         return self.save() if self._unsaved and self._may_store() else None
+
+    async def start(self) -> None:
+        """Write the first frames before the model says anything. Readers get them when they are stored."""
+        if not self._has_ended:
+            self._unsaved += split_frames(self._encoder.start())
+            await self.save()
 
     def add(self, frames: Sequence[bytes]) -> None:
         self._unsaved += frames

@@ -9,7 +9,7 @@ calls of the client    what its wire could not carry of the turn that made them:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ from toolrelay.runtime.returned_questions import NOTHING, ReturnedQuestions, Tak
 from toolrelay.stores.base import Store
 from toolrelay.wires.responses.references import gateway_call_items
 from toolrelay.wires.responses.request import APPROVAL_REQUEST, decode_item, reference_of
+from toolrelay.wires.responses.tool_groups import inherit_tools
 
 MAX_CHAIN = 1000
 ITEM_PAGE = 1000
@@ -71,6 +72,8 @@ class PastResolver:
         items = items if is_local else withhold_private(items)
         if items != request.items:
             request = replace(request, items=items)
+        param = "conversation" if request.previous_response_id is None else "previous_response_id"
+        request = inherit_tools(request, context.items, param)
         return Past(request=request, context=context, taken=taken)
 
     async def context(self, request: Request, owner: str, *, is_local: bool, end: int | None = None) -> Context:
@@ -188,7 +191,7 @@ class PastResolver:
             turn = turns.get(token) if token is not None else None
             identifier = reference_of(item)
             if token is not None and token in recalled:
-                _drop_answer_text(out, placed.get(token, 0))
+                _drop_answer_text(out, placed.get(token, 0), recalled[token])
                 if token not in placed:
                     out += recalled[token]
                 placed[token] = len(out)
@@ -279,10 +282,18 @@ def _recall(turn: PastTurn, items: Sequence[Item], model: str) -> list[Item]:
     return history if lacks else []
 
 
-def _drop_answer_text(out: list[Item], start: int) -> None:
-    """Drop the text of the answer at the end, which the record has too."""
-    while len(out) > start and isinstance(last := out[-1], Message) and last.role == "assistant":
+def _drop_answer_text(out: list[Item], start: int, recalled: Sequence[Item]) -> None:
+    """Drop the text and the reasoning of the answer at the end, which the record has too."""
+    known = {item.encrypted for item in recalled if isinstance(item, Reasoning)}
+    while len(out) > start and _is_recalled(out[-1], known):
         out.pop()
+
+
+def _is_recalled(item: Item, known: Collection[str | None]) -> bool:
+    """Return whether the record has an item right before a call. Of reasoning, some wires give back neither id nor seal."""
+    if isinstance(item, Reasoning):
+        return item.encrypted in known or (item.id is None and item.encrypted is None)
+    return isinstance(item, Message) and item.role == "assistant"
 
 
 def _check_answers(context: Sequence[Item], items: Sequence[Item], taken: TakenUp) -> None:

@@ -46,6 +46,7 @@ INTERRUPTED = "interrupted"
 _RESTARTED = "The gateway was restarted while this turn was running."
 
 PLAIN = Policy(records_answers=False)
+_PLAIN_JOINED = Policy(records_answers=False, joins_answers=True)
 MAX_FRAMES = 1_000_000
 
 
@@ -75,6 +76,11 @@ class KeyId(Struct, frozen=True):
     """A caller of whom only the id of the key is known. See gateway_tools.Caller."""
 
     key: str | None
+
+
+def plain_policy(request: Request) -> Policy:
+    """Return the policy of a turn without gateway tools."""
+    return _PLAIN_JOINED if joins_answers(request) else PLAIN
 
 
 class TurnService:
@@ -109,12 +115,12 @@ class TurnService:
         """
         settings = model.settings
         if not settings.toolsets or not settings.max_tool_rounds or settings.tool_calling == "off":
-            return PLAIN
+            return plain_policy(request)
         if not request.takes_gateway_tools or (request.sampling.n or 1) > 1:
-            return PLAIN
+            return plain_policy(request)
         tools = self._tools.granted(settings, caller)
         if not tools:
-            return PLAIN
+            return plain_policy(request)
         return Policy(
             tools=tools,
             max_tool_rounds=settings.max_tool_rounds,
@@ -220,7 +226,7 @@ class TurnService:
         questions = TurnQuestions(self.approvals, mode=mode, slot=slot, outlives=outlives)
         return TurnParts(
             turn=turn,
-            layer=ToolCallLayer(turn, model.mode),
+            layer=ToolCallLayer(turn, model.mode, model.route),
             backend=model.backend,
             observer=observer,
             ledger=ledger,

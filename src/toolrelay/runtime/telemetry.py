@@ -55,6 +55,7 @@ class ModelMetrics:
         self.turns: Counter[tuple[str, int]] = Counter()  # by wire and status
         self.calls: Counter[str] = Counter()  # by owner
         self.rules: Counter[str] = Counter()
+        self.fallbacks: Counter[tuple[str, str]] = Counter()  # by the model that failed and the one that was asked instead
         self.turn_seconds = Histogram()
         self.first_event_seconds = Histogram()
         self.result_wait_seconds = Histogram()
@@ -101,6 +102,9 @@ class Metrics:
         turns = CounterMetricFamily("toolrelay_turns", "Turns by how they ended.", labels=("model", "wire", "status"))
         calls = CounterMetricFamily("toolrelay_tool_calls", "Tool calls by owner.", labels=("model", "owner"))
         blocks = CounterMetricFamily("toolrelay_tool_blocks", "What was odd about calls, by rule.", labels=("model", "rule"))
+        fallbacks = CounterMetricFamily(
+            "toolrelay_fallbacks", "Requests that another model was asked.", labels=("model", "failed", "fallback")
+        )
         tokens = CounterMetricFamily("toolrelay_tokens", "Tokens.", labels=("model", "direction"))
         seconds = HistogramMetricFamily("toolrelay_turn_seconds", "From a request to its end.", labels=("model",))
         first = HistogramMetricFamily(
@@ -119,6 +123,8 @@ class Metrics:
                 calls.add_metric((name, owner), count)
             for rule, count in model.rules.items():
                 blocks.add_metric((name, rule), count)
+            for pair, count in model.fallbacks.items():
+                fallbacks.add_metric((name, *pair), count)
             tokens.add_metric((name, "input"), model.input_tokens)
             tokens.add_metric((name, "output"), model.output_tokens)
             seconds.add_metric((name,), model.turn_seconds.buckets(), model.turn_seconds.total)
@@ -126,7 +132,7 @@ class Metrics:
             waits.add_metric((name,), model.result_wait_seconds.buckets(), model.result_wait_seconds.total)
             missing.add_metric((name,), model.no_results)
         yield GaugeMetricFamily("toolrelay_turns_open", "Turns under way.", value=self.open)
-        yield from (turns, calls, blocks, tokens, seconds, first, waits, missing)
+        yield from (turns, calls, blocks, fallbacks, tokens, seconds, first, waits, missing)
         runs = CounterMetricFamily("toolrelay_tool_runs", "Runs of gateway tools.", labels=("tool", "outcome"))
         for (tool, outcome), count in self._tool_runs.items():
             runs.add_metric((tool, outcome), count)
@@ -244,6 +250,10 @@ class TurnLog:
         )
 
     def notice(self, command: Notice) -> None:
+        if command.failed is not None and command.fallback is not None:
+            self._metrics.fallbacks[command.failed, command.fallback] += 1
+            log.warning(command.event, rule=command.rule, failed=command.failed, fallback=command.fallback, **self._fields)
+            return
         self._metrics.rules[command.rule] += 1
         tool = None if command.tool is None else command.tool[:MAX_SHOWN_NAME]
         if command.split_emitted is not None:

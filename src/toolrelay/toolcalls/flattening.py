@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from toolrelay.core.events import CallStarted, StreamEvent
 from toolrelay.core.json import JsonObject
-from toolrelay.core.messages import Call, CallKind, Item, OpaqueItem
+from toolrelay.core.messages import Call, CallKind, Item
 from toolrelay.core.request import ALLOWED_TOOLS, AnyTool, OpaqueTool, Request, Tool, ToolChoice
 from toolrelay.errors import ClientError, invalid
 from toolrelay.toolcalls.names import make_valid_name
 from toolrelay.toolcalls.options import ToolCallOptions
-from toolrelay.wires.responses.request import ADDITIONAL_TOOLS
 from toolrelay.wires.responses.request import NAME as RESPONSES
+from toolrelay.wires.responses.tool_groups import is_tool_group
 
 MAX_SHOWN = 100  # characters of a tool's type
 
@@ -166,10 +166,6 @@ def _passes(tool: OpaqueTool, options: ToolCallOptions) -> bool:
     """A model that prints its calls is told of functions only."""
     is_group = tool.in_input or tool.namespace is not None
     return options.passes_tool(tool) and (options.native or not is_group)
-
-
-def is_tool_group(item: Item) -> bool:
-    return type(item) is OpaqueItem and item.raw.get("type") == ADDITIONAL_TOOLS
 
 
 def _objects(value: object) -> list[JsonObject]:

@@ -24,16 +24,17 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from toolrelay.core.commands import AskAgain, CallModel, Command, DrainModel, Notice, RecordStep
-from toolrelay.core.events import AnswerFailed, Noticed, StreamEvent
+from toolrelay.core.events import UPSTREAM_FALLBACK, AnswerFailed, Noticed, StreamEvent
 from toolrelay.core.request import Request
 from toolrelay.core.steps import AnswerReceived, AnswerRejected, ReceivedStep
 from toolrelay.core.turn import Turn
-from toolrelay.errors import ToolrelayError
+from toolrelay.errors import BackendError, ToolrelayError
 from toolrelay.toolcalls.flattening import FlatTools, needs_flattening
 from toolrelay.toolcalls.options import ActiveOptions
 from toolrelay.toolcalls.relay import RelaySession, can_relay
 from toolrelay.toolcalls.session import ToolCallSession
 from toolrelay.toolcalls.states import READING, WAITING, State
+from toolrelay.toolcalls.targets import Target, TargetChooser
 
 # Errors of servers whose model takes no tools: Ollama, llama.cpp without --jinja, vLLM without a parser, OpenRouter.
 _NO_TOOLS = re.compile(
@@ -46,13 +47,16 @@ _NO_TOOLS = re.compile(
 class ToolCallLayer:
     """`mode` is shared by all turns of the model."""
 
-    def __init__(self, turn: Turn, mode: ActiveOptions) -> None:
+    def __init__(self, turn: Turn, mode: ActiveOptions, chooser: TargetChooser | None = None) -> None:
         self._turn = turn
         self._mode = mode
+        self._chooser = chooser
+        self._tried: list[Target] = []  # the models that were asked for the current answer, of a model with fallbacks
         self._request: Request = turn.request  # the turn's request for the current answer
         self._session: ToolCallSession | RelaySession = RelaySession(turn.request)
         self._flat: FlatTools | None = None  # the request's tools as the model knows them, if they are others
-        self._may_fall_back = False  # nothing of the answer has arrived
+        self._may_drop_tools = False  # the model can be asked for calls as text, if its server refuses tools
+        self._is_unanswered = False  # nothing of the answer has arrived, and a failure can be made good
 
     def start(self) -> list[Command]:
         return self._translate(self._turn.start())
@@ -66,10 +70,10 @@ class ToolCallLayer:
 
     def handle(self, events: Sequence[StreamEvent]) -> list[Command]:
         """Process a batch of the model's events."""
-        if self._may_fall_back and events and type(events[0]) is not Noticed:
-            self._may_fall_back = False
-            if self._refuses_tools(events[0]):
-                return self._fall_back()
+        if self._is_unanswered and events and type(events[0]) is not Noticed:
+            self._is_unanswered = False
+            if isinstance(events[0], AnswerFailed) and (commands := self._replace_answer(events[0])):
+                return commands
         session = self._session
         before = session.state
         out = self._restore(session.feed(events))
@@ -105,7 +109,9 @@ class ToolCallLayer:
         for command in commands:
             if type(command) is CallModel:
                 self._request = command.request
-                self._may_fall_back = self._mode.fallback is not None
+                out += self._choose_target()  # sets the mode
+                self._may_drop_tools = self._mode.fallback is not None
+                self._is_unanswered = self._chooser is not None or self._may_drop_tools
                 out += self._begin_answer()
                 continue
             if (
@@ -123,6 +129,8 @@ class ToolCallLayer:
     def _begin_answer(self, rejected_for: str = "") -> list[Command]:
         """Open a session and ask the model; with `rejected_for`, ask it again."""
         request, options = self._request, self._mode.options
+        if self._chooser is not None and self._tried[-1] is not self._chooser.primary:
+            request = replace(request, model=self._tried[-1].name)
         if self._turn.has_gateway_tools:
             options = replace(options, is_gateway_call=self._turn.is_gateway_call)
         self._flat = None
@@ -144,13 +152,42 @@ class ToolCallLayer:
         dropped = [] if self._flat is None else [kind for kind in self._flat.dropped if self._mode.warn_once(f"tool {kind}")]
         return [*(Notice(event="tool_dropped", rule="unsupported_tool", tool=kind) for kind in dropped), *commands]
 
-    # Servers that refuse tools
+    # Other ways to an answer, as long as nothing of it has arrived
 
-    def _refuses_tools(self, event: StreamEvent) -> bool:
+    def _replace_answer(self, failed: AnswerFailed) -> list[Command]:
+        """Ask without native tools, or ask another model; return nothing if neither can help."""
+        if self._may_drop_tools and self._refuses_tools(failed):
+            self._may_drop_tools = False
+            self._is_unanswered = self._chooser is not None
+            return self._fall_back()
+        if self._chooser is None:
+            return []
+        before = self._tried[-1]
+        target = self._chooser.choose_after(before, failed.error, [each.name for each in self._tried])
+        if target is None:
+            return []
+        self._use(target)
+        self._may_drop_tools = self._mode.fallback is not None
+        self._is_unanswered = True
+        return [_fallback_notice(_reason(failed.error), before, target), *self._begin_answer(rejected_for=UPSTREAM_FALLBACK)]
+
+    def _choose_target(self) -> list[Command]:
+        if self._chooser is None:
+            return []
+        target, primary = self._chooser.choose(), self._chooser.primary
+        self._tried = []
+        self._use(target)
+        return [] if target is primary else [_fallback_notice("cooling_down", primary, target)]
+
+    def _use(self, target: Target) -> None:
+        self._tried.append(target)
+        self._mode = target.mode
+
+    def _refuses_tools(self, failed: AnswerFailed) -> bool:
         """Return whether the server refuses tools. Servers quote the request: text of the client does not count."""
-        if not isinstance(event, AnswerFailed) or not self._request.tools:
+        if not self._request.tools:
             return False
-        found = _NO_TOOLS.search(event.error.message)
+        found = _NO_TOOLS.search(failed.error.message)
         return found is not None and found.group() not in str(self._request)
 
     def _fall_back(self) -> list[Command]:
@@ -159,3 +196,13 @@ class ToolCallLayer:
         switched = self._mode.fall_back()
         notices = [Notice(event=rule, rule=rule, dialect=self._mode.options.dialect.name)] if switched else []
         return [*notices, *self._begin_answer(rejected_for=rule)]
+
+
+def _fallback_notice(rule: str, failed: Target, fallback: Target) -> Notice:
+    return Notice(event=UPSTREAM_FALLBACK, rule=rule, failed=failed.name, fallback=fallback.name)
+
+
+def _reason(error: ToolrelayError) -> str:
+    """Return the gateway's own code of a fault, or the status of the server's response."""
+    code = error.code or ""
+    return code if code.startswith("upstream_") and code != BackendError.code else f"status_{error.status}"

@@ -105,11 +105,12 @@ class _StopSequence:
 class StopFilter:
     """Pass text on up to the first stop sequence, for servers that do not support them. Chunking does not matter.
 
-    `hit`: a sequence was found; no more text comes out. The possible beginning of a sequence is held back.
+    `hit`: a sequence was found, which is `found`; no more text comes out. The possible beginning of a sequence is held back.
     """
 
     def __init__(self, sequences: Sequence[str]) -> None:
         self.hit = False
+        self.found = ""
         self._sequences = [_StopSequence(sequence) for sequence in sequences]
         self._held = ""
 
@@ -122,7 +123,9 @@ class StopFilter:
         if ends:
             self.hit = True
             self._held = ""
-            return text[: before + sum(min(ends))]
+            end, length = min(ends)
+            self.found = text[before + end + length : before + end]
+            return text[: before + end + length]
         kept = max(each.matched for each in self._sequences)
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]

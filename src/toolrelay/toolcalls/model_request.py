@@ -21,12 +21,14 @@ from toolrelay.dialects.base import Dialect
 from toolrelay.errors import invalid
 from toolrelay.parsing.scanner import Scanner
 from toolrelay.parsing.triggers import ScanOptions
+from toolrelay.toolcalls.caught_forms import caught_forms, is_remnant
 from toolrelay.toolcalls.constraint import CONSTRAINED, build_call_schema
 from toolrelay.toolcalls.custom_tools import as_function, as_function_call
 from toolrelay.toolcalls.names import ToolNames
 from toolrelay.toolcalls.options import ToolCallOptions
 from toolrelay.toolcalls.prompt import offered_tools, render_prompt
 from toolrelay.toolcalls.seal import derive_tag
+from toolrelay.toolcalls.thinking import continues_text, turns_thinking_off
 
 
 class ModelRequest:
@@ -37,7 +39,7 @@ class ModelRequest:
     must_call      the answer must contain a call
     as_text        calls are asked for, and come, as text
     base_dialect   the model's dialect, with its tag if it is sealed
-    dialect        the dialect for scanning: `base_dialect`, or CONSTRAINED
+    dialect        the dialect for scanning: `base_dialect`, CONSTRAINED, or what a native model may print all the same
     """
 
     def __init__(self, request: Request, options: ToolCallOptions) -> None:
@@ -49,8 +51,10 @@ class ModelRequest:
         self._received = request
         self._options = options
         self._scan = options.scan
+        if self._scan.begins_in_reasoning and not _opens_reasoning(request, options):
+            self._scan = replace(self._scan, begins_in_reasoning=False)
         self.base_dialect: Dialect = options.dialect
-        if self.base_dialect.seal is not None and (self.as_text or options.scans_text or self.must_call):
+        if self.base_dialect.seal is not None and (self.as_text or self.must_call):
             self.base_dialect = self.base_dialect.seal(derive_tag(request, options.secret()))
         if self.as_text and (request.sampling.n or 1) > 1:
             raise invalid("n may only be 1 for this model: its calls are read from its text.", "n")
@@ -58,13 +62,18 @@ class ModelRequest:
 
     def _prepare(self) -> None:
         constrained = self.as_text and self.must_call and self._options.constrains_output
-        self.dialect = CONSTRAINED if constrained else self.base_dialect
+        self.dialect = CONSTRAINED if constrained else self.base_dialect if self.as_text else self._native_dialect()
         # The conversation before it is rendered; corrections are added to it.
         if self.as_text:
             self._conversation = _map_tools(self._received, as_function, as_function_call)
         else:
             self._conversation = self._make_native_request()
         self.request = self._render()
+
+    def _native_dialect(self) -> Dialect:
+        """Return the dialect of calls in a native model's text. A client that reads blocks gets them as they are."""
+        catches_blocks = self._options.scans_text and not self._received.reads_blocks
+        return caught_forms(self.base_dialect) if catches_blocks else self.base_dialect
 
     def _make_native_request(self) -> Request:
         request, choice = self._received, self._received.tool_choice
@@ -74,8 +83,11 @@ class ModelRequest:
 
     def _model_tools(self) -> dict[str, Tool]:
         """Return the tools by the model's names, custom ones as functions."""
-        tools = [self.names.rename(as_function(tool)) for tool in self.tools.values()]
-        return {tool.name: tool for tool in tools}
+        functions = [as_function(tool) for tool in self.tools.values()]
+        known = {tool.name: tool for tool in map(self.names.rename, functions)}
+        if not self.as_text and self._options.accepts_any_name:
+            known |= {tool.name: tool for tool in functions}
+        return known
 
     def _render(self) -> Request:
         if not self.as_text:
@@ -95,8 +107,8 @@ class ModelRequest:
 
     def make_scanner(self) -> Scanner | None:
         """Return the scanner for the model's text, or None if text is passed on unscanned."""
-        scans_calls = bool(self.tools) and (self.as_text or self._options.scans_text)
-        if not scans_calls and (not self.as_text or self._scan.reasoning is None):
+        scans_reasoning = self._scan.reasoning is not None and (self.as_text or self._options.scans_reasoning)
+        if not (self._scans_calls or scans_reasoning):
             return None
         # A model that is constrained to a schema cannot reason first.
         return self._build_scanner(replace(self._scan, begins_in_reasoning=False) if self.is_constrained else self._scan)
@@ -105,9 +117,26 @@ class ModelRequest:
         """Return a scanner for an answer that was expected to begin with reasoning and did not."""
         return self._build_scanner(replace(self._scan, reasoning=None, begins_in_reasoning=False))
 
+    def after_reasoning_tag(self, text: str) -> str:
+        """Return the text after the last start tag of reasoning."""
+        return text if self._scan.reasoning is None else text.rpartition(self._scan.reasoning[0])[2]
+
+    @property
+    def _scans_calls(self) -> bool:
+        return bool(self.tools) and (self.as_text or (self._options.scans_text and self.dialect.seal is None))
+
     def _build_scanner(self, scan: ScanOptions) -> Scanner:
-        dialect = self.dialect if self.tools else replace(self.base_dialect, start_markers=())
-        return Scanner(dialect, self._model_tools(), scan)
+        dialect = self.dialect if self._scans_calls else replace(self.base_dialect, start_markers=())
+        return Scanner(dialect, self._model_tools(), scan, reports_calls=True)
+
+    def render_call(self, call: Call, *, printed: bool) -> str:
+        """Render a call of the model as text, in the form in which a native model printed it."""
+        dialect = self.dialect if printed and not self.as_text else self.base_dialect
+        return dialect.render_calls([call])
+
+    def is_remnant(self, text: str, rule: str) -> bool:
+        """Return whether a broken call in a native model's text is left out, because it is no text for a reader."""
+        return not self.as_text and is_remnant(text, rule)
 
     def expect_separate_reasoning(self) -> bool:
         """Stop expecting reasoning in the text, because the server sends it separately. Return whether this is a change."""
@@ -144,6 +173,14 @@ class ModelRequest:
             more += [replace(named, id=call_id), Result(call_id=call_id, output=correction, kind=call.kind)]
         self._conversation = replace(self._conversation, items=(*self._conversation.items, *more))
         self.request = self._render()
+
+
+def _opens_reasoning(request: Request, options: ToolCallOptions) -> bool:
+    """Return whether the model's chat template opens the reasoning of this answer, as it does by default."""
+    # Tools described in the prompt exclude a format for the whole answer.
+    is_constrained = options.constrains_output and request.output is not None and request.output.type != "text"
+    is_constrained = is_constrained and (options.native or not request.tools)
+    return not (is_constrained or turns_thinking_off(request) or continues_text(request))
 
 
 def _map_tools(request: Request, map_tool: Callable[[Tool], Tool], map_call: Callable[[Call], Call]) -> Request:

@@ -30,6 +30,7 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
     enforces_tool_choice  the server enforces tool_choice; otherwise a required call is asked for as text
     accepts_any_name      the server accepts any tool name
     scan                  how reasoning is marked, and where printed calls do not count
+    scans_reasoning       a native model's text is scanned for reasoning, too, even without tools
     constrains_output     the server can constrain output to a JSON schema
     whole_calls           native calls arrive whole and the model does not stop after them: they are checked, and `cutoff` applies
     emulates_stop         the server does not support stop sequences
@@ -46,6 +47,7 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
     enforces_tool_choice: bool = True
     accepts_any_name: bool = True
     scan: ScanOptions = ScanOptions()
+    scans_reasoning: bool = False
     cutoff: Cutoff = "burst"
     on_bad_call: OnBadCall = "retry"
     constrains_output: bool = False

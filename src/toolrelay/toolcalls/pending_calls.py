@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -18,6 +19,8 @@ from toolrelay.toolcalls.repair import repair_object
 from toolrelay.toolcalls.writer import AnswerWriter
 
 MAX_HELD = 1024 * 1024  # characters of one call
+_MAX_DOUBTFUL = 256  # characters of arguments before the first value
+_FIRST_VALUE = re.compile(r"[:\[]\s*[\"\w\-]")
 
 CallKey: TypeAlias = tuple[bool, int]  # printed or native, and the index there
 
@@ -47,14 +50,14 @@ def _must_be_checked(tool: Tool | None) -> bool:
 
 
 class PendingCall:
-    """`index` is the call's index in the answer; None: it is held until it is whole.
+    """`index` is the call's index in the answer; None: it is held until it is whole or, if it `streams`, until its first value.
 
-    `printed_text` is the text of a malformed call as the model printed it.
+    `printed_text` is the text of a bad call as the model printed it.
 
     `repair_suffix` is the text that a repair appended, if any. `by_gateway`: the gateway runs the call.
     """
 
-    __slots__ = ("by_gateway", "index", "pieces", "printed", "printed_text", "repair_suffix", "size", "start", "tool")
+    __slots__ = ("by_gateway", "index", "pieces", "printed", "printed_text", "repair_suffix", "size", "start", "streams", "tool")
 
     def __init__(self, start: CallStarted, tool: Tool | None, index: int | None = None, *, printed: bool) -> None:
         self.start = start
@@ -62,6 +65,7 @@ class PendingCall:
         self.index = index
         self.printed = printed
         self.by_gateway = False
+        self.streams = False
         self.size = 0
         self.pieces: list[str] = []
         self.repair_suffix: str | None = None
@@ -83,17 +87,26 @@ class PendingCall:
         if self.printed_text or not self.start.name:
             return self.printed_text or self.arguments
         name = plan.names.to_model(self.start.name)
-        return plan.base_dialect.render_calls([Call(id="", name=name, arguments=self.arguments)])
+        return plan.render_call(Call(id="", name=name, arguments=self.arguments), printed=self.printed)
 
     def write_to(self, writer: AnswerWriter) -> None:
         """Write what was held of the call, and its end."""
-        if self.index is None:
+        if self.index is None and self.streams and self.repair_suffix is None:
+            self.write_held(writer)
+        elif self.index is None:
             start, arguments = self.start, self.arguments
             if self.printed and self.tool is not None and self.tool.kind == "custom":
                 start, arguments = replace(start, kind="custom"), decode_input(arguments)
             self.index = writer.start_call(start)
             writer.add_arguments(self.index, arguments)
-        writer.finish_call(self.index)
+        if self.index is not None:
+            writer.finish_call(self.index)
+
+    def write_held(self, writer: AnswerWriter) -> None:
+        """Begin to stream a call."""
+        self.index = writer.start_call(self.start)
+        for piece in self.pieces:
+            writer.add_arguments(self.index, piece)
 
     def check(self, options: ToolCallOptions) -> CallError | None:
         """Repair the whole call if the repair is unambiguous, then return what is wrong with it."""
@@ -128,7 +141,10 @@ class PendingCall:
 
 
 class PendingCalls:
-    """The unfinished calls of one try. Calls that need no check are written as they arrive; the others are held."""
+    """The unfinished calls of one try. Calls that need no check are written as they arrive; the others are held.
+
+    A printed call becomes visible with its first value: what is malformed before that can still be asked again or shown as text.
+    """
 
     def __init__(self, options: ToolCallOptions, tools: dict[str, Tool], writer: AnswerWriter, *, streams: bool) -> None:
         self._options = options
@@ -147,7 +163,9 @@ class PendingCalls:
         is_gateway_call = self._options.is_gateway_call
         call.by_gateway = is_gateway_call is not None and is_gateway_call(start.name)
         if not self._is_held(tool, printed=printed, by_gateway=call.by_gateway):
-            call.index = self._writer.start_call(start)
+            call.streams = True
+            if not printed:
+                call.write_held(self._writer)
 
     def _is_held(self, tool: Tool | None, *, printed: bool, by_gateway: bool) -> bool:
         if not printed and (self._options.whole_calls or self._options.on_bad_call == "pass"):
@@ -164,6 +182,10 @@ class PendingCalls:
             self._writer.add_arguments(call.index, text)
             return None
         call.size += len(text)
+        if call.streams:
+            if call.size > _MAX_DOUBTFUL or _FIRST_VALUE.search(call.arguments):
+                call.write_held(self._writer)
+            return None
         if call.size <= MAX_HELD:
             return None
         if _must_be_checked(call.tool):
@@ -171,6 +193,10 @@ class PendingCalls:
         call.index = self._writer.start_call(call.start)
         self._writer.add_arguments(call.index, call.arguments)
         return None
+
+    def name_of(self, key: CallKey) -> str:
+        call = self._calls.get(key)
+        return "" if call is None else call.start.name
 
     def pop(self, key: CallKey) -> PendingCall | None:
         return self._calls.pop(key, None)

@@ -18,6 +18,7 @@ from toolrelay.core.messages import Call, Content, Item, Message, Part, Reasonin
 from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.dialects.rendering import escape_invisible
+from toolrelay.parsing.grammar import StartMarker
 from toolrelay.toolcalls.names import ToolNames
 from toolrelay.toolcalls.results import TAG, escape_result, has_end_delimiter
 
@@ -180,7 +181,10 @@ def _delimiters(dialect: Dialect) -> re.Pattern[str]:
     catalog = dialect.render_tools([Tool(name="f", description="")]) if dialect.render_tools is not None else ""
     found = {*(marker.text for marker in dialect.start_markers), *dialect.end_markers}
     found |= set(TAG.findall(catalog + dialect.render_calls([Call(id="", name="f", arguments="{}")])))
-    alternatives = "|".join(sorted(re.escape(text) for text in found if len(text) > 2 and text[0] in "<[`"))
+    patterns = [re.escape(text) for text in found if len(text) > 2 and text[0] in "<[`"]
+    if StartMarker("<") in dialect.start_markers:  # tags named after tools
+        patterns.append(r"</?\w")
+    alternatives = "|".join(sorted(patterns))
     return re.compile(f"(?={alternatives or '(?!)'}).")
 
 

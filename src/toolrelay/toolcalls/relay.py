@@ -21,13 +21,13 @@ def can_relay(request: Request, options: ToolCallOptions) -> bool:
         return False
     if not options.native:
         return options.scan.reasoning is None and not request.tools and not any(isinstance(item, Call) for item in request.items)
-    if not request.tools:
+    if not request.tools and not options.scans_reasoning:
         return True
     if (request.sampling.n or 1) > 1 or request.sampling.logprobs:
         return True
     if (request.tool_choice or ToolChoice()).mode != "auto" or request.parallel_tool_calls is False:
         return False
-    if options.scans_text or options.whole_calls or options.on_bad_call != "pass":
+    if options.scans_text or options.scans_reasoning or options.whole_calls or options.on_bad_call != "pass":
         return False
     return options.accepts_any_name or ToolNames(tool.name for tool in request.functions()).are_unchanged
 

@@ -16,6 +16,7 @@ from toolrelay.dialects.base import Dialect, ToolResult
 TAG = re.compile(r"</?[^\s<>{}=\"]+>|\[/?[A-Z_]+\]")
 _CONTROL_PREFIXES = ("<|", "<｜", "[")
 _NAME, _TEXT = "toolrelay_probe_name", "toolrelay_probe_text"
+_PROBE = ToolResult(call=Call(id="", name=_NAME, arguments="{}"), text=_TEXT)
 
 
 def escape_result(text: str, dialect: Dialect) -> str:
@@ -29,14 +30,17 @@ def escape_result(text: str, dialect: Dialect) -> str:
 
 @lru_cache(maxsize=256)
 def has_end_delimiter(dialect: Dialect) -> bool:
-    """Return whether a delimiter ends a result, so that other text may follow in the same message."""
-    return bool(_find_frame(dialect)[1].strip())
+    """Return whether a delimiter ends a result, so that other text may follow in the same message.
+
+    What a tag begins, only a tag ends.
+    """
+    before, after = _find_frame(dialect)
+    return TAG.search(after) is not None if TAG.search(before) else bool(after.strip())
 
 
 def _find_frame(dialect: Dialect) -> tuple[str, str]:
     """Return the rendered text before a result and after it."""
-    call = Call(id="", name=_NAME, arguments="{}")
-    before, _, after = dialect.render_results([ToolResult(call=call, text=_TEXT)]).partition(_TEXT)
+    before, _, after = dialect.render_results([_PROBE]).partition(_TEXT)
     return before, after
 
 
@@ -46,7 +50,10 @@ def _find_delimiters(dialect: Dialect) -> tuple[tuple[str, ...], re.Pattern[str]
     before, after = _find_frame(dialect)
     calls = dialect.render_calls([Call(id="", name=_NAME, arguments="{}")])
     markers = TAG.findall(" ".join((calls, *dialect.end_markers, *(marker.text for marker in dialect.start_markers))))
-    found = {*TAG.findall(before), *TAG.findall(after), *(tag for tag in markers if tag.startswith(_CONTROL_PREFIXES))}
+    found = {
+        *TAG.findall(dialect.render_results([_PROBE, _PROBE])),
+        *(tag for tag in markers if tag.startswith(_CONTROL_PREFIXES)),
+    }
     if "```" in after:
         found.add("```")
     delimiters = tuple(sorted(found))

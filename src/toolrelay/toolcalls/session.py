@@ -6,6 +6,8 @@
     writes on after its printed calls        none of that: the answer is cut there (`cutoff`)
     never stops calling, or prints blanks    128 calls, 1 KiB of blanks after a call; then the answer is cut, too
     should have reasoned first, and did not  its text, scanned again without that expectation
+    ends its reasoning with calls, unclosed  the calls, too
+    prints only blanks before a call         not the blanks
     makes a bad call                         by `on_bad_call`; retry: nothing, and the model is asked again with the error
     makes no call although it must           nothing: its text is withheld and it is asked again; then it is an error
     calls a tool that tool_choice excludes   not that call; if it must call, the same as without a call
@@ -17,10 +19,12 @@ strict schema. Calls that the gateway runs are passed on: bad ones get an error 
     on_bad_call   no part of the call is visible                                         a part is visible
     -----------   --------------------------------------------------------------------   -------------------------
     pass          emitted as it came; a call in a native model's text that cannot be     finished as it came
-                  used stays text
+                  used stays text, or is left out if it is a `<use_tool>` block
     retry         the model is asked again, once and if no call was emitted; then text   finished as it came
-    text          emitted as text                                                        finished as it came
+    text          emitted as text, as the model printed it                               finished as it came
     fail          error                                                                  error
+
+A malformed call of which a part is visible stays unfinished: it is not a call. It is an error if the answer has no other one.
 
 All of these leave a notice in the log. A native model's calls are not checked with `pass`, unless `whole_calls` is set.
 """
@@ -40,8 +44,10 @@ from toolrelay.core.events import (
     CallFinished,
     CallStarted,
     Finish,
+    MessageStarted,
     Noticed,
     ReasoningDelta,
+    RefusalDelta,
     StreamEvent,
     TextDelta,
     Usage,
@@ -50,20 +56,23 @@ from toolrelay.core.events import (
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Request
 from toolrelay.errors import ModelError
-from toolrelay.parsing.events import CallBroken
+from toolrelay.parsing.events import CallBroken, CallPrinted, CallRepaired, ScannerEvent
 from toolrelay.parsing.scanner import Scanner
-from toolrelay.toolcalls.limits import UNKNOWN_TOOL, CallRules, OutputLimiter, make_stop_filter
+from toolrelay.toolcalls.limits import UNKNOWN_TOOL, CallRules, OutputLimiter, StopFilter, make_stop_filter
 from toolrelay.toolcalls.model_request import ModelRequest
 from toolrelay.toolcalls.options import ToolCallOptions
-from toolrelay.toolcalls.pending_calls import CallError, CallKey, PendingCall, PendingCalls
+from toolrelay.toolcalls.pending_calls import MAX_HELD, CallError, CallKey, PendingCall, PendingCalls
 from toolrelay.toolcalls.states import READING, TRANSITIONS, WAITING, State
 from toolrelay.toolcalls.writer import AnswerWriter
 
 MAX_TRIES = 2
 MAX_SHOWN = 8192  # characters of a rejected answer that the model is shown again
+MAX_DOUBTFUL = 64  # characters of a stream that was to begin with reasoning, and may be a short answer
 _SCHEMA_REFUSED = frozenset({400, 422, 500, 501})  # statuses with which servers refuse a schema
 
-_WITHIN_TEXT = frozenset({AnnotationAdded, AnswerStarted, Noticed})  # events that do not end the text around them
+_UNFINISHED = "The model did not finish a call of which a part had already been sent."
+_AFTER_TEXT = frozenset({AnnotationAdded, RefusalDelta})  # events before which blanks are text
+_WITHIN_TEXT = frozenset({AnnotationAdded, AnswerFinished, AnswerStarted, Noticed})  # the text around them may go on
 
 
 class ToolCallSession:
@@ -103,12 +112,15 @@ class ToolCallSession:
     def _begin_try(self) -> None:
         self._tries += 1
         self._scanner = self._plan.make_scanner()
-        self._stop = make_stop_filter(self._plan.request.sampling.stop) if self._options.emulates_stop else None
+        self._stop = self._make_stop_filter()
         self._limiter = OutputLimiter()
         self._pending = PendingCalls(self._options, self._plan.tools, self._writer, streams=self._streams)
+        self._bad_call: PendingCall | None = None  # becomes text as soon as that is complete
+        self._is_call_open = False  # a malformed call of which a part is visible
         self._printed: list[str] = []  # text to scan again, or to show the model again
         self._output_size = 0
         self._writer.discard_withheld()
+        self._writer.discard_reasoning()
 
     def _enter(self, state: State) -> None:
         if state not in TRANSITIONS[self.state]:
@@ -121,12 +133,12 @@ class ToolCallSession:
         out: list[StreamEvent] = []
         self._writer.out = out
         for event in events:
-            if self._stop is not None and self.state is READING and self._apply_stop(event):
-                continue
             if self.state is READING:
                 if type(event) is TextDelta:
                     self._read_text(event)
                 else:
+                    if type(event) not in _WITHIN_TEXT:
+                        self._release_held_by_stop()
                     self._read(event)
             elif self.state in WAITING:
                 if type(event) is AnswerFinished:
@@ -134,17 +146,6 @@ class ToolCallSession:
             else:
                 break
         return out
-
-    def _apply_stop(self, event: StreamEvent) -> bool:
-        """Return whether the event was text, which is read up to a stop sequence."""
-        if self._stop is None or type(event) in _WITHIN_TEXT:
-            return False
-        text = self._stop.feed(event.text) if isinstance(event, TextDelta) else self._stop.flush()
-        if text:
-            self._read_text(TextDelta(text))
-        if self._stop.hit and self.state is State.READING:
-            self._enter(State.STOPPED)
-        return isinstance(event, TextDelta)
 
     def _read(self, event: StreamEvent) -> None:
         match event:
@@ -165,24 +166,41 @@ class ToolCallSession:
             case AnswerFailed():
                 self._enter(State.ENDED)
                 self._writer.out.append(event)
-            case ReasoningDelta() if not self._printed:
-                self._writer.out.append(event)
-                if self._plan.expect_separate_reasoning():
-                    self._scanner = self._plan.make_scanner()
+            case ReasoningDelta():
+                self._expect_separate_reasoning()
+                self._writer.write_reasoning(event)
+            case MessageStarted():
+                if self._scanner is not None:
+                    self._read_scanned(self._scanner.release())
+                self._release_held_by_stop()
+                self._writer.start_message(event)
             case _:
+                if type(event) in _AFTER_TEXT:
+                    self._writer.release_blanks()
                 self._writer.out.append(event)
+
+    def _expect_separate_reasoning(self) -> None:
+        """Read the text so far as text: the server sends reasoning separately."""
+        if self._scanner is not None and self._scanner.assumes_reasoning and self._plan.expect_separate_reasoning():
+            self._writer.discard_reasoning()
+            self._scanner = self._plan.make_scanner()
+            if self._scanner is not None and self._printed:
+                self._read_scanned(self._scanner.feed(self.printed))
 
     def _read_text(self, event: TextDelta) -> None:
         self._output_size += len(event.text)
         if self._scanner is not None:
             self._printed.append(event.text)
-            self._read_scanned(self._scanner.feed(event.text))
+            found = self._scanner.feed(event.text)
+            if self._writer.withholds_reasoning and not self._may_be_text():
+                self._writer.release_reasoning()
+            self._read_scanned(found)
             return
         if self._must_call():
             self._printed.append(event.text)
         self._emit_text(event)
 
-    def _read_scanned(self, found: Sequence[StreamEvent | CallBroken]) -> None:
+    def _read_scanned(self, found: Sequence[ScannerEvent]) -> None:
         for event in found:
             if self.state is not READING:
                 return
@@ -193,8 +211,13 @@ class ToolCallSession:
             else:
                 self._read_printed_call(event)
 
-    def _read_printed_call(self, event: StreamEvent | CallBroken) -> None:
+    def _read_printed_call(self, event: ScannerEvent) -> None:
+        self._release_held_by_stop()
         match event:
+            case CallRepaired(index=index):
+                self._notice("repaired_json", self._pending.name_of((True, index)))
+            case CallPrinted(text=text):
+                self._show_bad_call(text)
             case CallStarted() | CallBroken(index=None) if self._limiter.count_call():
                 if self._must_call():
                     self._handle_missing_call()
@@ -206,14 +229,47 @@ class ToolCallSession:
                 self._finish_call((True, index))
             case CallBroken():
                 self._reject_malformed(event)
+            case ReasoningDelta(text=text) if self._may_be_text():
+                self._writer.withhold_reasoning(text)
+            case ReasoningDelta():
+                self._writer.write_reasoning(event)
             case _:
                 self._writer.out.append(event)
+
+    def _may_be_text(self) -> bool:
+        """Return whether reasoning may still turn out to be the answer's text. A stream waits for a few words only."""
+        return self._may_read_again() and not (self._streams and self._output_size > MAX_DOUBTFUL)
+
+    def _may_read_again(self) -> bool:
+        scanner = self._scanner
+        is_open = scanner is not None and scanner.assumes_reasoning and not self._writer.started
+        return is_open and self._output_size <= MAX_HELD
 
     def _must_call(self) -> bool:
         """A call that a rule dropped does not count: it names a tool that tool_choice excludes."""
         return self._plan.must_call and not self._writer.admitted
 
     def _emit_text(self, event: TextDelta) -> None:
+        if self._stop is None:
+            self._pass_text(event)
+            return
+        text = self._stop.feed(event.text)
+        if text:
+            self._pass_text(TextDelta(text))
+        if self._stop.hit and self.state is State.READING:
+            self._scanner = None  # what the model says after it does not count
+            self._enter(State.STOPPED)
+
+    def _release_held_by_stop(self) -> None:
+        """Pass on text that could have begun a stop sequence: it has ended, or a call begins."""
+        if self._stop is not None and (text := self._stop.flush()):
+            self._pass_text(TextDelta(text))
+
+    def _make_stop_filter(self) -> StopFilter | None:
+        """Return a filter for the text of an answer. Calls and reasoning may contain what they like."""
+        return make_stop_filter(self._plan.request.sampling.stop) if self._options.emulates_stop else None
+
+    def _pass_text(self, event: TextDelta) -> None:
         if self._cuts_text:
             rule = self._limiter.check_text(event.text)
             if rule:
@@ -221,7 +277,7 @@ class ToolCallSession:
         elif self._withholds_text():
             self._writer.withhold(event.text)
         else:
-            self._writer.out.append(event)
+            self._writer.write_text(event)
 
     def _withholds_text(self) -> bool:
         """Return whether the text may turn out to be that of a rejected try."""
@@ -275,17 +331,21 @@ class ToolCallSession:
             self._notice(broken.rule, call.start.name)
             if call.by_gateway:
                 self._emit_call(call)
+            elif self._options.on_bad_call == "fail":
+                self._fail(_UNFINISHED)
             else:
-                self._fail("The model did not finish a call of which a part had already been sent.")
+                self._is_call_open = True
             return
         if call is None or self._options.on_bad_call == "text" or self._tries == MAX_TRIES:
             call = PendingCall.malformed(broken.text)
         call.printed_text = broken.text
+        self._bad_call = None
         self._handle_bad_call(call, CallError(broken.rule))
 
     def _handle_bad_call(self, call: PendingCall, error: CallError) -> None:
         name, policy = call.start.name, self._options.on_bad_call
-        passes = policy == "pass" and bool(name) and not (call.printed and self._options.native)
+        is_quote = call.printed and self._options.native and (self._must_call() or self._plan.as_text or error.rule != "schema")
+        passes = policy == "pass" and bool(name) and not is_quote
         if not (passes and error.rule == UNKNOWN_TOOL):  # the rules report that when the call is emitted
             self._notice(error.rule, name)
         if call.index is not None:
@@ -299,10 +359,25 @@ class ToolCallSession:
             self._fail(f"The model made a call that cannot be used ({error.rule}).")
         elif passes:
             self._emit_call(call)
-        elif self._withholds_text():
-            self._writer.withhold(call.as_text(self._plan))
+        elif policy != "text" and self._plan.is_remnant(call.printed_text, error.rule):
+            pass  # the notice tells of it
         else:
-            self._writer.out.append(TextDelta(call.as_text(self._plan)))
+            self._show_bad_call()
+            self._bad_call = call
+            if not call.printed or call.printed_text:
+                self._show_bad_call()
+
+    def _show_bad_call(self, printed: str = "") -> None:
+        """Emit a bad call as text, as the model printed it."""
+        call, self._bad_call = self._bad_call, None
+        if call is not None:
+            text = call.as_text(self._plan) if call.printed_text else printed or call.as_text(self._plan)
+            if self._options.on_bad_call != "text" and self._plan.is_remnant(text, ""):
+                return  # the notice tells of it
+            if self._withholds_text():
+                self._writer.withhold(text)
+            else:
+                self._writer.write_text(TextDelta(text))
 
     def _ask_again(self, error: CallError, call: PendingCall | None = None) -> None:
         printed = self.printed if len(self.printed) <= MAX_SHOWN else f"{self.printed[:MAX_SHOWN]}…"
@@ -322,25 +397,29 @@ class ToolCallSession:
         truncated = event.finish in ("length", "content_filter")
         in_call = bool(self._pending)
         if self._scanner is not None:
-            found: Sequence[StreamEvent | CallBroken] = self._scanner.flush()
+            found: Sequence[ScannerEvent] = self._scanner.flush(complete=not truncated)
             if truncated:
                 in_call = in_call or any(isinstance(one, CallBroken) for one in found)
                 found = [kept for one in found if (kept := self._filter_truncated(one)) is not None]
             self._read_scanned(found)
+            self._show_bad_call()
             if not truncated:
                 self._scan_again()
+        if self._is_call_open and not self._writer.finished and not truncated and self.state is State.READING:
+            self._fail(_UNFINISHED)
+        self._release_held_by_stop()
         if self.state is State.READING and self._must_call() and not (truncated and in_call):
             self._handle_missing_call(truncated=truncated)
         if self.state is not State.READING:
             self._end_waiting(event.usage)
             return
-        self._writer.release_withheld()
+        self._writer.finish()
         self._count(event.usage)
         finish: Finish = event.finish if truncated else "calls" if self._writer.finished else "stop"
         self._enter(State.ENDED)
         self._writer.out.append(replace(event, finish=finish, usage=self._usage))
 
-    def _filter_truncated(self, event: StreamEvent | CallBroken) -> StreamEvent | None:
+    def _filter_truncated(self, event: ScannerEvent) -> ScannerEvent | None:
         """Drop a call that was truncated; one that was whole and malformed becomes text."""
         if not isinstance(event, CallBroken):
             return event
@@ -365,16 +444,30 @@ class ToolCallSession:
         if self._must_call() and self._plan.is_constrained and self.state is State.READING:
             self._plan.drop_constraint()
             self._rescan(self._plan.make_scanner())
-        scanner = self._scanner
-        if scanner is not None and scanner.assumes_reasoning and not self._writer.started and self.state is State.READING:
+        if self._may_read_again() and self.state is State.READING:
+            self._writer.discard_reasoning()
             self._rescan(self._plan.make_scanner_without_reasoning())
+        elif self._scanner is not None and self._scanner.in_reasoning and self.state is State.READING:
+            self._read_last_calls()
+
+    def _read_last_calls(self) -> None:
+        """Read calls at the end of reasoning that was not closed. Everything before them stays reasoning."""
+        if self._writer.started or self._output_size > MAX_HELD:
+            return
+        scanner = self._plan.make_scanner_without_reasoning()
+        found = [*scanner.feed(self._plan.after_reasoning_tag(self.printed)), *scanner.flush(complete=True)]
+        last = max((n for n, event in enumerate(found) if type(event) is CallFinished), default=-1)
+        if last >= 0 and not any(type(event) is TextDelta and event.text.strip() for event in found[last:]):
+            self._scanner = scanner
+            self._read_scanned([event for event in found if type(event) is not TextDelta])
 
     def _rescan(self, scanner: Scanner | None) -> None:
         self._scanner = scanner
         if scanner is not None:
             self._limiter = OutputLimiter()
+            self._stop = self._make_stop_filter()
             self._writer.discard_withheld()
-            self._read_scanned([*scanner.feed(self.printed), *scanner.flush()])
+            self._read_scanned([*scanner.feed(self.printed), *scanner.flush(complete=True)])
 
     def _cut(self, rule: str) -> None:
         self._enter(State.CUT)
@@ -389,13 +482,13 @@ class ToolCallSession:
     def _end_waiting(self, usage: Usage | None) -> None:
         """Leave a waiting state: the usage is known."""
         if self.state is State.STOPPED:
-            self._stop = None
+            found = "" if self._stop is None else self._stop.found
             self._enter(State.READING)
-            self._finish(AnswerFinished(finish="stop", usage=usage))
+            self._finish(AnswerFinished(finish="stop", usage=usage, extra={"stop_sequence": found}))
             return
         self._count(usage)
         if self.state is State.CUT:
-            self._writer.release_withheld()
+            self._writer.finish()
             self._enter(State.ENDED)
             self._writer.out.append(AnswerFinished(finish="calls" if self._writer.finished else "stop", usage=self._usage))
         elif self.state is State.REJECTED:

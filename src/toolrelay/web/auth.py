@@ -80,7 +80,8 @@ class Authenticator:
             self.check_local(headers)
             return SIGNED_IN_OPERATOR if self._is_token(digest) else ANONYMOUS
         if digest is None:
-            raise ClientError("No API key was given. Send it as 'Authorization: Bearer KEY'.", status=401, code="missing_api_key")
+            message = "No API key was given. Send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'."
+            raise ClientError(message, status=401, code="missing_api_key")
         match = self.find_key(digest)
         if match is not None:
             self.note_use(match)

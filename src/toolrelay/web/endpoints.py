@@ -28,9 +28,10 @@ from toolrelay.errors import ClientError, InternalError, ToolrelayError, invalid
 from toolrelay.runtime.driver import Sink, drive
 from toolrelay.runtime.keys import KeyRing
 from toolrelay.runtime.limits import ConcurrencyLimit, TurnSlot
-from toolrelay.runtime.models import Model, find_model
+from toolrelay.runtime.models import Model, apply_defaults, find_model
 from toolrelay.runtime.past_turn import PastTurn
-from toolrelay.runtime.service import PLAIN, Observation, TurnOrder, TurnService, owner_of
+from toolrelay.runtime.recordings.recorder import RecordedRequest, Recorder
+from toolrelay.runtime.service import Observation, TurnOrder, TurnService, owner_of, plain_policy
 from toolrelay.runtime.telemetry import Metrics, TurnLog
 from toolrelay.runtime.turns import RunningTurn
 from toolrelay.settings import ServerSettings
@@ -42,13 +43,14 @@ from toolrelay.web.background import respond_in_background
 from toolrelay.web.http.exchange import JSON, ClientDisconnectedError, Exchange
 from toolrelay.web.observing import FirstEventTimer, Once, ending, finish_log
 from toolrelay.web.responses import encode_resource
-from toolrelay.web.router import respond_error, turn_token_of
+from toolrelay.web.router import add_request_id, respond_error, turn_token_of
 from toolrelay.web.sinks import AnswerSink, BufferedSink, StreamSink
 from toolrelay.wires.base import Envelope, Wire
 from toolrelay.wires.responses.request import NAME as RESPONSES
 
 _CLIENT_GONE = 499
 MAX_IDEMPOTENCY_KEY = 256  # characters
+MAX_PASSED_HEADER = 2048  # characters
 
 
 class _Accepted(Struct, frozen=True, kw_only=True):
@@ -73,13 +75,16 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     watchdog: ResultWatchdog
     settings: ServerSettings
     service: TurnService
+    recorder: Recorder | None = None
 
     async def handle(self, exchange: Exchange) -> None:
         started = time.monotonic()
         exchange.max_discard = self.settings.max_body_bytes
+        add_request_id(exchange, self.wire.request_id_header)
         try:
             identity = await self.access.admit(exchange)
-            accepted = self._accept(await exchange.body(self.settings.max_body_bytes), identity, exchange)
+            body = await exchange.body(self.settings.max_body_bytes)
+            accepted = self._accept(body, identity, exchange)
             self.limit.enter()
         except ClientDisconnectedError:
             return
@@ -90,6 +95,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             self._refuse(exchange, error)
             return
         self.metrics.open += 1
+        if self.recorder is not None:
+            accepted = self._record(self.recorder, accepted, body, turn_token_of(exchange))
         turn_log = self._turn_log(turn_token_of(exchange), accepted.request, owner_of(accepted.identity), started)
         if self.service.is_recorded(accepted.request, accepted.policy):
             await self._run_recorded(exchange, accepted, turn_log)
@@ -100,14 +107,24 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             self.metrics.open -= 1
             self.limit.leave()
 
+    def _record(self, recorder: Recorder, accepted: _Accepted, body: bytes, token: str) -> _Accepted:
+        blocks = accepted.model.settings.use_tool_order if accepted.xml is not None else ""
+        received = RecordedRequest(body=body, request=accepted.request, wire=self.wire, turn=token, blocks=blocks)
+        return replace(accepted, model=recorder.tap(accepted.model, received))
+
     def _leave(self, slot: TurnSlot) -> None:
         self.metrics.open -= 1
         slot.leave()
 
     def _accept(self, body: bytes, identity: Identity, exchange: Exchange) -> _Accepted:
         request = self.wire.decode_request(body)
+        if self.wire.passed_headers:
+            request = replace(request, headers=_passed_headers(self.wire, exchange.headers))
         model = find_model(self.models, request.model, identity.may_use)
         settings, headers = model.settings, exchange.headers
+        request = apply_defaults(request, settings)
+        if request.model != settings.name:
+            request = replace(request, model=settings.name)
         if settings.tool_calling == "off":
             request = remove_tools(request)
         if identity.key is not None:
@@ -124,7 +141,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
                 log.warning("tools_not_offered", model=settings.name, client="use_tool")
             xml = XmlExchange(request, xml_options, self.watchdog)
             request = truncate_results(xml.request, settings.max_tool_result_bytes)
-            return _Accepted(request=request, model=model, identity=identity, policy=PLAIN, xml=xml)
+            return _Accepted(request=request, model=model, identity=identity, policy=plain_policy(request), xml=xml)
         if settings.toolsets and headers.get(b"x-toolrelay-tools", b"").lower() == b"off":
             request = replace(request, takes_gateway_tools=False)
         policy = self.service.policy(request, model, identity)
@@ -178,7 +195,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         try:
             with exchange.cancel_on_disconnect():
                 model = accepted.model
-                await drive(ToolCallLayer(turn, model.mode), model.backend, FirstEventTimer(sink, turn_log), turn_log)
+                layer = ToolCallLayer(turn, model.mode, model.route)
+                await drive(layer, model.backend, FirstEventTimer(sink, turn_log), turn_log)
             response.close()
         except ClientDisconnectedError:
             response.stop()
@@ -316,6 +334,15 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 def _client_sink(accepted: _Accepted, response: AnswerSink, turn_log: TurnLog, token: str) -> Sink:
     return response if accepted.xml is None else accepted.xml.sink(response, turn_log, turn=token)
+
+
+def _passed_headers(wire: Wire, headers: Mapping[bytes, bytes]) -> dict[str, str] | None:
+    """Return the headers that go on to a provider of the same wire."""
+    found = {name: headers[name.encode()].decode("latin-1") for name in wire.passed_headers if name.encode() in headers}
+    for name, value in found.items():
+        if len(value) > MAX_PASSED_HEADER:
+            raise ClientError(f"The header {name} is longer than {MAX_PASSED_HEADER} characters.", code="invalid_header")
+    return found or None
 
 
 def _idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:

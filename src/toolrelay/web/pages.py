@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from html import escape
 
 from starlette.requests import Request
@@ -27,18 +28,25 @@ _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 def make_routes(models: Mapping[str, Model], *, started: int) -> list[Route]:
     """Return the pages that need a key, if there are keys."""
 
-    def describe(name: str) -> dict[str, object]:
-        owner = f"toolrelay:{models[name].settings.provider}"
+    def describe(name: str, model: Model, request: Request) -> dict[str, object]:
+        if _is_anthropic(request):
+            since = datetime.fromtimestamp(started, UTC).isoformat().replace("+00:00", "Z")
+            return {"id": name, "type": "model", "display_name": name, "created_at": since, "lifecycle": "active"}
+        owner = f"toolrelay:{model.settings.provider}"
         return {"id": name, "object": "model", "created": started, "owned_by": owner, "name": name}  # name: for pickers
 
     async def list_models(request: Request) -> Response:
         identity = identify(request)
-        visible = [describe(name) for name in models if identity.may_use(name)]
+        usable = [(name, model) for name, model in models.items() if identity.may_use(name)]
+        visible = [describe(each, model, request) for name, model in usable for each in (name, *model.settings.aliases)]
+        if _is_anthropic(request):
+            ends = {"first_id": visible[0]["id"] if visible else None, "last_id": visible[-1]["id"] if visible else None}
+            return json_response({"data": visible, "has_more": False, **ends})
         return json_response({"object": "list", "data": visible})
 
     async def get_model(request: Request) -> Response:
-        model = find_model(models, request.path_params["name"], identify(request).may_use)
-        return json_response(describe(model.settings.name))
+        name = request.path_params["name"]
+        return json_response(describe(name, find_model(models, name, identify(request).may_use), request))
 
     async def welcome(request: Request) -> Response:
         redirect = redirect_code(request)
@@ -54,6 +62,11 @@ def make_routes(models: Mapping[str, Model], *, started: int) -> list[Route]:
         Route("/models/{name:path}", get_model),
         Route("/", welcome),
     ]
+
+
+def _is_anthropic(request: Request) -> bool:
+    """Return whether the client speaks Anthropic's API, which has a list of models of its own form at the same path."""
+    return "anthropic-version" in request.headers
 
 
 def make_open_routes(metrics: Metrics, authenticator: Authenticator, *, is_ready: Callable[[], bool]) -> list[Route]:

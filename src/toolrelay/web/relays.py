@@ -103,7 +103,7 @@ class RelayEndpoint(Struct, frozen=True, kw_only=True):
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise invalid(f"The body must be a JSON object with a 'model': {error}.", code="invalid_json") from None
         model = find_model(self.models, head.model, identity.may_use)
-        backend = model.backend
+        backend = model.own_backend
         if not isinstance(backend, RelayingBackend):
             provider = model.settings.provider
             message = f"The model {head.model!r} has no {self.path}: its provider, {provider}, is no server with OpenAI's API."

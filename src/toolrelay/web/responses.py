@@ -33,7 +33,7 @@ def make_response_routes(service: TurnService, *, keepalive: float) -> list[Rout
             raise invalid("Only a background response can be streamed again. Retrieve it without 'stream'.", "stream")
         after = whole_number(request.query_params, "starting_after", default=-1, least=-1, most=2**53)
         await service.end_stream(past)
-        frames = stream_frames(service, past.row.id, after=after, keepalive=keepalive)
+        frames = stream_frames(service, past.envelope, after=after, keepalive=keepalive)
         return StreamingResponse(
             frames, headers={"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
         )

@@ -17,6 +17,7 @@ from toolrelay.web.http.exchange import Exchange, header_line
 from toolrelay.wires.errors import encode_error
 
 Handler: TypeAlias = Callable[[Exchange], Awaitable[None]]
+ErrorEncoder: TypeAlias = Callable[[ToolrelayError], bytes]
 
 _ID_PREFIX = "req_"
 _ROOT = "/v1"
@@ -26,7 +27,8 @@ _LINKABLE_PATHS = frozenset({"/", _ROOT, "/approvals-inbox", "/console/sign-in"}
 
 _SERVED = (
     "This is Toolrelay, a gateway to language models. Of OpenAI's API it has, below /v1: POST /chat/completions, /responses, "
-    "/embeddings and /completions, GET /models, and the state of responses and conversations."
+    "/embeddings and /completions, GET /models, and the state of responses and conversations. Of Anthropic's API: POST /messages "
+    "and /messages/count_tokens."
 )
 # Endpoints of OpenAI's API that would be taken for the id of a response.
 _NOT_SERVED = frozenset(f"{root}/responses/{name}" for root in ("", _ROOT) for name in ("compact", "input_tokens"))
@@ -45,11 +47,20 @@ class Pages(Protocol):
 class Router:
     """The application that the HTTP server runs: endpoints, which are all POST, and pages.
 
-    Paths are written without /v1, which is optional in a request. `paths` are those of the endpoints.
+    Paths are written without /v1, which is optional in a request. `paths` are those of the endpoints. `error_encoders` are for
+    endpoints whose errors are not in OpenAI's format.
     """
 
-    def __init__(self, endpoints: Mapping[str, Handler], pages: Pages, authenticator: Authenticator) -> None:
+    def __init__(
+        self,
+        endpoints: Mapping[str, Handler],
+        pages: Pages,
+        authenticator: Authenticator,
+        error_encoders: Mapping[str, ErrorEncoder] | None = None,
+    ) -> None:
         self.paths = tuple(endpoints)
+        encoders = (error_encoders or {}).items()
+        self._error_encoders = {f"{root}{path}": encoder for path, encoder in encoders for root in ("", _ROOT)}
         self._endpoints = {f"{root}{path}": handler for path, handler in endpoints.items() for root in ("", _ROOT)}
         self._pages = pages
         self._last_time = 0
@@ -66,7 +77,7 @@ class Router:
         try:
             self._guard.check(exchange, path)
         except ToolrelayError as error:
-            self.refuse(exchange, error)
+            self.refuse(exchange, error, self._error_encoders.get(path, encode_error))
             return
         is_allowed_origin = self._add_cors_headers(exchange)
         try:
@@ -75,10 +86,10 @@ class Router:
             else:
                 await self._handle_page(exchange, path, is_allowed_origin=is_allowed_origin)
         except ToolrelayError as error:
-            respond_error(exchange, error)
+            respond_error(exchange, error, self._error_encoders.get(path, encode_error))
         except Exception:  # noqa: BLE001 -- the client gets a response in any case
             log.exception("internal_error", turn=turn_token_of(exchange), path=exchange.path)
-            respond_error(exchange, internal_error())
+            respond_error(exchange, internal_error(), self._error_encoders.get(path, encode_error))
 
     async def _handle_page(self, exchange: Exchange, path: str, *, is_allowed_origin: bool) -> None:
         root_path = _ROOT if path == _ROOT or path.startswith(f"{_ROOT}/") else ""
@@ -99,9 +110,9 @@ class Router:
             message = f"{exchange.path} takes {' or '.join(allowed)}, not {exchange.method}."
             raise ClientError(message, status=405, code="method_not_allowed")
 
-    def refuse(self, exchange: Exchange, error: ToolrelayError) -> None:
+    def refuse(self, exchange: Exchange, error: ToolrelayError, encode: ErrorEncoder = encode_error) -> None:
         log.info("refused", turn=turn_token_of(exchange), status=error.status, code=error.code)
-        respond_error(exchange, error)
+        respond_error(exchange, error, encode)
 
     def _add_cors_headers(self, exchange: Exchange) -> bool:
         """Return whether the request names an origin that may read the response."""
@@ -130,7 +141,13 @@ def turn_token_of(exchange: Exchange) -> str:
     return exchange.request_id[len(_ID_PREFIX) :]
 
 
-def respond_error(exchange: Exchange, error: ToolrelayError, encode: Callable[[ToolrelayError], bytes] = encode_error) -> None:
+def add_request_id(exchange: Exchange, name: str | None) -> None:
+    """Send the request's id also under the name that an API has for it."""
+    if name is not None:
+        exchange.response_headers += b"%b: %b\r\n" % (name.encode(), exchange.request_id.encode())
+
+
+def respond_error(exchange: Exchange, error: ToolrelayError, encode: ErrorEncoder = encode_error) -> None:
     """Respond with an error, by default in OpenAI's format."""
     headers = error_headers(error)
     if "connection" in headers:

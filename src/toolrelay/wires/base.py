@@ -55,16 +55,34 @@ class Decoder(Protocol):
 
 
 class OutgoingRequest(Struct, frozen=True, kw_only=True):
-    """A request to a provider. `path` is below the base URL; `dropped` names the fields that this wire cannot express."""
+    """A request to a provider. `path` is below the base URL; `dropped` names the fields that this wire cannot express.
+
+    `headers` are sent beside those that every request has.
+    """
 
     path: str
     body: bytes
     dropped: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def bearer(api_key: str) -> list[tuple[str, str]]:
     """Return the bearer-token header that most providers want."""
     return [("authorization", f"Bearer {api_key}")] if api_key else []
+
+
+class CountEncoder(Protocol):
+    def __call__(self, count: int, *, is_estimate: bool) -> bytes: ...
+
+
+class TokenCounting(Struct, frozen=True, kw_only=True):
+    """An endpoint that counts the input tokens of a request, in both roles. `decode_count` returns None for an invalid answer."""
+
+    path: str
+    decode_request: Callable[[bytes], Request]
+    encode_count: CountEncoder
+    encode_request: Callable[[Request, Profile], OutgoingRequest]
+    decode_count: Callable[[bytes], int | None]
 
 
 class Wire(Struct, frozen=True, kw_only=True):
@@ -73,21 +91,27 @@ class Wire(Struct, frozen=True, kw_only=True):
     name: str
     config_name: str
 
-    # Server half. `path` is below /v1.
+    # Server half. `path` is below /v1. Responses have their id as `x-request-id`, and as `request_id_header` if the API has one.
+    # `passed_headers` of a request go on to a provider of the same wire.
     path: str
     decode_request: Callable[[bytes], Request]
     encoder: Callable[[Envelope], Encoder]
     encode_answer: Callable[[Answer, Envelope], bytes]
     encode_error: Callable[[ToolrelayError], bytes] = encode_error
+    request_id_header: str | None = None
+    passed_headers: tuple[str, ...] = ()
 
     # Client half. The request's model is the provider's name for it. `unsupported` lists which parts of requests from other wires
-    # are dropped, refused, or emulated by the gateway; docs/wires.md is generated from it.
+    # are dropped, refused, or emulated by the gateway; docs/wires.md is generated from it. `headers` are sent with every request.
     unsupported: Unsupported
     encode_request: Callable[[Request, Profile], OutgoingRequest]
+    headers: tuple[tuple[str, str], ...] = ()
     credentials: Callable[[str], list[tuple[str, str]]] = bearer
     decoder: Callable[[], Decoder]
     decode_answer: Callable[[bytes], list[StreamEvent]]
     decode_error: Callable[[int, bytes], BackendError] = decode_error
+
+    token_counting: TokenCounting | None = None
 
 
 def discover() -> dict[str, Wire]:

@@ -25,7 +25,7 @@ def decode_error(status: int, body: bytes) -> BackendError:
     """
     if status == 401:
         return BackendError("The provider refused the gateway's own key; the client's key is not at fault.", code="upstream_auth")
-    members = _error_members(body)
+    members = error_members(body)
     message, kind, code, param = (members.get(name) for name in ("message", "type", "code", "param"))
     return BackendError(
         message if isinstance(message, str) and message else f"The provider answered with status {status}.",
@@ -42,7 +42,7 @@ def _default_type(status: int) -> str:
     return "invalid_request_error" if 400 <= status < 500 else "server_error"
 
 
-def _error_members(body: bytes) -> dict[str, Any]:
+def error_members(body: bytes) -> dict[str, Any]:
     """Return the error's members, from any of the shapes that providers use."""
     try:
         value = decode_repaired(body)

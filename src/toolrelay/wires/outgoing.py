@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolrelay.core.identity import shorten_id
 from toolrelay.core.json import JsonObject
-from toolrelay.core.messages import OpaqueItem, OpaquePart
+from toolrelay.core.messages import File, OpaqueItem, OpaquePart
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import OpaqueTool, Request, ToolChoice
 from toolrelay.errors import ClientError
@@ -41,8 +41,7 @@ class RequestEncoder:
         """Drop or refuse, as the table says. `shown` is the value in question. What is to be emulated must not get here."""
         if self.unsupported[name] != "dropped":
             raise ClientError(f"{self.refusal} {shown or name}.", param=param, code="unsupported_by_upstream")
-        if name not in self.dropped:
-            self.dropped.append(name)
+        self.drop(name)
 
     def keep_extra(self, extra: JsonObject | None) -> JsonObject:
         """Return the members that only the client's wire knows, if this is that wire; else drop them by name."""
@@ -60,6 +59,26 @@ class RequestEncoder:
     def check_tool_choice(self, choice: ToolChoice) -> None:
         if choice.raw is not None and not self.is_same_wire:
             self.reject(_TOOL_CHOICE, "tool_choice", f"a tool_choice of type {choice.raw.get('type')!r}")
+
+    def adapt(self, body: JsonObject) -> JsonObject:
+        """Leave out the fields that the server refuses, and rename those that it calls differently."""
+        for name in self.profile.refused_fields:
+            if body.pop(name, None) is not None:
+                self.drop(name)
+        for name, its_own in self.profile.renamed_fields:
+            if name in body:
+                body[its_own] = body.pop(name)
+        return body
+
+    def drop(self, name: str) -> None:
+        if name not in self.dropped:
+            self.dropped.append(name)
+
+    def file_name(self, file: File) -> str | None:
+        """Return the file's name. OpenAI's APIs require one beside data; others do not."""
+        if file.filename is not None or file.data is None or self.is_same_wire:
+            return file.filename
+        return "document.txt" if file.data.startswith("data:text/") else "document.pdf"
 
     def call_id(self, identifier: str) -> str:
         return shorten_id(identifier) if self.profile.call_ids == "nine" else identifier

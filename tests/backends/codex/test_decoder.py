@@ -81,9 +81,9 @@ def test_messages_stay_separate_and_keep_their_phases() -> None:
     assert events[1:-1] == [
         MessageStarted(phase="commentary"),
         TextDelta("One"),
-        MessageStarted(phase="final_answer"),
+        MessageStarted(phase="final_answer", is_separate=True),
         TextDelta("Two"),
-        MessageStarted(),
+        MessageStarted(is_separate=True),
         TextDelta("Three"),
     ]
 

@@ -13,7 +13,19 @@ import pytest
 from openai import APIStatusError, BadRequestError, OpenAI, RateLimitError
 
 from tests.backends.codex.app_server import binary_path
-from tests.backends.codex.upstream import Call, calls, failed, head, holds, says, texts, truncates
+from tests.backends.codex.upstream import (
+    Call,
+    calls,
+    completed,
+    failed,
+    head,
+    holds,
+    message,
+    reasoning,
+    says,
+    texts,
+    truncates,
+)
 from tests.gateway import Gateway, running
 from tests.oracles.test_openai_python import ask_chat, ask_responses, calls_of
 from tests.oracles.tools import CHAT_TOOLS, RESPONSES_TOOLS
@@ -136,6 +148,29 @@ def test_required_tool_choice_is_met(codex: CodexGateway, choice: Any) -> None: 
 def ask(codex: CodexGateway, **members: Any) -> Any:
     asked = {"stream": False, "model": "native", "messages": [{"role": "user", "content": "hi"}], **members}
     return ask_chat(codex.client, **asked)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_e9_blank_line_is_between_two_messages_on_chat(codex: CodexGateway, *, stream: bool) -> None:
+    between = reasoning("Hm.")
+    codex.script((head() + message("Edi", "ting.") + between + message("done ", "patching") + message("Bye.") + completed(),))
+    assert ask(codex, stream=stream).choices[0].message.content == "Editing.\n\ndone patching\n\nBye."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_e9_blank_line_is_between_two_messages_that_may_print_calls(codex: CodexGateway, *, stream: bool) -> None:
+    codex.script((head() + message("Edi", "ting <") + message("done ", "patching") + completed(),))
+    assert ask(codex, stream=stream, tools=CHAT_TOOLS).choices[0].message.content == "Editing <\n\ndone patching"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_e9_messages_are_separate_items_on_responses(codex: CodexGateway, *, stream: bool) -> None:
+    codex.script((head() + message("Editing.") + message("done ", "patching") + completed(),))
+    answer = ask_responses(codex.client, stream=stream, model="native", input="hi")
+    assert [item.content[0].to_dict()["text"] for item in answer.output if item.type == "message"] == [
+        "Editing.",
+        "done patching",
+    ]
 
 
 def test_truncated_answer_has_finish_reason_length(codex: CodexGateway) -> None:  # bug 5

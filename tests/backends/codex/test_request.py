@@ -131,7 +131,7 @@ def test_plain_reasoning_is_sent_only_if_accepted() -> None:
     asked = request(USER, Reasoning(text=("I think",)), Reasoning(summary=("In short",)))
     plan = plan_turn(asked)
     assert (plan.items, plan.dropped) == ([text("user", "hi")], ("reasoning that is not sealed",))
-    kept = plan_turn(asked, accepts_plain_reasoning=True).items[1]
+    kept = plan_turn(asked, is_other_provider=True).items[1]
     assert kept == {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "I think"}]}
 
 
@@ -334,7 +334,7 @@ CLOSED: JsonObject = {**SCHEMA, "additionalProperties": False}
 @pytest.mark.parametrize(
     ("form", "goes"),
     [
-        (OutputFormat(type="json_schema", schema=SCHEMA, strict=True), SCHEMA),
+        (OutputFormat(type="json_schema", schema=SCHEMA, strict=True), CLOSED),
         (OutputFormat(type="json_schema", schema=CLOSED), CLOSED),
         (OutputFormat(type="json_schema", schema=SCHEMA), None),
         (OutputFormat(type="json_schema", schema={**CLOSED, "required": []}), None),

@@ -110,7 +110,7 @@ def test_schema_of_maximum_depth_is_accepted_and_a_deeper_one_refused(codex: Cod
     for _ in range(MAX_JSON_DEPTH // 2 - 1):
         schema = {"type": "object", "properties": {"a": schema}}
     form = OutputFormat(type="json_schema", name="it", schema=schema, strict=True)
-    assert text(codex.ask(request(tools=(Tool(name="x", parameters=schema),), output=form), says("ok"))) == "ok"
+    assert text(codex.ask(request(tools=(Tool(name="x", parameters=schema),), output=form), says("{}"))) == "{}"
     deeper: JsonObject = {"type": "object", "properties": {"a": schema}}
     error = error_of(codex.ask(request(tools=(Tool(name="x", parameters=deeper),)), says("never")))
     assert (error.status, codex.requests) == (400, [])

@@ -55,6 +55,8 @@ def streamed(wire: str, answer: Any) -> list[str]:
     received = frames(answer.content)
     if wire == "openai_chat":
         deltas = [choice["delta"].get("content") for frame in received for choice in frame["choices"]]
+    elif wire == "anthropic_messages":
+        deltas = [frame["delta"].get("text") for frame in received if frame["type"] == "content_block_delta"]
     else:
         deltas = [frame["delta"] for frame in received if frame["type"] == "response.output_text.delta"]
     return [delta for delta in deltas if delta]
@@ -70,6 +72,8 @@ def test_call_becomes_block_streamed_and_whole(gateway: Gateway, wire: str, mode
     if wire == "openai_chat":
         assert whole["choices"][0]["finish_reason"] == "stop"
         assert "tool_calls" not in whole["choices"][0]["message"]
+    elif wire == "anthropic_messages":
+        assert [block["type"] for block in whole["content"]] == ["text"]
     else:
         assert [item["type"] for item in whole["output"]] == ["message"]
 

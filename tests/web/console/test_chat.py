@@ -30,6 +30,16 @@ def test_suggestion_streams_an_answer_with_usage(desk: Desk) -> None:
     assert page.get_by_role("link", name="Sign in").get_attribute("href") == "/console/sign-in"
 
 
+def test_demo_model_behind_others_suggests_nothing(desk: Desk) -> None:
+    page = desk.window()
+    expect(page.get_by_role("button", name="Show Markdown")).to_be_visible()
+    listed = desk.gateway.get("/v1/models").json()
+    page.route("**/v1/models", lambda route: route.fulfill(json={**listed, "data": listed["data"][::-1]}))
+    page.reload()
+    expect(page.get_by_label("Model", exact=True)).to_have_value("chat")
+    expect(page.get_by_role("button", name="Show Markdown")).to_be_hidden()
+
+
 def test_markdown_has_highlighted_code_and_a_copy_button(desk: Desk) -> None:
     page = desk.window()
     page.get_by_role("button", name="Show Markdown").click()

@@ -133,8 +133,9 @@ _ANNOTATION = st.builds(
 
 
 @st.composite
-def _message(draw: st.DrawFn) -> list[StreamEvent]:
-    events: list[StreamEvent] = [MessageStarted(phase=draw(st.sampled_from([None, "commentary", "final_answer"])))]
+def _message(draw: st.DrawFn, *, is_separate: bool) -> list[StreamEvent]:
+    phase = draw(st.sampled_from([None, "commentary", "final_answer"]))
+    events: list[StreamEvent] = [MessageStarted(phase=phase, is_separate=is_separate)]
     for _ in range(draw(st.integers(1, 3))):
         if draw(st.integers(0, 4)) == 0:
             events += [RefusalDelta(text) for text in draw(_texts())]
@@ -181,7 +182,8 @@ def answers(draw: st.DrawFn, *, cut: bool | None = None, failed: bool = False) -
     for number in range(draw(st.integers(0, 4))):
         match draw(st.sampled_from(["message", "reasoning", "calls", "item"])):
             case "message":
-                events += draw(_message())
+                has_text = any(isinstance(event, TextDelta) and bool(event.text or event.logprobs) for event in events)
+                events += draw(_message(is_separate=has_text))
             case "reasoning":
                 events += draw(_reasoning(number))
             case "calls":

@@ -185,7 +185,7 @@ def test_messages_with_phases_are_kept_apart() -> None:
     events = events_between(
         added(0, first), text("a"), done(0, first), added(1, second), text("b", 1, "msg_2"), done(1, second), completed()
     )
-    assert events == [MessageStarted(phase="commentary"), TextDelta("a"), MessageStarted(), TextDelta("b")]
+    assert events == [MessageStarted(phase="commentary"), TextDelta("a"), MessageStarted(is_separate=True), TextDelta("b")]
 
 
 def test_custom_call_is_decoded() -> None:  # bug 33

@@ -150,3 +150,13 @@ def test_turn_that_failed_in_an_answer_gets_the_end_of_its_item_before_its_own()
     check_gapless(written)
     assert [frame["type"] for frame in written[-3:]] == ["response.output_item.done", "error", "response.failed"]
     assert written[-1]["response"]["output"] == [written[-3]["item"]]
+
+
+def test_stream_that_was_started_before_the_model_answered_is_not_started_again() -> None:
+    stored = split_frames(ResponsesEncoder(PAPER).start())
+    recovery = recover(stored, [], PAPER)
+    assert recovery.frames == []
+    rest = split_frames(recovery.encoder.encode([AnswerStarted(), TextDelta("Hi."), STOP]))
+    events = frames(b"".join([*stored, *rest, DONE]))
+    assert [event["type"] for event in events].count("response.created") == 1
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))

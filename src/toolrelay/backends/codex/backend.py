@@ -20,6 +20,7 @@ from toolrelay.backends.codex.errors import NOT_SIGNED_IN, CodexError, to_gatewa
 from toolrelay.backends.codex.pool import Lease, ProcessPool
 from toolrelay.backends.codex.process import Channel
 from toolrelay.backends.codex.rails import rails_from
+from toolrelay.backends.codex.refused_schemas import RefusedSchemas
 from toolrelay.backends.codex.request import TurnPlan, plan_turn
 from toolrelay.backends.codex.rpc import object_of
 from toolrelay.backends.codex.settings import CodexSettings, location_for
@@ -66,6 +67,7 @@ class CodexBackend:
             is_account=not (settings.base_url or settings.api_key),
         )
         self._warned: set[str] = set()
+        self._refused_schemas = RefusedSchemas()
 
     async def stream_into(self, request: Request, deliver: Deliver) -> None:
         async with aclosing(self._stream(request)) as batches:
@@ -82,7 +84,8 @@ class CodexBackend:
     async def _stream(self, request: Request) -> AsyncGenerator[tuple[CodexDecoder | None, list[StreamEvent]], None]:
         """Retry once if the process ended before anything was emitted, or if the turn started too early."""
         try:
-            plan = plan_turn(request, rails=self._options.rails, accepts_plain_reasoning=bool(self._settings.base_url))
+            plan = plan_turn(request, rails=self._options.rails, is_other_provider=bool(self._settings.base_url))
+            self._refused_schemas.check(plan)
         except ToolrelayError as error:
             yield None, [AnswerFailed(error)]
             return
@@ -94,6 +97,7 @@ class CodexBackend:
                 async with aclosing(self._run_turn(plan, waits_for_items=attempt > 1)) as batches:
                     async for decoder, batch in batches:
                         is_final = is_final or not all(map(_is_repeatable, batch))
+                        self._refused_schemas.add(plan, batch)
                         yield decoder, redact_failure(batch, key)
             except CodexError as error:
                 if is_final or not (error.is_gone or isinstance(error, _StartedTooEarlyError)):

@@ -87,7 +87,7 @@ class CodexDecoder:
         self._options = options
         self._now = now
         self._out: list[StreamEvent] = []
-        self._items = OutputItems()
+        self._items = OutputItems(None if plan.strict_schema is None else plan.strict_schema.restore)
         self._usage = TurnUsage(plan.size)
         self._patches = PatchApprovals(options.rails)
         self._is_started = False
@@ -121,6 +121,10 @@ class CodexDecoder:
         return self._out
 
     # Text and reasoning
+
+    def _release_text(self) -> None:
+        if not self._discards_output:
+            self._items.release_text()
 
     def _add_text_delta(self, params: JsonObject) -> None:
         item_id = text_of(params, "itemId")
@@ -212,6 +216,7 @@ class CodexDecoder:
         if self._patches.in_response and index == 0:
             self._notice("patch_beside_calls", "apply_patch")
         self._emitted.add(call_id)
+        self._release_text()
         self._out += [CallStarted(index, name, kind=kind), ArgumentsDelta(index, arguments), CallFinished(index)]
 
     def _refuse_call(self, call_id: str, name: str, arguments: str, rule: str) -> None:
@@ -324,10 +329,12 @@ class CodexDecoder:
         if finish == "stop" and self._refused_tools and not self._items.has_text:
             self._fail_for_refused_calls("only called tools")
             return
+        self._release_text()
         self.is_finished = True
         self._out.append(AnswerFinished(finish=finish, usage=self._usage.total()))
 
     def _fail(self, error: ToolrelayError) -> None:
+        self._release_text()
         self.is_finished = True
         self._out.append(AnswerFailed(error))
 

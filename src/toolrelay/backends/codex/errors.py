@@ -28,7 +28,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _TOO_LONG = "The conversation is longer than the model's context window."
-NOT_SIGNED_IN = "Codex is not signed in, or its sign-in has run out: sign in again with `codex login`."
+NOT_SIGNED_IN = "Codex is not signed in, or its sign-in has run out: sign in again with `toolrelay codex login`."
 
 # codexErrorInfo: status, type, code and message; an empty message means Codex's own.
 _KNOWN_ERRORS: dict[str, tuple[int, str, str, str]] = {

@@ -38,12 +38,12 @@ def is_readable_image(url: str) -> bool:
 
 def is_strict(output: OutputFormat) -> bool:
     """Codex marks every schema as strict. OpenAI refuses that unless all properties are required and no others allowed."""
-    return output.schema is not None and (output.strict is True or _is_closed(output.schema))
+    return output.schema is not None and (output.strict is True or is_closed(output.schema))
 
 
-def _is_closed(schema: Json) -> bool:
+def is_closed(schema: Json) -> bool:
     if isinstance(schema, list):
-        return all(map(_is_closed, schema))
+        return all(map(is_closed, schema))
     if not isinstance(schema, dict):
         return True
     properties = schema.get("properties")
@@ -52,7 +52,7 @@ def _is_closed(schema: Json) -> bool:
         required = schema.get("required", [])
         if schema.get("additionalProperties") is not False or not isinstance(required, list) or set(map(str, required)) != names:
             return False
-    return all(map(_is_closed, schema.values()))
+    return all(map(is_closed, schema.values()))
 
 
 def is_too_deep(value: Json, levels: int = MAX_JSON_DEPTH) -> bool:

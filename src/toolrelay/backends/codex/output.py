@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from toolrelay.backends.codex.rpc import number_of, object_of, text_of
@@ -22,9 +23,14 @@ from toolrelay.core.json import Json, JsonObject
 
 
 class OutputItems:
-    """Append to `events`. `has_text`: text was emitted, so the turn can no longer be retried."""
+    """Append to `events`. `has_text`: there was text, so the turn can no longer be retried.
 
-    def __init__(self) -> None:
+    With `restore`, which changes the text of a whole message, each message is held until it ends.
+    """
+
+    def __init__(self, restore: Callable[[str], str] | None = None) -> None:
+        self._restore = restore
+        self._held: list[str] = []
         self.events: list[StreamEvent] = []
         self.has_text = False
         self._message_id: str | None = None
@@ -40,12 +46,22 @@ class OutputItems:
 
     def add_text(self, item_id: str, text: str) -> None:
         if item_id != self._message_id:
+            self.release_text()
             phase = self._phases.get(item_id)
             if phase is not None or self._message_id is not None:  # the first message starts implicitly, unless it has a phase
-                self.events.append(MessageStarted(phase=phase))
+                self.events.append(MessageStarted(phase=phase, is_separate=self.has_text))
             self._message_id = item_id
         self.has_text = True
-        self.events.append(TextDelta(text))
+        if self._restore is None:
+            self.events.append(TextDelta(text))
+        else:
+            self._held.append(text)
+
+    def release_text(self) -> None:
+        """Emit the message that was held."""
+        if self._held and self._restore is not None:
+            self.events.append(TextDelta(self._restore("".join(self._held))))
+            self._held.clear()
 
     def add_annotations(self, item: JsonObject) -> None:
         """Emit the citations, which arrive only with the complete message."""

@@ -22,9 +22,10 @@ from typing import assert_never
 import msgspec
 from msgspec import Struct
 
-from toolrelay.backends.codex.input_checks import is_inline_image, is_readable_image, is_strict, is_too_deep
+from toolrelay.backends.codex.input_checks import is_closed, is_inline_image, is_readable_image, is_strict, is_too_deep
 from toolrelay.backends.codex.rails import NO_RAILS, Rails
 from toolrelay.backends.codex.rpc import object_of
+from toolrelay.backends.codex.strict_schema import REFUSED_SCHEMA, NotStrictError, StrictSchema
 from toolrelay.backends.codex.tools import CodexTools
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import (
@@ -82,6 +83,7 @@ class TurnPlan(Struct, frozen=True, kw_only=True):
     items           the conversation, for thread/inject_items
     offered         the tools by their names in Codex
     allowed_items   the kinds of built-in items that Codex may produce
+    strict_schema   the schema of the output, where its values have to be restored
     size            approximate number of characters sent to the model
     dropped         names of UNSUPPORTED and of unknown fields
     """
@@ -91,24 +93,26 @@ class TurnPlan(Struct, frozen=True, kw_only=True):
     turn: JsonObject
     offered: dict[str, Tool]
     allowed_items: frozenset[str] = frozenset()
+    strict_schema: StrictSchema | None = None
     size: int = 0
     dropped: tuple[str, ...] = ()
 
 
-def plan_turn(request: Request, *, rails: Rails = NO_RAILS, accepts_plain_reasoning: bool = False) -> TurnPlan:
+def plan_turn(request: Request, *, rails: Rails = NO_RAILS, is_other_provider: bool = False) -> TurnPlan:
     """Encode a request. Raise ClientError for what Codex does not support.
 
-    `accepts_plain_reasoning`: the provider accepts reasoning that is not encrypted. OpenAI refuses it.
+    `is_other_provider`: it is not OpenAI, which refuses reasoning that is not encrypted, and schemas that are not strict.
     """
-    return _CodexRequestEncoder(request, rails, accepts_plain_reasoning=accepts_plain_reasoning).encode()
+    return _CodexRequestEncoder(request, rails, is_other_provider=is_other_provider).encode()
 
 
 class _CodexRequestEncoder:
-    def __init__(self, request: Request, rails: Rails, *, accepts_plain_reasoning: bool) -> None:
+    def __init__(self, request: Request, rails: Rails, *, is_other_provider: bool) -> None:
         self._request = request
         self._rails = rails
         self._tools = CodexTools(request, reserved=("apply_patch",) if rails.patch_dir else ())
-        self._accepts_plain_reasoning = accepts_plain_reasoning
+        self._is_other_provider = is_other_provider
+        self._strict_schema: StrictSchema | None = None
         self._conversation_param = "input" if request.wire == RESPONSES else "messages"
         self._dropped: list[str] = []
         self._size = 0
@@ -135,6 +139,7 @@ class _CodexRequestEncoder:
             turn=turn,
             offered=self._tools.offered,
             allowed_items=self._rails.allowed_items(request.items),
+            strict_schema=self._strict_schema,
             size=self._size + len(instructions) + sum(len(_encode(tool)) for tool in declarations),
             dropped=tuple(dict.fromkeys(self._dropped)),
         )
@@ -229,7 +234,7 @@ class _CodexRequestEncoder:
 
     def _reasoning(self, reasoning: Reasoning) -> JsonObject | None:
         """Drop reasoning without encrypted content: a provider that stores nothing refuses it."""
-        keeps_text = bool(reasoning.text) and self._accepts_plain_reasoning
+        keeps_text = bool(reasoning.text) and self._is_other_provider
         if not (reasoning.encrypted or keeps_text):
             self._dropped.append("reasoning that is not sealed")
             return None
@@ -303,9 +308,23 @@ class _CodexRequestEncoder:
                 raise invalid(f"The summary of reasoning must be one of {', '.join(_SUMMARIES)}.", "reasoning.summary")
             turn["summary"] = reasoning.summary or "none"
         if output is not None and output.type == "json_schema" and is_strict(output):
-            self._check_depth(output.schema, "text.format" if self._request.wire == RESPONSES else "response_format")
-            turn["outputSchema"] = output.schema
+            turn["outputSchema"] = self._output_schema(output.schema or {})
         return turn
+
+    def _output_schema(self, schema: JsonObject) -> JsonObject:
+        """Return the schema as strict mode has it. A provider that is not OpenAI may accept one for which that is impossible."""
+        param = "text.format" if self._request.wire == RESPONSES else "response_format"
+        self._check_depth(schema, param)
+        try:
+            strict = StrictSchema(schema)
+        except NotStrictError as error:
+            if self._is_other_provider or is_closed(schema):
+                return schema
+            raise invalid(f"Strict mode does not allow {error} in a schema.", param, code=REFUSED_SCHEMA) from None
+        self._check_depth(strict.schema, param)
+        if strict.is_changed:
+            self._strict_schema = strict
+        return strict.schema
 
     def _format_instruction(self) -> str:
         """Return the instruction for an output format that is not strict, which Codex cannot enforce."""

@@ -94,6 +94,15 @@ class SignIn:
         return user_auth.owner
 
 
+def describe_sign_in(user_file: str) -> str | None:
+    """Say how the user is signed in, without any secret; None if there is no sign-in. OSError if the file cannot be read."""
+    data = _read(Path(user_file).expanduser())
+    auth = _decode(data) if data is not None else None
+    if auth is None or not (auth.tokens or auth.api_key):
+        return None
+    return "with ChatGPT" if auth.tokens else "with an API key"
+
+
 def _is_refresh(new: _Auth, old: _Auth) -> bool:
     return new.account == old.account != "" and new.refreshed > old.refreshed
 

@@ -12,7 +12,7 @@ from toolrelay.backends.codex.settings import CodexLocation, CodexSettings, loca
 from toolrelay.core.json import JsonObject
 from toolrelay.settings import Environment
 
-NOT_SIGNED_IN = "not signed in; sign in with `codex login`, or name an api_key or a base_url"
+NOT_SIGNED_IN = "not signed in; sign in with `toolrelay codex login`, or name an api_key or a base_url"
 
 
 async def inspect(settings: CodexSettings, environment: Environment) -> HealthReport:

@@ -6,7 +6,7 @@ import asyncio
 import re
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Annotated
@@ -40,7 +40,8 @@ MAX_ANSWER = 64 * 1024 * 1024
 MAX_ERROR = 1024 * 1024
 MAX_WARNINGS = 256
 
-_RETRIED = frozenset({429, 503})  # the request was not processed; after 502 and 504 it may have been
+_RETRIED = frozenset({429, 503, 529})  # the request was not processed; after 502 and 504 it may have been
+_CANNOT_COUNT = (404, 405, 501)  # servers of other models speak the API without this endpoint
 _UNSAFE = re.compile(r"[^\x20-\x7e]")
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+")
 
@@ -51,10 +52,14 @@ _LATER_WIRES = tuple(preset.wire for preset in PROVIDERS.values() if preset.wire
 WireWord = Annotated[str, Meta(extra={"choices": _WIRES, "later": _LATER_WIRES})]
 
 
+ApiVersion = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]*\Z", description='a version such as "2024-10-21"')]
+
+
 class HttpSettings(ModelSettings, frozen=True, kw_only=True):
     base_url: BaseUrl
     wire: WireWord
     api_key: Secret = ""
+    api_version: ApiVersion = ""
 
 
 class HttpBackend:
@@ -82,7 +87,8 @@ class HttpBackend:
         self._pause = pause
         self._key = settings.api_key
         self._warned: set[str] = set()
-        headers = _headers(settings, wire, origin)
+        headers = _headers(settings, wire, origin, profile)
+        self._query = f"?api-version={settings.api_version}" if settings.api_version else ""
         self._target = self._path
         if proxy is not None and not origin.secure:
             headers += proxy.header
@@ -150,10 +156,31 @@ class HttpBackend:
             raise self._backend_error(error) from None
         return RelayedHttpResponse(response, self._backend_error, is_stream=is_stream)
 
+    async def count_tokens(self, request: Request) -> int | None:
+        """See CountingBackend."""
+        counting = self._wire.token_counting
+        if counting is None:
+            return None
+        outgoing = counting.encode_request(replace(request, model=self.model, stream=False), self._profile)
+        sent = self._make_request(outgoing.path, outgoing.body, stream=False, headers=outgoing.headers)
+        try:
+            response = await self._respond(sent, _ignore)
+            try:
+                return counting.decode_count(await response.read_all(MAX_ERROR))
+            finally:
+                response.release()
+        except UpstreamError as error:
+            raise self._backend_error(error) from None
+        except ToolrelayError as error:
+            if error.status in _CANNOT_COUNT:
+                return None
+            redact_failure([AnswerFailed(error)], self._key)
+            raise
+
     async def get(self, path: str) -> tuple[int, bytes]:
         """Return the status and body of a page of the server, such as its list of models, or raise BackendError."""
         try:
-            response = await self._pool.send(b"GET %b%b0\r\n\r\n" % (_quoted(self._target + path), self._heads[False]))
+            response = await self._pool.send(b"GET %b%b0\r\n\r\n" % (self._locate(path), self._heads[False]))
             try:
                 return response.status, await response.read_all(MAX_ANSWER)
             finally:
@@ -168,10 +195,14 @@ class HttpBackend:
         outgoing = self._wire.encode_request(replace(request, model=self.model), self._profile)
         if outgoing.dropped:
             self._warn_of_dropped(outgoing.dropped)
-        return self._make_request(outgoing.path, outgoing.body, stream=request.stream)
+        return self._make_request(outgoing.path, outgoing.body, stream=request.stream, headers=outgoing.headers)
 
-    def _make_request(self, path: str, body: bytes, *, stream: bool) -> bytes:
-        return b"POST %b%b%d\r\n\r\n%b" % (_quoted(self._target + path), self._heads[stream], len(body), body)
+    def _make_request(self, path: str, body: bytes, *, stream: bool, headers: Sequence[tuple[str, str]] = ()) -> bytes:
+        more = "".join(f"\r\n{name}: {_UNSAFE.sub('', value)}" for name, value in headers).encode("ascii") if headers else b""
+        return b"POST %b%b%d%b\r\n\r\n%b" % (self._locate(path), self._heads[stream], len(body), more, body)
+
+    def _locate(self, path: str) -> bytes:
+        return _quoted(self._target + path + self._query)
 
     def _warn_of_dropped(self, dropped: tuple[str, ...]) -> None:
         for field in dropped:
@@ -265,6 +296,10 @@ class RelayedHttpResponse:
         self._response.release()
 
 
+def _ignore(_events: list[StreamEvent]) -> None:
+    """Deliver nothing: notices of a count are not logged."""
+
+
 async def _is_nothing(wanted: Awaitable[Wanted | None]) -> bool:
     return await wanted is Wanted.NOTHING
 
@@ -306,16 +341,19 @@ def _parse_base_url(settings: HttpSettings) -> tuple[Origin, str]:
     return Origin(secure=secure, host=host, port=port or (443 if secure else 80)), parts.path.rstrip("/")
 
 
-def _headers(settings: HttpSettings, wire: Wire, origin: Origin) -> str:
+def _headers(settings: HttpSettings, wire: Wire, origin: Origin, profile: Profile) -> str:
     """Return the header lines that are the same for every request."""
     if _UNSAFE.search(settings.api_key):
         raise ConfigurationError(f"models.{settings.name}.api_key holds a line break or another character that no key has.")
+    key = settings.api_key
+    credentials = [(profile.key_header, key)] if profile.key_header else wire.credentials(key)
     headers = [
         ("host", origin.authority),
         ("user-agent", f"toolrelay/{__version__}"),
         ("accept-encoding", "identity"),
         ("content-type", "application/json"),
-        *(wire.credentials(settings.api_key) if settings.api_key else ()),
+        *wire.headers,
+        *(credentials if key else ()),
     ]
     return "".join(f"{name}: {value}\r\n" for name, value in headers)
 

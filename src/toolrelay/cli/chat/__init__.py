@@ -125,7 +125,7 @@ def _talk(options: GatewayOptions, model: str | None, editor: str, *, goes_on: b
             history=history,
             console=console,
             asker=TerminalAsker(console, sys.stdin.fileno(), editor),
-            model=_choose_model(connection.client, history, model),
+            model=_choose_model(connection.client, history, model, goes_on=goes_on),
             models=models,
             conversation=_last_conversation(history) if goes_on else None,
         )
@@ -139,7 +139,7 @@ def _answer(options: GatewayOptions, model: str | None, text: str, script: Scrip
 
     is_seen = sys.stderr.isatty()
     with connected(options, lambda notice: typer.echo(notice, err=True) if is_seen else None) as (connection, history):
-        chosen = _choose_model(connection.client, history, model)
+        chosen = _choose_model(connection.client, history, model, goes_on=goes_on)
         conversation = _last_conversation(history) if goes_on else None
         conversation = answer_once(connection, chosen, text, conversation, script)
         if sys.stdout.isatty():  # those of scripts would fill the list
@@ -147,7 +147,8 @@ def _answer(options: GatewayOptions, model: str | None, text: str, script: Scrip
             history.save(conversation, model=chosen, **title)
 
 
-def _choose_model(client: ChatClient, history: ChatHistory, wanted: str | None) -> str:
+def _choose_model(client: ChatClient, history: ChatHistory, wanted: str | None, *, goes_on: bool) -> str:
+    """Return the wanted model, else the last used. A new conversation prefers a configured model to the demo model."""
     models = client.list_models()
     if wanted is not None:
         if wanted not in models:
@@ -156,7 +157,9 @@ def _choose_model(client: ChatClient, history: ChatHistory, wanted: str | None) 
     if not models:
         raise CommandError("This key may use no model.")
     last = next((entry.model for entry in history.list_entries()), "")
-    return last if last in models else models[0]
+    if last not in models or (last != models[0] and not goes_on and client.is_demo(last)):
+        return models[0]
+    return last
 
 
 def _last_conversation(history: ChatHistory) -> str:

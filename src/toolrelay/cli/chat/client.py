@@ -19,6 +19,10 @@ class ChatClient(Client):
     def list_models(self) -> list[str]:
         return [str(model["id"]) for model in self.request("GET", "/v1/models")["data"]]
 
+    def is_demo(self, model: str) -> bool:
+        """Return whether it is the gateway's own script, which is served beside configured models."""
+        return bool(self.request("GET", f"/v1/models/{segment(model)}")["owned_by"] == "toolrelay:demo")
+
     def create_conversation(self, title: str) -> str:
         return str(self.request("POST", "/v1/conversations", {"metadata": {"title": title}})["id"])
 

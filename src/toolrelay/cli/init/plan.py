@@ -20,10 +20,25 @@ DESCRIPTIONS = {
     "lmstudio": "LM Studio on this machine",
     "vllm": "vLLM",
     "llamacpp": "the server of llama.cpp",
-    "codex": "Codex, with the account that `codex login` signed in",
+    "groq": "Groq, with an API key",
+    "mistral": "Mistral, with an API key",
+    "deepseek": "DeepSeek, with an API key",
+    "together": "Together AI, with an API key",
+    "xai": "xAI, with an API key",
+    "azure": "Azure OpenAI, with an API key",
+    "codex": "Codex, with the account that `toolrelay codex login` signed in",
     "compatible": "another server with the OpenAI API",
 }
-KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "openrouter": "OPENROUTER_API_KEY"}
+KEY_VARIABLES = {
+    "openai": "OPENAI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+    "groq": "GROQ_API_KEY",
+    "mistral": "MISTRAL_API_KEY",
+    "deepseek": "DEEPSEEK_API_KEY",
+    "together": "TOGETHER_API_KEY",
+    "xai": "XAI_API_KEY",
+    "azure": "AZURE_OPENAI_API_KEY",
+}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

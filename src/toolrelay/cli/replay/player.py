@@ -1,17 +1,8 @@
 """Player of recorded exchanges: decodes the request, parses the recorded answer and prints what a client would receive.
 
-A recording is a JSON object, or one per line:
-
-    request   the body of the client's request
-    answer    the model's text; or {"sse": "…", "wire": "chat"}: the bytes that its server sent
-    wire      chat | responses: the client's API. Default: responses if the request has an `input`, else chat
-    client    openai | use_tool: the kind of tool calls that the client understands
-    order     tools_first | as_is, for use_tool
-    dialect   the dialect in which the model prints its calls. Default: none, its text is only text
-    note      a comment
-
-A folder with request.WIRE.json and upstream.WIRE.sse, as in tests/golden/exchanges, is a recording, too. No model is called; the
-same recording always gives the same bytes.
+runtime.recordings.format has the format of a recording; a file may also have one per line. A folder with request.WIRE.json and
+upstream.WIRE.sse, as in tests/golden/exchanges, is a recording, too. No model is called; the same recording always gives the same
+bytes.
 """
 
 from __future__ import annotations
@@ -20,14 +11,12 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Literal
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from toolrelay.backends.base import Backend, Deliver, Wanted, deliver_batch
-from toolrelay.clients.xml.answer import BlockOrder
+from toolrelay.backends.base import Deliver, Wanted, deliver_batch
+from toolrelay.backends.providers import PROVIDERS
 from toolrelay.clients.xml.exchange import XmlClientOptions, XmlExchange
 from toolrelay.core.assembly import Assembly
 from toolrelay.core.commands import Notice, RecordStep
@@ -38,29 +27,14 @@ from toolrelay.core.turn import Turn
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.errors import ConfigurationError, ToolrelayError
 from toolrelay.runtime.driver import Sink, drive
+from toolrelay.runtime.models import tool_calling_mode
+from toolrelay.runtime.recordings.format import RecordedAnswer, RecordedModel, Recording, UpstreamStream
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.toolcalls.options import ActiveOptions, ToolCallOptions
 from toolrelay.wires.base import Envelope, Wire
 from toolrelay.wires.base import discover as discover_wires
 
 _TOKEN = "Replay00000000000000"  # noqa: S105 -- a turn's token, which is random elsewhere
-
-
-class UpstreamStream(Struct, frozen=True, forbid_unknown_fields=True):
-    """The bytes that a model's server sent, and their wire."""
-
-    sse: str
-    wire: str = "chat"
-
-
-class Recording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    request: msgspec.Raw
-    answer: str | UpstreamStream
-    wire: str = ""
-    client: Literal["openai", "use_tool"] = "openai"
-    order: BlockOrder = "tools_first"
-    dialect: str = ""
-    note: str = ""
 
 
 Write = Callable[[str], object]
@@ -119,13 +93,16 @@ def _read_line(place: str, line: bytes) -> Recording:
 def _read_folder(folder: Path, wire: str) -> Recording:
     requests = {path.name.split(".")[1]: path for path in sorted(folder.glob("request.*.json"))}
     answers = {path.name.split(".")[1]: path for path in sorted(folder.glob("upstream.*.sse"))}
-    front = wire or next(iter(requests), "")
+    front = wire or ("chat" if "chat" in requests else next(iter(requests), ""))
     if front not in requests or not answers:
-        raise ConfigurationError(f"{folder}: expected request.{front or 'WIRE'}.json and upstream.WIRE.sse in it")
+        recorded = max(folder.glob("*T*Z-*.json"), default=None)
+        hint = f"; to replay one of its recordings, name it: toolrelay replay {recorded}" if recorded else ""
+        raise ConfigurationError(f"{folder}: expected request.{front or 'WIRE'}.json and upstream.WIRE.sse in it{hint}")
     back = front if front in answers else next(iter(answers))
+    known = {each.config_name for each in discover_wires().values()}  # other names are of servers with Chat Completions
     return Recording(
         request=msgspec.Raw(requests[front].read_bytes()),
-        answer=UpstreamStream(answers[back].read_text(encoding="utf-8"), "responses" if back == "responses" else "chat"),
+        answer=UpstreamStream(answers[back].read_text(encoding="utf-8"), back if back in known else "chat"),
         wire=front,
     )
 
@@ -135,7 +112,7 @@ def _read_folder(folder: Path, wire: str) -> Recording:
 
 async def _play(recording: Recording, chunk: int, out: Write, log: Write) -> None:
     wire = _find_wire(recording.wire or _guess_wire(recording.request))
-    backend = _make_backend(recording.answer, chunk)
+    backend = _RecordedBackend([_make_batches(answer, chunk) for answer in recording.answers])
     try:
         request = wire.decode_request(bytes(recording.request))
     except ToolrelayError as error:
@@ -148,7 +125,7 @@ async def _play(recording: Recording, chunk: int, out: Write, log: Write) -> Non
     printer = _Printer(wire, Envelope(token=_TOKEN, created=0, model=request.model, request=request), out, log)
     sink: Sink = printer if exchange is None else exchange.sink(printer, printer, turn=_TOKEN)
     turn = Turn(token=_TOKEN, request=request, policy=Policy(records_answers=False))
-    await drive(ToolCallLayer(turn, ActiveOptions(_options(recording.dialect))), backend, sink, printer)
+    await drive(ToolCallLayer(turn, _mode(recording)), backend, sink, printer)
     printer.finish()
 
 
@@ -167,14 +144,15 @@ def _guess_wire(request: msgspec.Raw) -> str:
     return "responses" if "input" in members else "chat"
 
 
-class _RecordedAnswer:
-    """A backend that answers every request with the same batches."""
+class _RecordedBackend:
+    """A backend that gives each recorded answer once, and the last one to all further requests."""
 
-    def __init__(self, batches: list[list[StreamEvent]]) -> None:
-        self._batches = batches
+    def __init__(self, answers: list[list[list[StreamEvent]]]) -> None:
+        self._answers = answers
 
     async def stream_into(self, _request: Request, deliver: Deliver) -> None:
-        for batch in self._batches:
+        batches = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        for batch in batches:
             if await deliver_batch(deliver, batch) is Wanted.NOTHING:
                 return
 
@@ -182,27 +160,44 @@ class _RecordedAnswer:
         pass
 
 
-def _make_backend(answer: str | UpstreamStream, chunk: int) -> Backend:
-    """Return a backend that gives the recorded answer: text in chunks of so many characters, SSE in chunks of so many bytes."""
+def _make_batches(answer: RecordedAnswer, chunk: int) -> list[list[StreamEvent]]:
+    """Return the events of a recorded answer: text in chunks of so many characters, SSE in chunks of so many bytes."""
     if isinstance(answer, str):
         size = chunk or len(answer) or 1
         deltas = [TextDelta(answer[start : start + size]) for start in range(0, len(answer) or 1, size)]
         events: list[StreamEvent] = [AnswerStarted(), *deltas, AnswerFinished(finish="stop")]
-        return _RecordedAnswer([[event] for event in events])
+        return [[event] for event in events]
     decoder = _find_wire(answer.wire).decoder()
     data = answer.sse.encode()
     size = chunk or len(data) or 1
     batches = [decoder.feed(data[start : start + size]) for start in range(0, len(data), size)]
-    return _RecordedAnswer([batch for batch in (*batches, decoder.flush()) if batch])
+    return [batch for batch in (*batches, decoder.flush()) if batch]
 
 
-def _options(dialect: str) -> ToolCallOptions:
+def _mode(recording: Recording) -> ActiveOptions:
     dialects = discover_dialects()
-    if not dialect:
-        return ToolCallOptions(dialect=dialects["sealed"], native=True, on_bad_call="pass")
-    if dialect not in dialects:
-        raise ConfigurationError(f"dialect: expected one of {', '.join(sorted(dialects))}, found {dialect!r}")
-    return ToolCallOptions(dialect=dialects[dialect])
+    if recording.dialect and recording.dialect not in dialects:
+        raise ConfigurationError(f"dialect: expected one of {', '.join(sorted(dialects))}, found {recording.dialect!r}")
+    if recording.dialect:
+        return ActiveOptions(ToolCallOptions(dialect=dialects[recording.dialect]))
+    if recording.model is None:
+        return ActiveOptions(ToolCallOptions(dialect=dialects["sealed"], native=True, on_bad_call="pass"))
+    return _mode_of_model(recording.model)
+
+
+def _mode_of_model(model: RecordedModel) -> ActiveOptions:
+    """Return the options of a recorded model. A sealed one has the tag that stands in recordings."""
+    if model.provider not in PROVIDERS:
+        raise ConfigurationError(f"model.provider: expected one of {', '.join(sorted(PROVIDERS))}, found {model.provider!r}")
+    allowed = ("auto", "native", "off", *sorted(discover_dialects()))
+    if model.tool_calling not in allowed:
+        raise ConfigurationError(f"model.tool_calling: expected one of {', '.join(allowed)}, found {model.tool_calling!r}")
+    mode = tool_calling_mode(model.settings(), PROVIDERS[model.provider].profile, bytes)
+    for_replay = [
+        None if options is None else replace(options, dialect=replace(options.dialect, seal=None))
+        for options in (mode.options, mode.fallback)
+    ]
+    return ActiveOptions(for_replay[0] or mode.options, for_replay[1])
 
 
 def _format_error(wire: Wire, error: ToolrelayError) -> str:

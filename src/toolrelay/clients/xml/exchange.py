@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 
 from toolrelay.clients.xml.answer import BlockOrder, XmlAnswerEncoder
 from toolrelay.clients.xml.history import decode_history, may_print_blocks
+from toolrelay.clients.xml.result_limits import truncate_printed_results
 from toolrelay.clients.xml.watchdog import ResultWatchdog
 from toolrelay.core.commands import Notice
 from toolrelay.core.events import AnswerFinished, Noticed, StreamEvent, TextDelta
@@ -24,11 +25,15 @@ _STYLES = ("openai", "use_tool")
 
 
 class XmlClientOptions(Struct, frozen=True, kw_only=True):
-    """`reemit`: keep the stream open for `no_result_seconds`, and send the first block again if no results came."""
+    """`reemit`: keep the stream open for `no_result_seconds`, and send the first block again if no results came.
+
+    `max_result_bytes` is for results that stay text.
+    """
 
     order: BlockOrder = "tools_first"
     no_result_seconds: float = 0
     reemit: bool = False
+    max_result_bytes: int = 262144
 
 
 def xml_client_options(settings: ModelSettings, headers: Mapping[bytes, bytes]) -> XmlClientOptions | None:
@@ -43,6 +48,7 @@ def xml_client_options(settings: ModelSettings, headers: Mapping[bytes, bytes]) 
         order=settings.use_tool_order,
         no_result_seconds=settings.no_result_seconds,
         reemit=headers.get(REEMIT_HEADER, b"").strip() == b"1",
+        max_result_bytes=settings.max_tool_result_bytes,
     )
 
 
@@ -50,7 +56,9 @@ class XmlExchange:
     """`request` is the one for the model."""
 
     def __init__(self, received: Request, options: XmlClientOptions, watchdog: ResultWatchdog | None = None) -> None:
-        self.request, self._notices = decode_history(received)
+        decoded, self._notices = decode_history(received)
+        items = truncate_printed_results(decoded.items, options.max_result_bytes)
+        self.request = structs.replace(decoded, items=items, reads_blocks=True)
         self._received = received
         self._options = options
         self._watchdog = watchdog

@@ -61,7 +61,7 @@ def may_print_blocks(request: Request) -> bool:
 
 def has_results(text: str) -> bool:
     """Return whether a user's message contains results of tools."""
-    return bool(_find_results(text))
+    return bool(find_results(text))
 
 
 class _CalledBlock(Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class _CalledBlock(Struct, frozen=True, kw_only=True):
     arguments: str
 
 
-class _ResultHeader(Struct, frozen=True, kw_only=True):
+class ResultHeader(Struct, frozen=True, kw_only=True):
     """The header of a result: `start` includes the blank line before it, `end` is where the output begins."""
 
     name: str
@@ -103,7 +103,7 @@ class _HistoryDecoder:
     def _add_calls(self, answer: Message, reply: Message) -> bool:
         """Add the calls of an answer and their results; return False if the reply has no results of them."""
         text, others = _split_first_text(reply.content)
-        headers = _find_results(text)
+        headers = find_results(text)
         blocks = self._find_blocks(answer) if headers else []
         outputs, start = self._assign_outputs(blocks, headers, text)
         if not outputs:
@@ -131,7 +131,7 @@ class _HistoryDecoder:
         ]
 
     def _assign_outputs(
-        self, blocks: Sequence[_CalledBlock], headers: Sequence[_ResultHeader], text: str
+        self, blocks: Sequence[_CalledBlock], headers: Sequence[ResultHeader], text: str
     ) -> tuple[dict[int, str], int]:
         """Return the outputs by the index of their block, and where in the text they begin."""
         free: dict[str, list[int]] = {}
@@ -182,16 +182,16 @@ def _split_first_text(content: Content) -> tuple[str, tuple[Part, ...]]:
     return "", content
 
 
-def _find_results(text: str) -> list[_ResultHeader]:
+def find_results(text: str) -> list[ResultHeader]:
     """Find the headers that the client writes: at the beginning of its message, and after blank lines."""
-    found: list[_ResultHeader] = []
+    found: list[ResultHeader] = []
     beginning = len(text) - len(text.lstrip())
     for match in _RESULT.finditer(text):
         start, end = match.span()
         is_after_blank_line = text[max(start - 2, 0) : start] == "\n\n"
         if start == beginning or is_after_blank_line:
             lead = start if start == beginning else start - 2
-            found.append(_ResultHeader(name=match.group(1), start=lead, end=end + (text[end : end + 1] == " ")))
+            found.append(ResultHeader(name=match.group(1), start=lead, end=end + (text[end : end + 1] == " ")))
     return found
 
 

@@ -35,6 +35,7 @@ _VOCABULARY = frozenset(
         "developer",
         "openai_chat",
         "openai_responses",
+        "anthropic_messages",
         "first_ms",
         "service_tier",
     }

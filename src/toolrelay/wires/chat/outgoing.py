@@ -24,7 +24,7 @@ from toolrelay.core.messages import (
     Text,
 )
 from toolrelay.core.profiles import Profile
-from toolrelay.core.request import AnyTool, OpaqueTool, OutputFormat, Request, ToolChoice
+from toolrelay.core.request import AnyTool, OpaqueTool, OutputFormat, Request, Tool, ToolChoice
 from toolrelay.wires.base import OutgoingRequest, Unsupported
 from toolrelay.wires.chat.request import NAME
 from toolrelay.wires.extra import merge_extra
@@ -55,6 +55,7 @@ def encode_request(request: Request, profile: Profile) -> OutgoingRequest:
         body |= encoder.tools()
     body |= encoder.sampling()
     body |= encoder.settings()
+    body = encoder.adapt(body)
     return OutgoingRequest(path="/chat/completions", body=encode(body), dropped=tuple(encoder.dropped))
 
 
@@ -92,7 +93,17 @@ class _ChatRequestEncoder(RequestEncoder):
                 self._add(current, item)
                 if type(item) is Call:
                     group_of_call[item.id] = groups[-1]
-        return [message for group in groups for message in group if len(message) > 2 or message["content"] is not None]
+        messages = [message for group in groups for message in group if len(message) > 2 or message["content"] is not None]
+        for name in self.profile.refused_message_fields:
+            for message in messages:
+                if message.pop(name, None) is not None:
+                    self.drop(f"messages[].{name}")
+        output = self.request.output
+        if output is not None and output.type == "json_schema" and self._output_format(output.type) != output.type:
+            self.drop("response_format.json_schema")
+            wanted = f"Answer with one JSON object that follows this JSON schema: {encode(output.schema).decode()}"
+            messages.insert(0, {"role": "system", "content": wanted})
+        return messages
 
     def _add(self, message: JsonObject, item: Item) -> None:
         """Add an item to the assistant's message."""
@@ -176,7 +187,7 @@ class _ChatRequestEncoder(RequestEncoder):
             case File():
                 if part.url is not None:
                     self.reject("files by URL", "input", "a file by URL")
-                members = {"file_id": part.file_id, "file_data": part.data, "filename": part.filename}
+                members = {"file_id": part.file_id, "file_data": part.data, "filename": self.file_name(part)}
                 value = {"type": "file", "file": without_nones(members)}
             case OpaquePart():
                 return self.opaque(part, "input", "a content part of type")
@@ -188,9 +199,13 @@ class _ChatRequestEncoder(RequestEncoder):
 
     def tools(self) -> JsonObject:
         request = self.request
-        members: JsonObject = {"tools": [self._tool(tool) for tool in request.tools]}
-        if request.tool_choice is not None:
-            members["tool_choice"] = self._tool_choice(request.tool_choice)
+        choice, tools = request.tool_choice, request.tools
+        if choice is not None and choice.is_list and choice.raw is None and not self.profile.takes_allowed_tools:
+            tools = tuple(tool for tool in tools if not isinstance(tool, Tool) or (tool.kind, tool.name) in choice.names)
+            choice = ToolChoice(mode="required" if choice.mode == "named" else choice.mode)
+        members: JsonObject = {"tools": [self._tool(tool) for tool in tools]}
+        if choice is not None:
+            members["tool_choice"] = self._tool_choice(choice)
         if request.parallel_tool_calls is not None:
             members["parallel_tool_calls"] = request.parallel_tool_calls
         return members
@@ -236,7 +251,7 @@ class _ChatRequestEncoder(RequestEncoder):
         self._reject_settings()
         members = without_nones(
             {
-                "response_format": _response_format(request.output),
+                "response_format": self._response_format(request.output),
                 "reasoning_effort": request.reasoning.effort if request.reasoning else None,
                 "metadata": request.metadata,
                 "store": request.store if self.is_same_wire else None,
@@ -253,6 +268,22 @@ class _ChatRequestEncoder(RequestEncoder):
         if self.profile.stream_usage:
             members["stream_options"] = {"include_usage": True}
         return merge_extra(members, extra)
+
+    def _response_format(self, output: OutputFormat | None) -> JsonObject | None:
+        if output is None:
+            return None
+        kind = self._output_format(output.type)
+        if kind != "json_schema":
+            return {"type": kind}
+        if output.type != kind:
+            return {"type": kind, "json_schema": {"name": "answer", "schema": {"type": "object"}}}
+        schema = {"name": output.name, "description": output.description, "schema": output.schema, "strict": output.strict}
+        return {"type": kind, "json_schema": without_nones(schema)}
+
+    def _output_format(self, kind: str) -> str:
+        """Return the nearest format that the server accepts."""
+        accepted = self.profile.output_formats
+        return kind if kind == "text" or kind in accepted or not accepted else accepted[0]
 
     def _reject_settings(self) -> None:
         request, reasoning = self.request, self.request.reasoning
@@ -275,12 +306,3 @@ def _continues(message: JsonObject, item: Item) -> bool:
             return message["content"] is None and "tool_calls" not in message and "refusal" not in message
         case _:
             return False
-
-
-def _response_format(output: OutputFormat | None) -> JsonObject | None:
-    if output is None:
-        return None
-    if output.type != "json_schema":
-        return {"type": output.type}
-    schema = {"name": output.name, "description": output.description, "schema": output.schema, "strict": output.strict}
-    return {"type": "json_schema", "json_schema": without_nones(schema)}

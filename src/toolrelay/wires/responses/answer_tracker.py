@@ -56,6 +56,7 @@ class AnswerTracker:
         self.current: Slot | None = None
         self._slots = Slots()
         self._is_started = False
+        self._has_text = False
         self._call_count = 0
 
     def start(self, response: JsonObject) -> None:
@@ -76,6 +77,7 @@ class AnswerTracker:
         if not text and not logprobs:
             return
         self._enter_message(slot)
+        self._has_text = self._has_text or not part.is_refusal
         if part.is_refusal:
             self.out.append(RefusalDelta(text))
         elif logprobs:
@@ -109,7 +111,7 @@ class AnswerTracker:
     def _enter_message(self, slot: MessageSlot) -> None:
         if self.current is not slot:
             self._enter(slot)
-            self.out.append(MessageStarted(phase=slot.phase))
+            self.out.append(MessageStarted(phase=slot.phase, is_separate=self._has_text))
 
     # Reasoning
 

@@ -167,10 +167,15 @@ class ResponsesEncoder:
         """
         if self._is_over:
             return KEEP_ALIVE
-        out = self._out = [KEEP_ALIVE]
-        if self._is_started:
+        started = self.start()
+        if not started:
             self._frame("response.in_progress", {"response": self._resource.started()})
-        else:
+        return KEEP_ALIVE + (started or b"".join(self._out))
+
+    def start(self) -> bytes:
+        """Return the first frames, unless they were written before."""
+        out = self._out = []
+        if not self._is_started:
             self._start()
         return b"".join(out)
 

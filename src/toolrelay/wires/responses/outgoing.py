@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from toolrelay.core.identity import MAX_ITEM_NUMBER, make_item_id
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import (
@@ -29,6 +31,7 @@ from toolrelay.wires.extra import merge_extra
 from toolrelay.wires.json import encode_repaired, without_nones
 from toolrelay.wires.outgoing import FOREIGN, RequestEncoder
 from toolrelay.wires.responses.request import ENCRYPTED, LOGPROBS, NAME
+from toolrelay.wires.sealed_reasoning import unseal
 
 # What Responses cannot express of a request from another wire (decision 13). docs/wires.md is generated from it.
 UNSUPPORTED: Unsupported = {
@@ -38,6 +41,7 @@ UNSUPPORTED: Unsupported = {
     "logit_bias": "dropped",
     "name": "dropped",
     "summaries of reasoning without the reasoning": "dropped",
+    "reasoning that another API encrypted": "dropped",
     "n": "refused",
     "stop": "emulated",
     **FOREIGN,
@@ -46,7 +50,7 @@ UNSUPPORTED: Unsupported = {
 
 def encode_request(request: Request, profile: Profile) -> OutgoingRequest:
     encoder = _ResponsesRequestEncoder(request, profile)
-    body = {"model": request.model, "input": encoder.input(), **encoder.tools(), **encoder.settings()}
+    body = encoder.adapt({"model": request.model, "input": encoder.input(), **encoder.tools(), **encoder.settings()})
     return OutgoingRequest(path="/responses", body=encode_repaired(body), dropped=tuple(encoder.dropped))
 
 
@@ -99,7 +103,14 @@ class _ResponsesRequestEncoder(RequestEncoder):
     # The conversation
 
     def input(self) -> list[Json]:
-        return [members for item in self.request.items if (members := self.item(item)) is not None]
+        return [members for item in self.request.items if (members := self.item(self._readable(item))) is not None]
+
+    def _readable(self, item: Item) -> Item:
+        """Return reasoning without what only another API can read."""
+        if type(item) is not Reasoning or item.encrypted is None or unseal(item.encrypted) is None:
+            return item
+        self.reject("reasoning that another API encrypted")
+        return replace(item, encrypted=None, id=None)
 
     def item(self, item: Item) -> JsonObject | None:
         match item:
@@ -181,7 +192,8 @@ class _ResponsesRequestEncoder(RequestEncoder):
             case Audio():
                 value = {"type": "input_audio", "input_audio": {"data": part.data, "format": part.format}}
             case File():
-                members = {"file_id": part.file_id, "file_data": part.data, "file_url": part.url, "filename": part.filename}
+                name = self.file_name(part)
+                members = {"file_id": part.file_id, "file_data": part.data, "file_url": part.url, "filename": name}
                 value = {"type": "input_file", **without_nones(members)}
             case OpaquePart():
                 return self.opaque(part, "messages", "a content part of type")
@@ -229,7 +241,7 @@ class _ResponsesRequestEncoder(RequestEncoder):
                 "top_p": sampling.top_p,
                 "max_output_tokens": sampling.max_output_tokens,
                 "top_logprobs": sampling.top_logprobs,
-                "text": text_members(request) or None,
+                "text": self._text(),
                 "reasoning": reasoning_members(request) or None,
                 "include": self._include() or None,
                 "metadata": request.metadata,
@@ -244,6 +256,12 @@ class _ResponsesRequestEncoder(RequestEncoder):
         if request.stream:
             members["stream"] = True
         return members | {key: value for key, value in self.keep_extra(request.extra).items() if key != "text"}
+
+    def _text(self) -> JsonObject | None:
+        members = text_members(self.request)
+        if members and self.profile.needs_text_format:
+            members.setdefault("format", {"type": "text"})
+        return members or None
 
     def _include(self) -> list[str]:
         """Return what the client included, what fields of other wires amount to, and what the gateway needs to go on later."""

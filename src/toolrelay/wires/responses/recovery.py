@@ -26,6 +26,7 @@ from toolrelay.wires.json import decode
 from toolrelay.wires.responses.encoder import ResponsesEncoder
 from toolrelay.wires.sse import DONE
 
+END_OF_FRAME = b"\n\n"
 _PLACE = ("content_index", "summary_index", "annotation_index")
 
 
@@ -39,13 +40,15 @@ class Recovery(Struct, frozen=True, kw_only=True):
 
 def split_frames(data: bytes) -> list[bytes]:
     """Return the frames of a stream without its end mark."""
-    return [frame + b"\n\n" for frame in data.removesuffix(DONE).split(b"\n\n") if frame]
+    return [frame + END_OF_FRAME for frame in data.removesuffix(DONE).split(END_OF_FRAME) if frame]
 
 
 def recover(stored: Sequence[bytes], events: Sequence[StreamEvent], envelope: Envelope) -> Recovery:
     """Continue a stream. `events` are those of the turn's steps; if they have an end, the stream gets it too."""
     seen = _Seen([_members(frame) for frame in stored])
     encoder = ResponsesEncoder(envelope)
+    if stored:
+        encoder.start()
     has_end = bool(events) and isinstance(events[-1], AnswerFinished | AnswerFailed)
     wanted = _all_members(encoder.encode(events[:-1] if has_end else events))
     known = {_index(frame) for frame in wanted}

@@ -316,7 +316,7 @@ async function loadModels() {
     byId("model").replaceChildren(...data.map(({ id }) => element("option", { value: id }, id)));
     const kept = localStorage.getItem("toolrelay.model");
     if (data.some(({ id }) => id === kept)) byId("model").value = kept;
-    showSuggestions(data.find((model) => model.owned_by === "toolrelay:demo")?.id);
+    showSuggestions(data[0]?.owned_by === "toolrelay:demo" ? data[0].id : undefined); // not if it stands behind configured models
   } catch (error) {
     if (error.status === 0) reportLost();
     else report(error);

@@ -118,8 +118,9 @@ function addForm(settings, section) {
   const name = freeName(settings);
   const folder = pathField("vault-new-path", null, settings);
   const free = settings.models.filter(({ toolsets }) => !toolsets.fixed);
+  const configured = free.filter((model) => free.length === 1 || model.name !== "demo"); // demo stands beside them by itself
   const boxes = free.map((model, index) => {
-    const box = element("input", { id: `vault-new-model-${index}`, type: "checkbox", checked: free.length === 1, disabled: !settings.may_change });
+    const box = element("input", { id: `vault-new-model-${index}`, type: "checkbox", checked: configured.length === 1 && model === configured[0], disabled: !settings.may_change });
     return { model, box, node: element("div", { class: "field boolean" }, box, element("label", { for: box.id }, model.name)) };
   });
   const message = messageLine();
