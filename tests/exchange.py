@@ -15,13 +15,13 @@ from toolrelay.core.turn import Turn
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.toolcalls.options import ActiveOptions, ToolCallOptions
-from toolrelay.wires.base import Envelope, Wire
+from toolrelay.wires.base import Envelope, ProviderWire
 
 TOKEN = "Turn0000000000000000"
 CREATED = 1_760_000_000
 
 
-def decode_all(wire: Wire, *pieces: bytes) -> list[StreamEvent]:
+def decode_all(wire: ProviderWire, *pieces: bytes) -> list[StreamEvent]:
     """Decode a whole stream of a provider."""
     decoder = wire.decoder()
     return [event for piece in pieces for event in decoder.feed(piece)] + decoder.flush()

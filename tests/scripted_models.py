@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from tests.model_server import ModelServer
+from tests.served_wires import SERVED_WIRES
 from tests.upstream import stream
 from toolrelay.core.events import (
     AnswerFinished,
@@ -25,9 +26,8 @@ from toolrelay.core.messages import Call, Message
 from toolrelay.core.request import Request
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.wires.base import Envelope, Wire
-from toolrelay.wires.base import discover as discover_wires
 
-WIRES = {wire.config_name: wire for wire in discover_wires().values()}
+WIRES = {wire.config_name: wire for wire in SERVED_WIRES.values()}
 USAGE = Usage(input=7, output=3, total=10)
 
 

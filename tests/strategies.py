@@ -106,7 +106,7 @@ def interleaved(draw: DrawFn, threads: Sequence[Sequence[T]]) -> list[T]:
 
 @cache
 def usages() -> SearchStrategy[Usage]:
-    """Generate usage in which what the cache saved and took is a part of the input."""
+    """Generate usage in which what the cache saved and took is a part of the input, and reasoning one of the output."""
     tokens = st.integers(0, 10**6)
     details = st.none() | tokens
     return st.builds(
@@ -123,9 +123,11 @@ def usages() -> SearchStrategy[Usage]:
     )
 
 
-def _usage(given: int, made: int, *, cached: int | None, cache_written: int | None, **parts: Any) -> Usage:
-    given += (cached or 0) + (cache_written or 0)
-    return Usage(input=given, output=made, total=given + made, cached=cached, cache_written=cache_written, **parts)
+def _usage(given: int, made: int, *, cached: int | None, cache_written: int | None, reasoning: int | None, **parts: Any) -> Usage:
+    given, made = given + (cached or 0) + (cache_written or 0), made + (reasoning or 0)
+    return Usage(
+        input=given, output=made, total=given + made, cached=cached, cache_written=cache_written, reasoning=reasoning, **parts
+    )
 
 
 @cache

@@ -20,23 +20,24 @@ from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import ToolrelayError
-from toolrelay.wires.base import Wire, discover
+from toolrelay.wires.base import ProviderWire, Wire, discover, discover_provider_wires
 
 EXCHANGES = Path(__file__).parent / "exchanges"
-ALL = discover()
-FRONTS = {wire.config_name: wire for wire in ALL.values()}
+ALL = discover_provider_wires()
+FRONTS = {wire.config_name: wire for wire in discover().values()}
 
 
 class Back(Struct, frozen=True, kw_only=True):
-    wire: Wire
+    wire: ProviderWire
     profile: Profile
 
 
 BACKS = {
     **{
-        name: Back(wire=FRONTS[preset.wire], profile=preset.profile)
+        name: Back(wire=wire, profile=preset.profile)
         for name, preset in PROVIDERS.items()
-        if preset.wire in FRONTS
+        for wire in ALL.values()
+        if preset.wire == wire.config_name
     },
     "mistral": Back(wire=ALL["openai_chat"], profile=Profile(call_ids="nine")),
     "chat": Back(wire=ALL["openai_chat"], profile=PROVIDERS["openai"].profile),
@@ -69,7 +70,7 @@ class Way(Struct, frozen=True, kw_only=True):
         events, notices = run_turn(request, decode_all(back.wire, self.answer()))
         frames = front.encoder(envelope(request)).encode(events).decode().removesuffix("\n\n").split("\n\n")
         sections = {
-            **_asked(request, back),
+            **_asked(request, front, back),
             "to the client, as a stream": "\n\n".join(_shortened(frames)),
             "to the client, whole": _whole(front, request, events, frames),
         }
@@ -85,17 +86,17 @@ def ways() -> Iterator[Way]:
                 yield Way(folder=folder, front=request.name.split(".")[1], back=answer.name.split(".")[1])
 
 
-def recorded(wire: Wire) -> list[bytes]:
+def recorded(wire: ProviderWire) -> list[bytes]:
     """Every recorded answer over that wire."""
     paths = sorted(EXCHANGES.glob("*/upstream.*.sse"))
     return [path.read_bytes() for path in paths if BACKS[path.name.split(".")[1]].wire.name == wire.name]
 
 
-def _asked(request: Request, back: Back) -> dict[str, str]:
+def _asked(request: Request, front: Wire, back: Back) -> dict[str, str]:
     try:
         outgoing = back.wire.encode_request(replace(request, model="provider-model"), back.profile)
     except ToolrelayError as error:
-        return {"refused": _error(back.wire, error)}
+        return {"refused": _error(front, error)}
     asked = {f"to the provider: POST {outgoing.path}": _pretty(json.loads(outgoing.body))}
     return asked | ({"dropped on the way": "\n".join(outgoing.dropped)} if outgoing.dropped else {})
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from tests.exchange import check_one_end, decode_all, envelope, fold, gist, run_turn
 from tests.golden.transcripts import recorded
+from tests.served_wires import FRONT_WIRES, SERVED_WIRES
 from tests.strategies import answers, chat_bodies
 from tests.wires.strategies import altered_stream, responses_bodies, without_losses
 from toolrelay.core.assembly import Answer
@@ -35,10 +36,9 @@ from toolrelay.core.messages import (
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request, Tool
 from toolrelay.errors import ClientError
-from toolrelay.wires.base import Wire, discover
+from toolrelay.wires.base import Wire
 
-WIRES = discover()
-CHAT, RESPONSES = WIRES["openai_chat"], WIRES["openai_responses"]
+CHAT, RESPONSES = FRONT_WIRES["openai_chat"], FRONT_WIRES["openai_responses"]
 OPENAI = Profile(developer_role=True)
 Json = dict[str, Any]
 
@@ -285,8 +285,8 @@ def test_tool_names_are_neither_sanitized_nor_truncated(front: Wire, back: Wire)
     assert [call.name for call in answer.calls] == names
 
 
-@pytest.mark.parametrize("back", WIRES.values(), ids=WIRES)
-@pytest.mark.parametrize("front", WIRES.values(), ids=WIRES)
+@pytest.mark.parametrize("back", SERVED_WIRES.values(), ids=SERVED_WIRES)
+@pytest.mark.parametrize("front", FRONT_WIRES.values(), ids=FRONT_WIRES)
 @some
 @given(st.data())
 def test_malformed_upstream_stream_gives_client_a_finished_stream(

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from tests.exchange import check_one_end, decode_all, envelope, fold, gist
 from tests.golden.transcripts import EXCHANGES, FRONTS, recorded
+from tests.served_wires import FRONT_WIRES, SERVED_WIRES
 from tests.strategies import answers, cut_bytes, json_values
 from tests.wires.strategies import altered_stream, altered_value
 from toolrelay.core.assembly import Answer
@@ -32,10 +33,10 @@ from toolrelay.core.messages import Message
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request, Sampling
 from toolrelay.errors import BackendError, ClientError, InternalError, PolicyError, ToolrelayError
-from toolrelay.wires.base import KEEP_ALIVE, OutgoingRequest, Wire, discover
+from toolrelay.wires.base import KEEP_ALIVE, OutgoingRequest, Wire
 
-WIRES = discover()
-every_wire = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+every_wire = pytest.mark.parametrize("wire", SERVED_WIRES.values(), ids=SERVED_WIRES)
+every_front = pytest.mark.parametrize("wire", FRONT_WIRES.values(), ids=FRONT_WIRES)
 
 # What every wire supports: text, reasoning and function calls. The rest is for the wire's own tests.
 ANSWERS = answers(refusals=False)
@@ -101,7 +102,7 @@ def _pieces(data: bytes, size: int) -> Iterator[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
-@every_wire
+@every_front
 @some
 @given(st.data())
 def test_batching_of_events_does_not_change_frames(wire: Wire, data: st.DataObject) -> None:  # bug 1, 3
@@ -222,7 +223,7 @@ def test_failure_in_mid_stream_is_decoded_as_failure(wire: Wire, events: list[St
 # What clients depend on
 
 
-@every_wire
+@every_front
 def test_call_name_is_sent_once_and_arguments_as_increments(wire: Wire) -> None:  # bug 1, 9
     """Clients concatenate deltas: a repeated name would double, repeated arguments would corrupt."""
     encoder = wire.encoder(envelope(request_for(wire)))
@@ -237,7 +238,7 @@ def test_call_name_is_sent_once_and_arguments_as_increments(wire: Wire) -> None:
         ]
 
 
-@every_wire
+@every_front
 def test_calls_keep_their_ids_and_order(wire: Wire) -> None:  # bug 29
     events: list[StreamEvent] = [AnswerStarted(model="m")]
     for index in range(3):
@@ -250,7 +251,7 @@ def test_calls_keep_their_ids_and_order(wire: Wire) -> None:  # bug 29
         assert places == sorted(places)
 
 
-@every_wire
+@every_front
 def test_each_text_delta_is_sent_at_once(wire: Wire) -> None:  # bug 14
     encoder = wire.encoder(envelope(request_for(wire)))
     encoder.encode([AnswerStarted(model="m")])
@@ -261,7 +262,7 @@ def test_each_text_delta_is_sent_at_once(wire: Wire) -> None:  # bug 14
 # Errors
 
 
-@every_wire
+@every_front
 @pytest.mark.parametrize(
     "error",
     [
@@ -281,7 +282,7 @@ def test_error_body_has_message_and_type(wire: Wire, error: ToolrelayError) -> N
         assert members == {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
 
 
-@every_wire
+@every_front
 def test_encoded_error_decodes_to_the_same_error(wire: Wire) -> None:  # bug 39
     error = ClientError("Too long.", param="messages", code="context_length_exceeded")
     read = wire.decode_error(400, wire.encode_error(error))
@@ -333,7 +334,7 @@ def test_upstream_stream_is_requested_only_if_the_client_streams(wire: Wire) -> 
     assert b"stream" not in whole.body + whole.path.encode()
 
 
-@every_wire
+@every_front
 @given(st.binary(max_size=60) | st.builds(lambda value: json.dumps(value).encode(), json_values()))
 @settings(max_examples=30)
 def test_malformed_request_is_a_client_error(wire: Wire, body: bytes) -> None:  # bug 18
@@ -342,7 +343,7 @@ def test_malformed_request_is_a_client_error(wire: Wire, body: bytes) -> None:  
     assert refused.value.status == 400
 
 
-@every_wire
+@every_front
 @given(st.data())
 @settings(max_examples=30)
 def test_request_with_odd_members_is_decoded_or_refused(wire: Wire, data: st.DataObject) -> None:  # bug 18

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tests.exchange import check_one_end, decode_all, envelope, fold, gist, run_turn
 from tests.golden.transcripts import recorded
+from tests.served_wires import FRONT_WIRES, SERVED_WIRES
 from tests.wires.chat import chunks as chat
 from tests.wires.responses import frames as responses_frames
 from tests.wires.responses import provider as responses_provider
@@ -24,20 +25,19 @@ from toolrelay.core.indexes import MAX_INDEXES
 from toolrelay.core.messages import Message, Reasoning
 from toolrelay.core.request import Request, Sampling
 from toolrelay.errors import BackendError
-from toolrelay.wires.base import Wire, discover
+from toolrelay.wires.base import Wire
 
 Json = dict[str, Any]
 
-WIRES = discover()
-CHAT, RESPONSES = WIRES["openai_chat"], WIRES["openai_responses"]
-every_wire = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+CHAT, RESPONSES = FRONT_WIRES["openai_chat"], FRONT_WIRES["openai_responses"]
+every_wire = pytest.mark.parametrize("wire", SERVED_WIRES.values(), ids=SERVED_WIRES)
 HUGE = 50_000_000
 MAX_BYTES = 8_000_000  # of any encoded answer below; an index used as a length would give gigabytes
 
 
 def relayed(events: list[StreamEvent]) -> None:
     """Relay an answer to the clients of every wire, streamed and whole."""
-    for wire in WIRES.values():
+    for wire in FRONT_WIRES.values():
         message = Message(role="user", content="Hi")
         request = Request(wire=wire.name, model="fast", items=(message,), stream=True, sampling=Sampling(n=10**12))
         shown, _ = run_turn(request, events)

@@ -24,10 +24,10 @@ from toolrelay.core.messages import (
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import OpaqueTool, OutputFormat, ReasoningOptions, Request, Sampling, Tool, ToolChoice
 from toolrelay.errors import ClientError
-from toolrelay.wires.base import Wire, discover
+from toolrelay.wires.base import ProviderWire, discover_provider_wires
 from toolrelay.wires.sealed_reasoning import seal
 
-WIRES = discover()
+WIRES = discover_provider_wires()
 
 
 def foreign_request(*items: Item, **members: Any) -> Request:
@@ -43,6 +43,8 @@ _OWN_TOOL = OpaqueTool(wire="foreign", raw={"type": "web_search"})
 _OWN_ITEM = OpaqueItem(wire="foreign", raw={"type": "web_search_call", "id": "ws_1"})
 _OWN_CHOICE = ToolChoice(raw={"type": "web_search"})
 _FUNCTION = Tool(name="f", parameters={})
+
+_KEYWORD = "keywords of a JSON schema that Gemini does not know"
 
 REQUESTS: dict[str, list[Request]] = {
     "include": [foreign_request(include=("file_search_call.results",))],
@@ -74,22 +76,39 @@ REQUESTS: dict[str, list[Request]] = {
         foreign_request(Reasoning(encrypted="seal", id="rs_1")),
         foreign_request(Reasoning(encrypted=seal("foreign", "x"))),
     ],
+    "reasoning that Gemini did not sign": [
+        foreign_request(Reasoning(text=("I think.",))),
+        foreign_request(Reasoning(encrypted="seal", id="rs_1")),
+        foreign_request(Reasoning(encrypted=seal("anthropic_messages", "thinking:x"))),
+    ],
     "reasoning effort of a model that has none": [
         replace(foreign_request(reasoning=ReasoningOptions(effort="high")), model="claude-3-5-haiku-latest"),
         foreign_request(reasoning=ReasoningOptions(effort="odd")),
         foreign_request(reasoning=ReasoningOptions(effort="low"), sampling=Sampling(max_output_tokens=1100)),
     ],
+    "reasoning effort that the model does not have": [
+        replace(foreign_request(reasoning=ReasoningOptions(effort="high")), model="gemini-2.0-flash"),
+        foreign_request(reasoning=ReasoningOptions(effort="odd")),
+    ],
+    "service_tier other than auto, default, flex and priority": [foreign_request(service_tier="scale")],
     "logprobs": [foreign_request(sampling=Sampling(logprobs=True)), foreign_request(sampling=Sampling(top_logprobs=2))],
     "verbosity": [foreign_request(sampling=Sampling(verbosity="low"))],
     "metadata": [foreign_request(metadata={"a": "b"})],
     "prompt_cache_key": [foreign_request(prompt_cache_key="k")],
     "service_tier": [foreign_request(service_tier="flex")],
+    "user": [foreign_request(user="u")],
+    "safety_identifier": [foreign_request(safety_identifier="s")],
     "user beside safety_identifier": [foreign_request(user="u", safety_identifier="s")],
     "name, description and strict of an output format": [
         foreign_request(output=OutputFormat(type="json_schema", name="n", schema={})),
         foreign_request(output=OutputFormat(type="json_schema", schema={}, strict=True)),
     ],
     "response_format: json_object": [foreign_request(output=OutputFormat(type="json_object"))],
+    "keywords of a JSON schema that Gemini does not know": [
+        foreign_request(tools=(Tool(name="f", parameters={_KEYWORD: 1}),)),
+        foreign_request(output=OutputFormat(type="json_schema", schema={"items": {_KEYWORD: 1}})),
+    ],
+    "names of files": [foreign_request(user_message(File(data="d", filename="a.pdf")))],
     "detail of images": [foreign_request(user_message(Image(url="u", detail="low")))],
     "audio": [foreign_request(user_message(Audio(data="AAAA", format="wav")))],
     "files by id": [foreign_request(user_message(File(file_id="file-1")))],
@@ -106,7 +125,7 @@ ROWS = [(wire, row) for wire in WIRES.values() for row in wire.unsupported]
 
 
 @pytest.mark.parametrize(("wire", "row"), ROWS, ids=[f"{wire.name}-{row}" for wire, row in ROWS])
-def test_unsupported_feature_is_dropped_by_name_or_refused(wire: Wire, row: str) -> None:
+def test_unsupported_feature_is_dropped_by_name_or_refused(wire: ProviderWire, row: str) -> None:
     assert row in REQUESTS, f"{wire.name} does not support {row!r}: add requests that have it"
     for request in REQUESTS[row]:
         if wire.unsupported[row] == "dropped":
@@ -181,7 +200,7 @@ _REQUESTS_WITH_SECRET: dict[str, Request] = {
 
 @pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
 @pytest.mark.parametrize("request_", _REQUESTS_WITH_SECRET.values(), ids=_REQUESTS_WITH_SECRET)
-def test_every_part_of_a_request_is_sent_dropped_by_name_or_refused(wire: Wire, request_: Request) -> None:  # bug 23
+def test_every_part_of_a_request_is_sent_dropped_by_name_or_refused(wire: ProviderWire, request_: Request) -> None:  # bug 23
     try:
         outgoing = wire.encode_request(request_, Profile())
     except ClientError as refused:

@@ -96,7 +96,7 @@ PROVIDERS = {
     "anthropic": Preset(
         backend="http", base_url="https://api.anthropic.com/v1", wire="anthropic", profile=Profile(tool_names="plain")
     ),
-    "gemini": Preset(backend="http", base_url="https://generativelanguage.googleapis.com/v1beta", wire="gemini", available=False),
+    "gemini": Preset(backend="http", base_url="https://generativelanguage.googleapis.com/v1beta", wire="gemini"),
     "openrouter": _server(
         "https://openrouter.ai/api/v1",
         _DEVELOPER,

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 MAX_NAMES = 100_000
 MAX_LISTED = 8
-_MODELS_PATHS = {"anthropic": "/models?limit=1000"}  # which lists twenty otherwise
 _ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/embeddings", "/messages", "/models")
 
 
@@ -32,7 +31,8 @@ class _Listing(Struct, frozen=True, kw_only=True):
     problem: str = ""
     status: int = 0
     names: tuple[str, ...] | None = None
-    under_v1: bool = False  # the list is at /v1/models, below a base_url without /v1
+    is_key_refused: bool = False
+    lacking: str = ""  # the list is at /v1/models, below a base_url without /v1
 
 
 def ask_servers(models: Mapping[str, HttpSettings], environment: Environment, seconds: float) -> dict[str, HealthReport]:
@@ -60,13 +60,17 @@ def _ask(model: HttpSettings, environment: Environment, seconds: float, listings
         backend = open_backend(model, environment)
         try:
             async with asyncio.timeout(seconds):
-                status, body = await backend.get(_MODELS_PATHS.get(model.wire, "/models"))
+                status, body = await backend.list_models()
                 names = _names(body) if status == 200 else None
-                if names is None and not model.base_url.rstrip("/").endswith("/v1"):
-                    other, body = await backend.get("/v1/models")
-                    if other == 200 and _names(body) is not None:
-                        return _Listing(status=status, under_v1=True)
-                return _Listing(status=status, names=names)
+                version = backend.wire.version_path
+                if names is None and not model.base_url.rstrip("/").endswith(version):
+                    other, rest = await backend.list_models(version)
+                    if other == 200 and _names(rest) is not None:
+                        return _Listing(status=status, lacking=version)
+                is_refused = status in (401, 403) or (
+                    status >= 400 and backend.wire.decode_error(status, body).code == "upstream_auth"
+                )
+                return _Listing(status=status, names=names, is_key_refused=is_refused)
         finally:
             await backend.close()
 
@@ -100,9 +104,9 @@ def _report(name: str, model: HttpSettings, listing: _Listing) -> HealthReport:
         return HealthReport(problem=f"{setting}.base_url ends with an endpoint; write {base_url.removesuffix(endpoint)}")
     if listing.problem:
         return HealthReport(problem=listing.problem)
-    if listing.under_v1:
-        return HealthReport(problem=f"{setting}.base_url lacks /v1; write {base_url}/v1")
-    if listing.status in (401, 403):
+    if listing.lacking:
+        return HealthReport(problem=f"{setting}.base_url lacks {listing.lacking}; write {base_url}{listing.lacking}")
+    if listing.is_key_refused:
         problem = "refuses the key" if model.api_key else f"wants a key; set {setting}.api_key"
         return HealthReport(problem=f"{problem} (status {listing.status})")
     if listing.names is None:

@@ -1,4 +1,4 @@
-"""The `Wire` value: a server half, used by the endpoints, and a client half, used by the HTTP backend."""
+"""The values of wires: a client half, used by the HTTP backend, and a server half, used by the endpoints."""
 
 from __future__ import annotations
 
@@ -85,14 +85,37 @@ class TokenCounting(Struct, frozen=True, kw_only=True):
     decode_count: Callable[[bytes], int | None]
 
 
-class Wire(Struct, frozen=True, kw_only=True):
-    """`config_name` is the value of the configuration key `wire`. The defaults are OpenAI's errors and a bearer token."""
+class ProviderWire(Struct, frozen=True, kw_only=True):
+    """The client half. `config_name` is the value of the configuration key `wire`. The defaults are OpenAI's.
+
+    The request's model is the provider's name for it. `unsupported` lists which parts of requests from other wires are dropped,
+    refused, or emulated by the gateway; docs/wires.md is generated from it. `headers` are sent with every request. Base URLs
+    of the API end with `version_path`; the list of models is at `models_path` below them.
+    """
 
     name: str
     config_name: str
 
-    # Server half. `path` is below /v1. Responses have their id as `x-request-id`, and as `request_id_header` if the API has one.
-    # `passed_headers` of a request go on to a provider of the same wire.
+    unsupported: Unsupported
+    encode_request: Callable[[Request, Profile], OutgoingRequest]
+    headers: tuple[tuple[str, str], ...] = ()
+    credentials: Callable[[str], list[tuple[str, str]]] = bearer
+    decoder: Callable[[], Decoder]
+    decode_answer: Callable[[bytes], list[StreamEvent]]
+    decode_error: Callable[[int, bytes], BackendError] = decode_error
+    version_path: str = "/v1"
+    models_path: str = "/models"
+
+    token_counting: TokenCounting | None = None  # in both roles
+
+
+class Wire(ProviderWire, frozen=True, kw_only=True):
+    """Both halves: clients speak it, too.
+
+    `path` is below /v1. Responses have their id as `x-request-id`, and as `request_id_header` if the API has one.
+    `passed_headers` of a request go on to a provider of the same wire.
+    """
+
     path: str
     decode_request: Callable[[bytes], Request]
     encoder: Callable[[Envelope], Encoder]
@@ -101,23 +124,16 @@ class Wire(Struct, frozen=True, kw_only=True):
     request_id_header: str | None = None
     passed_headers: tuple[str, ...] = ()
 
-    # Client half. The request's model is the provider's name for it. `unsupported` lists which parts of requests from other wires
-    # are dropped, refused, or emulated by the gateway; docs/wires.md is generated from it. `headers` are sent with every request.
-    unsupported: Unsupported
-    encode_request: Callable[[Request, Profile], OutgoingRequest]
-    headers: tuple[tuple[str, str], ...] = ()
-    credentials: Callable[[str], list[tuple[str, str]]] = bearer
-    decoder: Callable[[], Decoder]
-    decode_answer: Callable[[bytes], list[StreamEvent]]
-    decode_error: Callable[[int, bytes], BackendError] = decode_error
-
-    token_counting: TokenCounting | None = None
-
 
 def discover() -> dict[str, Wire]:
-    """Return every wire by its name. Each sub-package is one."""
+    """Return the wires that clients speak, by name."""
+    return {name: wire for name, wire in discover_provider_wires().items() if isinstance(wire, Wire)}
+
+
+def discover_provider_wires() -> dict[str, ProviderWire]:
+    """Return the wires that providers speak, which is every wire, by name. Each sub-package is one."""
     import toolrelay.wires as package  # noqa: PLC0415 -- this module is part of it
 
     packages = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
-    wires: list[Wire] = [importlib.import_module(f"{package.__name__}.{name}").WIRE for name in packages]
+    wires: list[ProviderWire] = [importlib.import_module(f"{package.__name__}.{name}").WIRE for name in packages]
     return {wire.name: wire for wire in wires}

@@ -30,8 +30,7 @@ from toolrelay.core.request import OpaqueTool, Request
 from toolrelay.errors import BackendError, ConfigurationError, ToolrelayError
 from toolrelay.setting_types import BaseUrl, Secret
 from toolrelay.settings import Environment, ModelSettings
-from toolrelay.wires.base import Wire
-from toolrelay.wires.base import discover as discover_wires
+from toolrelay.wires.base import ProviderWire, discover_provider_wires
 
 BACKOFF = (0.2, 0.6)
 MAX_RETRY_AFTER = 5.0
@@ -47,7 +46,7 @@ _HOST = re.compile(r"[A-Za-z0-9._:%-]+")
 
 
 # Values of `wire`. The presets of providers that are not available yet name wires that do not exist yet.
-_WIRES = tuple(sorted(wire.config_name for wire in discover_wires().values()))
+_WIRES = tuple(sorted(wire.config_name for wire in discover_provider_wires().values()))
 _LATER_WIRES = tuple(preset.wire for preset in PROVIDERS.values() if preset.wire and preset.wire not in _WIRES)
 WireWord = Annotated[str, Meta(extra={"choices": _WIRES, "later": _LATER_WIRES})]
 
@@ -68,7 +67,7 @@ class HttpBackend:
     def __init__(
         self,
         settings: HttpSettings,
-        wire: Wire,
+        wire: ProviderWire,
         profile: Profile,
         *,
         context: ssl.SSLContext | None = None,
@@ -79,7 +78,7 @@ class HttpBackend:
         origin, self._path = _parse_base_url(settings)
         self._name = settings.name
         self.model = settings.model or settings.name
-        self._wire = wire
+        self.wire = wire
         self._profile = profile
         proxy = find_proxy(origin, environ or {})
         self._pool = ConnectionPool(origin, read_timeout=settings.timeout_seconds, context=context, proxy=proxy)
@@ -88,7 +87,7 @@ class HttpBackend:
         self._key = settings.api_key
         self._warned: set[str] = set()
         headers = _headers(settings, wire, origin, profile)
-        self._query = f"?api-version={settings.api_version}" if settings.api_version else ""
+        self._query = f"api-version={settings.api_version}" if settings.api_version else ""
         self._target = self._path
         if proxy is not None and not origin.secure:
             headers += proxy.header
@@ -105,7 +104,7 @@ class HttpBackend:
             if self._is_stream(response, asked=request.stream):
                 last = await self._stream_body(response, deliver)
             else:
-                last = self._wire.decode_answer(await response.read_all(MAX_ANSWER))
+                last = self.wire.decode_answer(await response.read_all(MAX_ANSWER))
         except UpstreamError as error:
             last = [AnswerFailed(self._backend_error(error))]
         except ToolrelayError as error:
@@ -118,7 +117,7 @@ class HttpBackend:
 
     async def _stream_body(self, response: UpstreamResponse, deliver: Deliver) -> list[StreamEvent]:
         """Deliver all batches but the last, and return that one; it is empty if nothing more is wanted."""
-        decoder = self._wire.decoder()
+        decoder = self.wire.decoder()
         last: list[StreamEvent] = []
 
         def consume(data: bytes) -> Awaitable[bool | None] | bool | None:
@@ -158,7 +157,7 @@ class HttpBackend:
 
     async def count_tokens(self, request: Request) -> int | None:
         """See CountingBackend."""
-        counting = self._wire.token_counting
+        counting = self.wire.token_counting
         if counting is None:
             return None
         outgoing = counting.encode_request(replace(request, model=self.model, stream=False), self._profile)
@@ -177,10 +176,11 @@ class HttpBackend:
             redact_failure([AnswerFailed(error)], self._key)
             raise
 
-    async def get(self, path: str) -> tuple[int, bytes]:
-        """Return the status and body of a page of the server, such as its list of models, or raise BackendError."""
+    async def list_models(self, below: str = "") -> tuple[int, bytes]:
+        """Return the status and body of the server's list of models, or raise BackendError. `below` goes before its path."""
+        target = self._locate(below + self.wire.models_path)
         try:
-            response = await self._pool.send(b"GET %b%b0\r\n\r\n" % (self._locate(path), self._heads[False]))
+            response = await self._pool.send(b"GET %b%b0\r\n\r\n" % (target, self._heads[False]))
             try:
                 return response.status, await response.read_all(MAX_ANSWER)
             finally:
@@ -192,7 +192,7 @@ class HttpBackend:
         await self._pool.close()
 
     def _encode(self, request: Request) -> bytes:
-        outgoing = self._wire.encode_request(replace(request, model=self.model), self._profile)
+        outgoing = self.wire.encode_request(replace(request, model=self.model), self._profile)
         if outgoing.dropped:
             self._warn_of_dropped(outgoing.dropped)
         return self._make_request(outgoing.path, outgoing.body, stream=request.stream, headers=outgoing.headers)
@@ -202,13 +202,14 @@ class HttpBackend:
         return b"POST %b%b%d%b\r\n\r\n%b" % (self._locate(path), self._heads[stream], len(body), more, body)
 
     def _locate(self, path: str) -> bytes:
-        return _quoted(self._target + path + self._query)
+        mark = ("&" if "?" in path else "?") if self._query else ""
+        return _quoted(f"{self._target}{path}{mark}{self._query}")
 
     def _warn_of_dropped(self, dropped: tuple[str, ...]) -> None:
         for field in dropped:
             if field not in self._warned and len(self._warned) < MAX_WARNINGS:
                 self._warned.add(field)
-                log.warning("field_dropped", model=self._name, field=field[:100], wire=self._wire.name)
+                log.warning("field_dropped", model=self._name, field=field[:100], wire=self.wire.name)
 
     async def _respond(self, request: bytes, deliver: Deliver) -> UpstreamResponse:
         """Return the first response with status 2xx, or raise the error of the last try. Deliver a notice of each retry."""
@@ -247,7 +248,7 @@ class HttpBackend:
             log.warning("redirect_refused", model=self._name, status=response.status, location=location)
             problem = f"answered with a redirect ({response.status}), which is not followed"
             return self._backend_error(UpstreamError(f"{problem}: models.{self._name}.base_url must name the final address"))
-        error = self._wire.decode_error(response.status, body[:MAX_ERROR])
+        error = self.wire.decode_error(response.status, body[:MAX_ERROR])
         if response.status == 404:
             hint = f"models.{self._name}.base_url and model may be wrong; `toolrelay check` looks"
             error.message = f"{error.message} (404 from {self._pool.origin.address}{self._path}: {hint})"
@@ -341,7 +342,7 @@ def _parse_base_url(settings: HttpSettings) -> tuple[Origin, str]:
     return Origin(secure=secure, host=host, port=port or (443 if secure else 80)), parts.path.rstrip("/")
 
 
-def _headers(settings: HttpSettings, wire: Wire, origin: Origin, profile: Profile) -> str:
+def _headers(settings: HttpSettings, wire: ProviderWire, origin: Origin, profile: Profile) -> str:
     """Return the header lines that are the same for every request."""
     if _UNSAFE.search(settings.api_key):
         raise ConfigurationError(f"models.{settings.name}.api_key holds a line break or another character that no key has.")
@@ -358,8 +359,8 @@ def _headers(settings: HttpSettings, wire: Wire, origin: Origin, profile: Profil
     return "".join(f"{name}: {value}\r\n" for name, value in headers)
 
 
-def _wire_of(settings: HttpSettings) -> Wire | None:
-    return next((wire for wire in discover_wires().values() if wire.config_name == settings.wire), None)
+def _wire_of(settings: HttpSettings) -> ProviderWire | None:
+    return next((wire for wire in discover_provider_wires().values() if wire.config_name == settings.wire), None)
 
 
 def profile_of(settings: HttpSettings, profile: Profile) -> Profile:

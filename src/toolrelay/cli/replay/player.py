@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -31,13 +32,13 @@ from toolrelay.runtime.models import tool_calling_mode
 from toolrelay.runtime.recordings.format import RecordedAnswer, RecordedModel, Recording, UpstreamStream
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.toolcalls.options import ActiveOptions, ToolCallOptions
-from toolrelay.wires.base import Envelope, Wire
+from toolrelay.wires.base import Envelope, ProviderWire, Wire, discover_provider_wires
 from toolrelay.wires.base import discover as discover_wires
 
 _TOKEN = "Replay00000000000000"  # noqa: S105 -- a turn's token, which is random elsewhere
 
-
 Write = Callable[[str], object]
+W = TypeVar("W", bound=ProviderWire)
 
 
 def play_file(
@@ -99,7 +100,7 @@ def _read_folder(folder: Path, wire: str) -> Recording:
         hint = f"; to replay one of its recordings, name it: toolrelay replay {recorded}" if recorded else ""
         raise ConfigurationError(f"{folder}: expected request.{front or 'WIRE'}.json and upstream.WIRE.sse in it{hint}")
     back = front if front in answers else next(iter(answers))
-    known = {each.config_name for each in discover_wires().values()}  # other names are of servers with Chat Completions
+    known = {each.config_name for each in discover_provider_wires().values()}  # other names are of servers with Chat Completions
     return Recording(
         request=msgspec.Raw(requests[front].read_bytes()),
         answer=UpstreamStream(answers[back].read_text(encoding="utf-8"), back if back in known else "chat"),
@@ -111,7 +112,7 @@ def _read_folder(folder: Path, wire: str) -> Recording:
 
 
 async def _play(recording: Recording, chunk: int, out: Write, log: Write) -> None:
-    wire = _find_wire(recording.wire or _guess_wire(recording.request))
+    wire = _find_wire(recording.wire or _guess_wire(recording.request), discover_wires())
     backend = _RecordedBackend([_make_batches(answer, chunk) for answer in recording.answers])
     try:
         request = wire.decode_request(bytes(recording.request))
@@ -129,11 +130,11 @@ async def _play(recording: Recording, chunk: int, out: Write, log: Write) -> Non
     printer.finish()
 
 
-def _find_wire(word: str) -> Wire:
-    wires = {wire.config_name: wire for wire in discover_wires().values()}
-    if word not in wires:
-        raise ConfigurationError(f"wire: expected one of {', '.join(sorted(wires))}, found {word!r}")
-    return wires[word]
+def _find_wire(word: str, wires: Mapping[str, W]) -> W:
+    found = {wire.config_name: wire for wire in wires.values()}
+    if word not in found:
+        raise ConfigurationError(f"wire: expected one of {', '.join(sorted(found))}, found {word!r}")
+    return found[word]
 
 
 def _guess_wire(request: msgspec.Raw) -> str:
@@ -167,7 +168,7 @@ def _make_batches(answer: RecordedAnswer, chunk: int) -> list[list[StreamEvent]]
         deltas = [TextDelta(answer[start : start + size]) for start in range(0, len(answer) or 1, size)]
         events: list[StreamEvent] = [AnswerStarted(), *deltas, AnswerFinished(finish="stop")]
         return [[event] for event in events]
-    decoder = _find_wire(answer.wire).decoder()
+    decoder = _find_wire(answer.wire, discover_provider_wires()).decoder()
     data = answer.sse.encode()
     size = chunk or len(data) or 1
     batches = [decoder.feed(data[start : start + size]) for start in range(0, len(data), size)]

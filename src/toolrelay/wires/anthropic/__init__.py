@@ -34,5 +34,6 @@ WIRE = Wire(
     decoder=AnthropicDecoder,
     decode_answer=decode_answer,
     decode_error=decode_error,
+    models_path="/models?limit=1000",  # which lists twenty otherwise
     token_counting=COUNTING,
 )

@@ -12,6 +12,7 @@ from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import File, Image, OpaquePart, Part, Text
 from toolrelay.errors import invalid
 from toolrelay.wires.anthropic.thinking import NAME
+from toolrelay.wires.data_urls import split_data_url
 from toolrelay.wires.json import convert, without_nones
 
 CITATION = "citation"  # in an annotation: the citation as Anthropic has it
@@ -104,7 +105,7 @@ def document_block(file: File) -> JsonObject:
     """Encode a file. Its data is a URL with data, or only the data, which then is a PDF."""
     source = _source(file.url, file.file_id)
     if file.data is not None:
-        kind, data = _split_data_url(file.data) or (_PDF, file.data)
+        kind, data = split_data_url(file.data) or (_PDF, file.data)
         text = _decode_text(data) if kind.startswith("text/") else None
         if text is None:
             source = {"type": "base64", "media_type": kind, "data": data}
@@ -116,14 +117,8 @@ def document_block(file: File) -> JsonObject:
 def _source(url: str | None, file_id: str | None) -> JsonObject:
     if url is None:
         return {"type": "file", "file_id": file_id}
-    kind, data = _split_data_url(url) or ("", "")
+    kind, data = split_data_url(url) or ("", "")
     return {"type": "base64", "media_type": kind, "data": data} if kind else {"type": "url", "url": url}
-
-
-def _split_data_url(url: str) -> tuple[str, str] | None:
-    """Return the media type and the base64 data, or None for another kind of URL."""
-    head, mark, data = url.partition(";base64,")
-    return (head[5:].partition(";")[0], data) if mark and head.startswith("data:") else None
 
 
 def _decode_text(data: str) -> str | None:
