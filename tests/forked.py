@@ -17,7 +17,7 @@ from pathlib import Path
 from toolrelay.cli import main
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["toolrelay.app", __name__])
+_CONTEXT.set_forkserver_preload(["tests.preloaded", __name__])
 _PATHS = (*sys.path,)
 
 
