@@ -16,6 +16,9 @@ SYNC := $(BIN)/uv pip sync --quiet --python $(PY)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(LOCK_FLAGS)
 NPM := PATH="$(abspath $(BIN)):$$PATH" npm --prefix tests/node
 
+# Some machines set it. Without bytecode, every process that a test starts compiles the gateway again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help run test check lint types format golden transcripts docs vendor screenshots bench soak lock setup clean
