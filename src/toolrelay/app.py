@@ -57,6 +57,7 @@ from toolrelay.web.keys import KeyPages
 from toolrelay.web.pages import make_open_routes, make_routes
 from toolrelay.web.relays import RELAYED_PATHS, RelayEndpoint
 from toolrelay.web.responses import make_response_routes
+from toolrelay.web.responses_socket import SocketEndpoint
 from toolrelay.web.router import ErrorEncoder, Handler, Router
 from toolrelay.web.sessions import Codes, Sessions
 from toolrelay.web.settings import SettingsPages
@@ -67,6 +68,7 @@ from toolrelay.web.token_counts import TokenCountEndpoint
 from toolrelay.web.traces import TracePages
 from toolrelay.web.usage import UsagePages
 from toolrelay.wires.base import discover as discover_wires
+from toolrelay.wires.responses.request import NAME as RESPONSES
 
 DRAIN_SECONDS = 30
 SUSPEND_SECONDS = 10  # for the answers and tools of background turns, after the drain
@@ -135,7 +137,11 @@ class App:
                     settings=settings.server,
                     service=self.service,
                 ).handle
-        return Router(handlers, self.site, self._authenticator, errors)
+        router = Router(handlers, self.site, self._authenticator, errors)
+        responses = self._endpoints[RESPONSES]
+        socket = SocketEndpoint(endpoint=responses, access=access, metrics=self.metrics, new_request_id=router.new_request_id)
+        router.add_websocket(responses.wire.path, socket.handle)
+        return router
 
     def _make_site(self, settings: Settings, sessions: Sessions, access: Access) -> Site:
         """Return all pages but the endpoints that clients stream through."""

@@ -67,6 +67,7 @@ class ModelMetrics:
 class Metrics:
     def __init__(self) -> None:
         self.open = 0
+        self.websockets = 0
         self.usage = UsageCounter()
         self._models: dict[str, ModelMetrics] = {}
         self._tool_runs: Counter[tuple[str, str]] = Counter()  # by tool and result
@@ -132,6 +133,7 @@ class Metrics:
             waits.add_metric((name,), model.result_wait_seconds.buckets(), model.result_wait_seconds.total)
             missing.add_metric((name,), model.no_results)
         yield GaugeMetricFamily("toolrelay_turns_open", "Turns under way.", value=self.open)
+        yield GaugeMetricFamily("toolrelay_websockets_open", "Open WebSocket connections.", value=self.websockets)
         yield from (turns, calls, blocks, fallbacks, tokens, seconds, first, waits, missing)
         runs = CounterMetricFamily("toolrelay_tool_runs", "Runs of gateway tools.", labels=("tool", "outcome"))
         for (tool, outcome), count in self._tool_runs.items():

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from toolrelay import log
 from toolrelay.clients.xml.exchange import XmlExchange, xml_client_options
 from toolrelay.clients.xml.watchdog import ResultWatchdog
+from toolrelay.core.events import AnswerFinished, AnswerStarted
 from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request
 from toolrelay.core.request_checks import check_tool_choice, remove_tools, truncate_results
@@ -92,7 +93,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             self._respond_error(exchange, _shutting_down())
             return
         except ToolrelayError as error:
-            self._refuse(exchange, error)
+            self.refuse(exchange, error)
             return
         self.metrics.open += 1
         if self.recorder is not None:
@@ -106,6 +107,19 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         finally:
             self.metrics.open -= 1
             self.limit.leave()
+
+    async def prepare(self, exchange: Exchange) -> None:
+        """Respond to a request whose response is only prepared, over a WebSocket: it is checked, and the model is not asked."""
+        try:
+            identity = await self.access.admit(exchange)
+            accepted = self._accept(await exchange.body(self.settings.max_body_bytes), identity, exchange)
+        except ToolrelayError as error:
+            self.refuse(exchange, error)
+            return
+        request = replace(accepted.request, store=False)  # the connection keeps it
+        response = self._open_sink(exchange, _envelope(turn_token_of(exchange), request))
+        response.put([AnswerStarted(), AnswerFinished(finish="stop")])
+        response.close()
 
     def _record(self, recorder: Recorder, accepted: _Accepted, body: bytes, token: str) -> _Accepted:
         blocks = accepted.model.settings.use_tool_order if accepted.xml is not None else ""
@@ -186,7 +200,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
                 message = "This request answers questions about gateway tools, but the model may not use any, or they are off."
                 raise invalid(message, "input", code="no_gateway_tools")
         except ToolrelayError as error:
-            self._refuse(exchange, error)
+            self.refuse(exchange, error)
             return
         turn = Turn(token=token, request=past.request, policy=accepted.policy, context=past.context.items)
         response = self._open_sink(exchange, _envelope(token, request))
@@ -244,13 +258,13 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             leave()
             failure = _as_failure(error, token)
             if response is None or not response.fail(failure):
-                self._refuse(exchange, failure)
+                self.refuse(exchange, failure)
             return
         if response is None or follower is None:
             try:
                 await running.wait_for_record()  # the client may ask for it as soon as it has the id
             except ToolrelayError as error:
-                self._refuse(exchange, error)
+                self.refuse(exchange, error)
                 return
             row, request, keepalive = running.row, running.parts.turn.request, self.settings.keepalive_seconds
             await respond_in_background(exchange, self.service, row, request, keepalive=keepalive)
@@ -324,7 +338,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         if not response.fail(error):
             self._respond_error(exchange, error)
 
-    def _refuse(self, exchange: Exchange, error: ToolrelayError) -> None:
+    def refuse(self, exchange: Exchange, error: ToolrelayError) -> None:
         log.info("refused", turn=turn_token_of(exchange), wire=self.wire.name, status=error.status, code=error.code)
         self._respond_error(exchange, error)
 

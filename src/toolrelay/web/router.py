@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from math import ceil
 from typing import Protocol, TypeAlias
 
@@ -62,6 +62,7 @@ class Router:
         encoders = (error_encoders or {}).items()
         self._error_encoders = {f"{root}{path}": encoder for path, encoder in encoders for root in ("", _ROOT)}
         self._endpoints = {f"{root}{path}": handler for path, handler in endpoints.items() for root in ("", _ROOT)}
+        self._websockets: dict[str, Handler] = {}
         self._pages = pages
         self._last_time = 0
         self._authenticator = authenticator
@@ -71,6 +72,10 @@ class Router:
         """Return an id that never repeats: no two requests have the same time."""
         self._last_time = now = max(time.time_ns() // 1000, self._last_time + 1)
         return _ID_PREFIX + make_ordered_token(now, os.urandom(3))
+
+    def add_websocket(self, path: str, handler: Handler) -> None:
+        """Give WebSocket handshakes for this path to the handler."""
+        self._websockets |= {f"{root}{path}": handler for root in ("", _ROOT)}
 
     async def handle(self, exchange: Exchange) -> None:
         path = exchange.path if exchange.path in self._endpoints else _normalize(exchange.path)
@@ -98,7 +103,10 @@ class Router:
             methods.add("POST")
         allowed = sorted(methods)
         if exchange.headers.get(b"upgrade", b"").lower() == b"websocket":
-            raise _no_websocket()
+            if path not in self._websockets or not exchange.is_handshake:
+                raise _no_websocket(self._websockets)
+            await self._websockets[path](exchange)
+            return
         if not allowed or path in _NOT_SERVED:
             raise nothing_at(exchange.path)
         if exchange.method == "OPTIONS":
@@ -174,9 +182,11 @@ def nothing_at(path: str) -> ClientError:
     return ClientError(message, status=404, code="not_found")
 
 
-def _no_websocket() -> ClientError:
+def _no_websocket(served: Collection[str]) -> ClientError:
     """426 makes Codex fall back to HTTP at once; after other statuses it tries again."""
-    message = "The gateway does not speak WebSocket. Send the request over plain HTTP: POST, with stream true for events."
+    message = "There is no WebSocket here. Send the request over plain HTTP: POST, with stream true for events."
+    if served:
+        message += f" A WebSocket is at {max(served, key=len)}."
     return ClientError(message, status=426, code="websocket_not_supported")
 
 

@@ -1,7 +1,8 @@
 """One client connection: HTTP/1.1 and 1.0 on httptools, and one task that handles its requests in order.
 
 - A response is sent in one write; a streamed response sends its head with the first chunk.
-- Offers to upgrade the protocol are ignored (Java's HTTP client makes one with its first request).
+- Offers to upgrade the protocol are ignored (Java's HTTP client makes one with its first request), except WebSocket handshakes:
+  what follows one is held until its handler has accepted it, or responded.
 - Time and size are limited: of a head, of trailers, of a body that is read only to be dropped.
 - A client that stops reading is disconnected after `send_timeout`.
 - When the connection is lost, pending exchanges are notified at once.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
@@ -25,6 +26,7 @@ from toolrelay.web.http.send_timeout import SendTimeout
 
 if TYPE_CHECKING:
     from toolrelay.web.http.server import Server
+    from toolrelay.web.http.websocket import WebSocket
 
 MAX_HEAD_BYTES = 65536
 MIN_DISCARD_BYTES = 65536  # about as much as is in flight before a client can see the refusal
@@ -53,7 +55,10 @@ class HttpConnection(asyncio.Protocol):
         self._overhead = 0  # bytes of a head, of trailers or of chunk extensions since the last piece of a body
         self._restarting = False  # a new parser is reading the head that _restart_parser wrote
         self._discarded = 0
-        self._linger_bytes: int | None = None  # how much more is read and dropped before a refused connection is closed
+        self._linger_bytes = 0  # how much more is read and dropped before a refused connection is closed
+        self._diverted: Callable[[bytes], None] | None = None  # takes what arrives, instead of the parser
+        self._held: bytearray | None = None  # what came after a WebSocket handshake
+        self._websocket: WebSocket | None = None
         self._read_paused = False
         self._closing = False
         self._url = b""
@@ -93,12 +98,17 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
         elif not exchange.keep_alive:
             self._closing = True
+        elif self._held is not None and exchange is self._incoming:
+            self._release_held()
         elif not self._queue:
             self._head_deadline = self._loop.time() + self._server.idle_timeout
             self.resume_reading()
 
     def close_after_requests(self) -> None:
-        """Close after the requests that have arrived."""
+        """Close after the requests that have arrived, and a WebSocket after what runs over it."""
+        if self._websocket is not None:
+            self._websocket.leave()
+            return
         pending = self._pending()
         if pending:
             pending[-1].keep_alive = False
@@ -146,7 +156,7 @@ class HttpConnection(asyncio.Protocol):
             self._read_paused = False
             self._transport.resume_reading()
 
-    def _pause_reading(self) -> None:
+    def pause_reading(self) -> None:
         if not self._read_paused:
             self._read_paused = True
             self._transport.pause_reading()
@@ -169,6 +179,9 @@ class HttpConnection(asyncio.Protocol):
             self._idle_timer.cancel()
         for exchange in self._pending():
             exchange.disconnect()
+        if self._websocket is not None:
+            self._websocket.lose()
+        self._websocket = self._diverted = self._held = None
         self.resume_writing()
         self._send_timeout.stop()
         wake(self._queue_waiter)
@@ -189,17 +202,17 @@ class HttpConnection(asyncio.Protocol):
         wake(self._drain_waiter)
 
     def data_received(self, data: bytes) -> None:
-        if self._linger_bytes is not None:
-            self._linger(len(data))
-            return
         while data and not self._transport.is_closing():
+            if self._diverted is not None:
+                self._diverted(data)
+                return
             data = self._read_some(data)
 
     def _read_some(self, data: bytes) -> bytes:
         """Parse as much as the limits allow. Return the rest."""
         room = MAX_HEAD_BYTES - self._overhead
         if room == 0:
-            self._refuse_head(len(data))
+            self._refuse_head(data)
             return b""
         piece = data[:room]
         if self._in_body and self._discards_too_much(len(piece)):
@@ -220,7 +233,13 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as offer:
-            self._restart_parser(data[offer.args[0] :])
+            following, exchange = data[offer.args[0] :], self._incoming
+            if exchange is not None and exchange.is_handshake:
+                exchange.websocket_opener = self._open_websocket
+                self._held = bytearray(following)
+                self._diverted = self._hold
+            else:
+                self._restart_parser(following)
         except HttpParserError:
             if self._refuse(ClientError("Invalid HTTP request received.", code="invalid_http")):
                 self._close()
@@ -237,6 +256,40 @@ class HttpConnection(asyncio.Protocol):
         lines = b"".join(b"%b: %b\r\n" % (name, exchange.headers[name]) for name in framing)
         self._parse(b"POST / HTTP/1.1\r\n%b\r\n" % lines)
         self._parse(data)
+
+    # WebSocket
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what follows a handshake until it is decided."""
+        if self._held is not None:
+            self._held += data
+            if len(self._held) > HIGH_WATER:
+                self.pause_reading()
+
+    def _release_held(self) -> None:
+        """Go on with HTTP after a handshake that was refused."""
+        held, self._held, self._diverted = bytes(self._held or b""), None, None
+        self._head_deadline = self._loop.time() + self._server.idle_timeout
+        self.resume_reading()
+        self._restart_parser(b"")
+        self.data_received(held)
+
+    def _open_websocket(self, exchange: Exchange, *, max_message_bytes: int, ping_seconds: float) -> WebSocket:
+        """See Exchange.open_websocket."""
+        from toolrelay.web.http.websocket import WebSocket, handshake_headers  # noqa: PLC0415 -- 50 ms of start-up for few users
+
+        exchange.switch_protocols(handshake_headers(exchange))
+        self._websocket = websocket = WebSocket(self, max_message_bytes=max_message_bytes, ping_seconds=ping_seconds)
+        held, self._held, self._diverted = bytes(self._held or b""), None, websocket.feed
+        self.resume_reading()
+        if held:
+            websocket.feed(held)
+        return websocket
+
+    def half_close(self) -> None:
+        """See SocketTransport."""
+        if self._transport.can_write_eof() and not self._transport.is_closing():
+            self._transport.write_eof()
 
     # Callbacks of the parser
 
@@ -274,7 +327,7 @@ class HttpConnection(asyncio.Protocol):
         self._discarded = 0
         self._queue.append(exchange)
         if len(self._queue) > MAX_PIPELINED:
-            self._pause_reading()
+            self.pause_reading()
         wake(self._queue_waiter)
 
     def _end_head(self) -> None:
@@ -285,7 +338,7 @@ class HttpConnection(asyncio.Protocol):
         self._overhead = 0
         exchange = self._incoming
         if exchange is not None and not exchange.response_complete and exchange.feed(body) > HIGH_WATER:
-            self._pause_reading()
+            self.pause_reading()
 
     def on_message_complete(self) -> None:
         self._in_body, self._overhead = False, 0
@@ -303,13 +356,14 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._idle_timer = self._loop.call_at(deadline, self._check_idle)
 
-    def _refuse_head(self, surplus: int) -> None:
+    def _refuse_head(self, surplus: bytes) -> None:
         part = "trailers of the request are" if self._in_body else "head of the request is"
         message = f"The {part} larger than {MAX_HEAD_BYTES} bytes."
         if self._refuse(ClientError(message, status=431, code="head_too_large")):
             # Closing while more arrives would reset the connection, and the client might never see the response.
             self._transport.write_eof()
             self._linger_bytes = MAX_HEAD_BYTES
+            self._diverted = self._linger
             self._loop.call_later(LINGER_SECONDS, self._close)
             self._linger(surplus)
 
@@ -331,8 +385,8 @@ class HttpConnection(asyncio.Protocol):
         self._application.refuse(refusal, error)
         return True
 
-    def _linger(self, size: int) -> None:
-        self._linger_bytes = (self._linger_bytes or 0) - size
+    def _linger(self, data: bytes) -> None:
+        self._linger_bytes -= len(data)
         if self._linger_bytes < 0:
             self._close()
 

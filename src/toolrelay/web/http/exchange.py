@@ -6,12 +6,15 @@ import asyncio
 import re
 from collections.abc import Awaitable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from httptools import parse_url
 from msgspec import Struct
 
 from toolrelay.errors import ClientError
+
+if TYPE_CHECKING:
+    from toolrelay.web.http.websocket import WebSocket
 
 BODY_TIMEOUT_SECONDS = 60.0  # between two pieces of a request body
 DEFAULT_MAX_DISCARD = 16 * 1024 * 1024
@@ -34,7 +37,8 @@ Address: TypeAlias = tuple[str, int]
 class ResponseChannel(Protocol):
     """The part of a connection that an exchange uses."""
 
-    write_paused: bool
+    @property
+    def write_paused(self) -> bool: ...
 
     @property
     def client_address(self) -> Address | None: ...
@@ -52,6 +56,10 @@ class ResponseChannel(Protocol):
         ...
 
     def resume_reading(self) -> None: ...
+
+
+class WebSocketOpener(Protocol):
+    def __call__(self, exchange: Exchange, *, max_message_bytes: int, ping_seconds: float) -> WebSocket: ...
 
 
 def header_line(name: bytes, value: bytes) -> bytes:
@@ -86,6 +94,7 @@ class Exchange(Struct, eq=False):
     disconnected: bool = False
     stalled: bool = False  # the client is disconnected because it stopped reading
     task_to_cancel: asyncio.Task[Any] | None = None  # on disconnect
+    websocket_opener: WebSocketOpener | None = None  # of a handshake
     _head: bytes = b""  # of a streamed response, until its first chunk is written
     _is_chunked: bool = True
     _body: list[bytes] = []
@@ -235,6 +244,30 @@ class Exchange(Struct, eq=False):
             headers += b"connection: close\r\n"
         status_line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
         return b"%bx-request-id: %b\r\n%b%b\r\n" % (status_line, self.request_id.encode(), self.response_headers, headers)
+
+    # WebSocket
+
+    @property
+    def is_handshake(self) -> bool:
+        """Whether the request asks for a WebSocket. Such a request has no body."""
+        headers = self.headers
+        if self.method != "GET" or headers.get(b"upgrade", b"").lower() != b"websocket":
+            return False
+        return b"content-length" not in headers and b"transfer-encoding" not in headers
+
+    def open_websocket(self, *, max_message_bytes: int, ping_seconds: float) -> WebSocket:
+        """Accept the handshake, or raise the error for an invalid one. The connection ends with the WebSocket."""
+        if self.websocket_opener is None:
+            raise ClientError("This request is not a WebSocket handshake.", status=426, code="invalid_handshake")
+        return self.websocket_opener(self, max_message_bytes=max_message_bytes, ping_seconds=ping_seconds)
+
+    def switch_protocols(self, headers: bytes) -> None:
+        """Send the response after which the connection is no longer HTTP."""
+        self.keep_alive = True  # no `connection: close` beside the `connection: upgrade`
+        head = self._start(101, headers)
+        self.keep_alive = False
+        self.response_complete = True
+        self._channel.write(head)
 
     # Disconnection
 

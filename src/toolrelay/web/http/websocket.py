@@ -1,0 +1,212 @@
+"""Messages over an upgraded connection: the protocol of `websockets`, without I/O of its own, on a client connection.
+
+No extensions are negotiated: compression would cost more than the bytes that it saves, and a small frame could unpack to a huge
+message. Text frames are written here, because the library's own writer costs three times as much per event of a stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Iterable
+from typing import Protocol
+
+from websockets.datastructures import Headers
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+
+from toolrelay.errors import ClientError
+from toolrelay.web.http.exchange import Address, Exchange, ResponseChannel, header_line, wake
+
+CLOSE_SECONDS = 2.0  # for the client's part of the closing handshake
+MAX_WAITING_MESSAGES = 64  # then reading pauses
+
+_SHORT, _MEDIUM = 126, 65536  # lengths from which a frame's head is longer
+_FIN_TEXT = 0x80 | Opcode.TEXT
+
+
+class SocketTransport(ResponseChannel, Protocol):
+    """The part of a connection that a WebSocket uses."""
+
+    def pause_reading(self) -> None: ...
+
+    def half_close(self) -> None:
+        """Tell the client that nothing more is sent, if the transport can."""
+        ...
+
+
+def handshake_headers(exchange: Exchange) -> bytes:
+    """Return the header lines of the response that accepts an upgrade, or raise the error for an invalid handshake."""
+    wanted = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in exchange.header_pairs]
+    response = ServerProtocol().accept(Request("/", Headers(wanted)))
+    if response.status_code != 101:
+        problem = (response.body or b"").decode().partition("\n")[0]
+        raise ClientError(problem, status=response.status_code, code="invalid_handshake")
+    return b"".join([header_line(name.lower().encode(), value.encode()) for name, value in response.headers.raw_items()])
+
+
+def text_frame(data: bytes) -> bytes:
+    """Return a text message in one frame."""
+    size = len(data)
+    if size < _SHORT:
+        return b"%c%c%b" % (_FIN_TEXT, size, data)
+    if size < _MEDIUM:
+        return b"%c\x7e%b%b" % (_FIN_TEXT, size.to_bytes(2), data)
+    return b"%c\x7f%b%b" % (_FIN_TEXT, size.to_bytes(8), data)
+
+
+class WebSocket:
+    """An open WebSocket. It is also the channel of what is answered over it.
+
+    A message larger than `max_message_bytes` closes it with 1009, a binary one with 1003. While nothing comes from the client, it
+    is sent a ping every `ping_seconds` (0: never), which keeps proxies from closing the connection.
+    """
+
+    def __init__(self, transport: SocketTransport, *, max_message_bytes: int, ping_seconds: float) -> None:
+        self._transport = transport
+        self._protocol = ServerProtocol(state=OPEN, max_size=max_message_bytes)
+        self._messages: deque[bytes] = deque()
+        self._parts: list[bytes] = []  # of a fragmented message
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_lost = False
+        self._is_heard = False
+        self._ping_seconds = ping_seconds
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(ping_seconds, self._tick) if ping_seconds > 0 else None
+        self.is_leaving = False  # the server shuts down
+
+    # Messages
+
+    @property
+    def is_open(self) -> bool:
+        return self._protocol.state is OPEN and not self._is_lost
+
+    @property
+    def close_code(self) -> int | None:
+        """The code of the first close frame, from whichever side; 1006 if the connection was lost without one."""
+        protocol = self._protocol
+        if protocol.close_rcvd is not None and (protocol.close_rcvd_then_sent or protocol.close_sent is None):
+            return protocol.close_rcvd.code
+        if protocol.close_sent is not None:
+            return protocol.close_sent.code
+        return int(CloseCode.ABNORMAL_CLOSURE) if self._is_lost else None
+
+    async def receive(self) -> bytes | None:
+        """Return the next message, or None if no more is to be read: the client left, or the server shuts down."""
+        while self.is_open and not self.is_leaving:
+            if self._messages:
+                message = self._messages.popleft()
+                self._transport.resume_reading()
+                return message
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        return None
+
+    def send(self, messages: Iterable[bytes]) -> Awaitable[None] | None:
+        """Send text messages in one write. Return an awaitable if the client reads too slowly."""
+        if not self.is_open:
+            return None
+        self._transport.write(b"".join([text_frame(message) for message in messages]))
+        return self.drain() if self._transport.write_paused else None
+
+    async def close(self, code: int, reason: str = "") -> None:
+        """Send a close frame, unless one was sent, and wait briefly for the client's. The connection ends after this."""
+        self._stop_pings()
+        if self.is_open:
+            self._protocol.send_close(code, reason)
+            self._flush()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                # Closing while more arrives would reset the connection, and the client might never see the close frame.
+                while not self._is_lost and self._protocol.close_rcvd is None:
+                    self._waiter = self._loop.create_future()
+                    await self._waiter
+        except TimeoutError:
+            pass
+
+    # For the connection
+
+    def feed(self, data: bytes) -> None:
+        """Take what came from the client."""
+        self._is_heard = True
+        protocol = self._protocol
+        was_open = self.is_open
+        protocol.receive_data(data)
+        for event in protocol.events_received():
+            if was_open and isinstance(event, Frame):
+                self._take(event.opcode, bytes(event.data), is_last=event.fin)
+        self._flush()
+        if len(self._messages) > MAX_WAITING_MESSAGES:
+            self._transport.pause_reading()
+        wake(self._waiter)
+
+    def _take(self, opcode: Opcode, data: bytes, *, is_last: bool) -> None:
+        if opcode is Opcode.BINARY and self.is_open:
+            self._protocol.fail(CloseCode.UNSUPPORTED_DATA, "messages are text")
+        elif opcode in (Opcode.TEXT, Opcode.CONT) and self.is_open:
+            if data:
+                self._parts.append(data)
+            if is_last:
+                self._messages.append(b"".join(self._parts))
+                self._parts.clear()
+
+    def leave(self) -> None:
+        """Read no more messages: the server shuts down."""
+        self.is_leaving = True
+        wake(self._waiter)
+
+    def lose(self) -> None:
+        """Take note that the connection is lost."""
+        self._is_lost = True
+        self._stop_pings()
+        wake(self._waiter)
+
+    def _flush(self) -> None:
+        """Write the library's frames: pongs, and those of the closing handshake."""
+        for data in self._protocol.data_to_send():
+            if data:
+                self._transport.write(data)
+            elif self._protocol.close_rcvd is None:
+                self._transport.half_close()
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(self._ping_seconds, self._tick)
+        if self.is_open and not self._is_heard and not self._transport.write_paused:
+            self._protocol.send_ping(b"")
+            self._flush()
+        self._is_heard = False
+
+    def _stop_pings(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # ResponseChannel
+
+    @property
+    def write_paused(self) -> bool:
+        return self._transport.write_paused
+
+    @property
+    def client_address(self) -> Address | None:
+        return self._transport.client_address
+
+    @property
+    def server_address(self) -> Address | None:
+        return self._transport.server_address
+
+    @property
+    def is_tls(self) -> bool:
+        return self._transport.is_tls
+
+    def write(self, data: bytes) -> None:
+        self.send((data,))
+
+    def drain(self) -> Awaitable[None]:
+        """See ResponseChannel. Several answers may wait: that one of them ends must not end the wait of the others."""
+        return asyncio.shield(self._transport.drain())
+
+    def resume_reading(self) -> None:
+        """Do nothing: messages are read until too many wait."""

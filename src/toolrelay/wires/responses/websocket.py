@@ -1,0 +1,219 @@
+"""Responses over a WebSocket: a client's messages into request bodies, and stream frames into messages.
+
+A message `response.create` is the body of POST /responses with a few members of its own. The connection keeps the latest response
+of each lane that is not stored, so that the next one can continue it: its items are put before those of the next request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from toolrelay.core.json import JsonObject
+from toolrelay.errors import ToolrelayError, invalid
+from toolrelay.wires.errors import encode_error
+from toolrelay.wires.json import convert, decode, decode_body, encode, encode_repaired
+
+MAX_LANE_NAME = 256
+CREATE, STEER = "response.create", "response.steer"
+
+_LANE = re.compile(rf"[A-Za-z0-9_.-]{{1,{MAX_LANE_NAME}}}")
+_OWN_MEMBERS = ("type", "stream_id", "generate", "stream", "stream_options", "background")
+_NO_PREVIOUS = b'"previous_response_id":null'
+_NO_INPUT = Raw(b'[{"role":"user","content":""}]')
+_DATA = b"\ndata: "
+_ERROR, _COMPLETED, _INCOMPLETE = b"error", b"response.completed", b"response.incomplete"
+# Events with the whole resource, which names what it continues; and the one that another event says again.
+_SPECIAL = frozenset(
+    {_ERROR, _COMPLETED, _INCOMPLETE, b"response.created", b"response.in_progress", b"response.failed", b"response.queued"}
+)
+
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class _CacheOptions(Struct):
+    prewarm: bool | None = None
+
+
+class _Message(Struct):
+    type: str | None = None
+    stream_id: str | UnsetType = UNSET
+    generate: bool | None = None
+    background: bool | None = None
+    previous_response_id: str | None = None
+    prompt_cache_options: _CacheOptions | None = None
+
+
+class ClientMessage(Struct, frozen=True, kw_only=True):
+    """A message of a client. `lane` is its stream_id; `members` are those of a request, as they were sent.
+
+    `generates` is False for a response that is only prepared: the model is not asked.
+    """
+
+    type: str
+    lane: str | None
+    members: dict[str, Raw]
+    generates: bool = True
+    previous: str | None = None
+
+
+class KeptResponse(Struct, frozen=True, kw_only=True):
+    """A response that the connection keeps: its conversation so far, as JSON without the brackets, and the stored one before."""
+
+    id: str
+    items: bytes
+    previous: str | None = None
+
+
+def decode_message(data: bytes) -> ClientMessage:
+    """Decode a message, or raise a 400."""
+    try:
+        members = _decode_members(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        members = {name: Raw(encode_repaired(value)) for name, value in decode_body(data).items()}
+    head = convert({name: _value(members, name) for name in _Message.__struct_fields__ if name in members}, _Message, "")
+    if head.type not in (CREATE, STEER):
+        given = "no type" if head.type is None else f"the type {head.type[:100]!r}"
+        raise invalid(f"A message of a client is a '{CREATE}'. This one has {given}.", "type", code="unknown_message_type")
+    lane = None if head.stream_id is UNSET else head.stream_id
+    if lane is not None and not _LANE.fullmatch(lane):
+        message = f"'stream_id' must be 1 to {MAX_LANE_NAME} letters, digits, underscores, hyphens or periods."
+        raise invalid(message, "stream_id", code="invalid_stream_id")
+    options = head.prompt_cache_options
+    return ClientMessage(
+        type=head.type,
+        lane=lane,
+        members=members,
+        generates=head.generate is not False and not (options is not None and options.prewarm),
+        previous=head.previous_response_id,
+    )
+
+
+def _value(members: Mapping[str, Raw], name: str) -> Any:  # noqa: ANN401 -- any JSON
+    return decode(bytes(members[name]))
+
+
+def encode_body(message: ClientMessage, kept: KeptResponse | None) -> bytes:
+    """Return the body of the request. `kept` is the response that it continues, if the connection keeps that."""
+    members = message.members
+    if "background" in members and _value(members, "background"):
+        text = "'background' is not possible over a WebSocket. Send POST /responses to start a background response."
+        raise invalid(text, "background", code="unsupported_parameter")
+    body = {name: value for name, value in members.items() if name not in _OWN_MEMBERS}
+    if kept is not None:
+        body["input"] = Raw(b"[%b]" % joined_items(kept.items, items_of(message)))
+        del body["previous_response_id"]
+        if kept.previous is not None:
+            body["previous_response_id"] = Raw(encode(kept.previous))
+    elif not message.generates and not items_of(message):
+        body["input"] = _NO_INPUT  # a response that is only prepared may have none
+    body["stream"] = Raw(b"true")
+    return encode(body)
+
+
+def items_of(message: ClientMessage) -> bytes:
+    """Return the message's input items, as JSON without the brackets. What is no input is left to `decode_request`."""
+    raw = bytes(message.members.get("input", b"[]"))
+    if raw[:1] == b"[":
+        return raw[1:-1].strip()
+    if raw[:1] == b'"':
+        return b'{"role":"user","content":%b}' % raw
+    raise invalid("'input' must be the user's words or a list of items.", "input", code="invalid_type")
+
+
+def joined_items(*parts: bytes) -> bytes:
+    return b",".join([part for part in parts if part])
+
+
+class _KeptItem(Struct):
+    type: str | None = None
+    status: str | None = None
+
+
+class _FinalResponse(Struct):
+    id: str
+    output: list[Raw]
+    store: bool | None = None
+    conversation: Any = None
+
+
+class _FinalEvent(Struct):
+    response: _FinalResponse
+
+
+_decode_final = msgspec.json.Decoder(_FinalEvent).decode
+_decode_item = msgspec.json.Decoder(_KeptItem).decode
+
+
+def keep(message: ClientMessage, before: KeptResponse | None, last_event: bytes) -> KeptResponse | None:
+    """Return what is kept of a response: nothing if it is stored, or part of a conversation, which keeps it."""
+    final = _decode_final(last_event).response
+    if final.store is not False or final.conversation is not None:
+        return None
+    output = [bytes(item) for item in final.output if not _is_cut_off(item)]
+    items = joined_items(b"" if before is None else before.items, items_of(message), *output)
+    previous = message.previous if before is None else before.previous
+    return KeptResponse(id=final.id, items=items, previous=previous)
+
+
+def _is_cut_off(item: Raw) -> bool:
+    """Return whether the item is a call that was not finished: nobody can answer it."""
+    head = _decode_item(item)
+    return head.status == "incomplete" and str(head.type).endswith("_call")
+
+
+class MessageEncoder:
+    """Turns the frames of a stream into messages.
+
+    The event `error` is left out where `response.failed` says the same: clients take either for the end of the response.
+    `continued` is the response that the client named, if the connection keeps it: then the request does not name it.
+    """
+
+    __slots__ = ("_continued", "_suffix", "last_event")
+
+    def __init__(self, lane: str | None, continued: str | None = None) -> None:
+        self._suffix = b"" if lane is None else b',"stream_id":%b}' % encode(lane)
+        self._continued = None if continued is None else b'"previous_response_id":%b' % encode(continued)
+        self.last_event: bytes | None = None  # of a response that did not fail
+
+    def encode(self, frames: bytes) -> list[bytes]:
+        messages: list[bytes] = []
+        for frame in frames.split(b"\n\n"):
+            kind, found, body = frame[len(b"event: ") :].partition(_DATA)
+            if not found:  # a comment, or the mark at the end of a stream
+                continue
+            if kind in _SPECIAL:
+                if kind == _ERROR:
+                    continue
+                if kind in (_COMPLETED, _INCOMPLETE):
+                    self.last_event = body
+                if self._continued is not None:
+                    body = body.replace(_NO_PREVIOUS, self._continued, 1)
+            messages.append(body[:-1] + self._suffix if self._suffix else body)
+        return messages
+
+
+def encode_error_message(status: int, body: bytes, lane: str | None, headers: Mapping[str, str] | None = None) -> bytes:
+    """Return the message for an error before a response began. `body` is that of the HTTP response."""
+    error: JsonObject = decode(body)["error"]
+    message: JsonObject = {"type": "error", "status": status, "error": error}
+    if headers:
+        error["headers"] = message["headers"] = dict(headers)  # OpenAI's SDKs read the one, Codex the other
+    return encode(message if lane is None else {**message, "stream_id": lane})
+
+
+def encode_failure(error: ToolrelayError, lane: str | None) -> bytes:
+    """Return the message for a message that is no request."""
+    return encode_error_message(error.status, encode_error(error), lane)
+
+
+def encode_steer_failure(message: ClientMessage, number: int) -> bytes:
+    """Return the answer to input for a running response, which is not supported. The client gets its input back."""
+    steer = {name: _value(message.members, name) for name in ("input", "previous_response_id") if name in message.members}
+    text = "Responses cannot be steered while they run. Send the input with the next response.create."
+    error = {"type": "invalid_request_error", "code": "steering_not_supported", "message": text}
+    return encode_repaired({"type": "response.steer.failed", "error": error, "steer": steer, "sequence_number": number})
