@@ -101,14 +101,14 @@ def test_reasoning_shown_as_a_summary_goes_back_to_the_model(thinking: tuple[Mod
     assert (message["reasoning_content"], message["content"][0]["text"]) == ("I ponder.", "Hi.")
 
 
-def test_websocket_upgrade_is_answered_with_426(relay: Gateway) -> None:  # D7
+def test_websocket_upgrade_elsewhere_is_answered_with_426(relay: Gateway) -> None:  # D7
     upgrade = {
         "connection": "Upgrade",
         "upgrade": "websocket",
         "sec-websocket-version": "13",
         "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
     }
-    refused = httpx.get(f"{relay.v1}/responses", headers=upgrade)
+    refused = httpx.get(f"{relay.v1}/chat/completions", headers=upgrade)
     assert (refused.status_code, refused.json()["error"]["code"]) == (426, "websocket_not_supported")
     assert "POST" in refused.json()["error"]["message"]
 

@@ -30,6 +30,14 @@ class Client:
     async def read_rest(self) -> bytes:
         return await asyncio.wait_for(self.reader.read(), 30)
 
+    def close_writing(self) -> None:
+        self._writer.write_eof()
+
+    def stop_reading(self) -> None:
+        transport = self._writer.transport
+        assert isinstance(transport, asyncio.ReadTransport)
+        transport.pause_reading()
+
     def close(self) -> None:
         self._writer.close()
 

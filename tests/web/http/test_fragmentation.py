@@ -11,37 +11,11 @@ from hypothesis import strategies as st
 from tests.raw_client import encode_request
 from tests.strategies import cut_bytes
 from tests.web.http.application import SingleHandler
+from tests.web.http.transport import RecordingTransport
 from toolrelay import log
 from toolrelay.web.http.connection import HttpConnection
 from toolrelay.web.http.exchange import Exchange
 from toolrelay.web.http.server import Server
-
-
-class RecordingTransport(asyncio.Transport):
-    """A transport that records what is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = b""
-        self._closing = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written += data
-
-    def close(self) -> None:
-        self._closing = True
-
-    def is_closing(self) -> bool:
-        return self._closing
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
 
 
 def responses_to(pieces: list[bytes]) -> bytes:
