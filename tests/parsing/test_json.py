@@ -19,15 +19,20 @@ from toolrelay.parsing.stream_reader import NAME_LIMIT, Reader
 def pieces_of(chunks: list[str]) -> list[str]:
     """Return what is emitted for each of the chunks of a value, and at the end of the stream."""
     reader = Reader()
-    out: list[str] = []
-    parse = json_value(reader, out.append)
+    emitted: list[str] = []
+    pieces: list[str] = []
+    parse = json_value(reader, emitted.append)
     next(parse)
-    for chunk in chunks:
-        reader.feed(chunk)
+    for chunk in (*chunks, None):
+        if chunk is None:
+            reader.closed = True
+        else:
+            reader.feed(chunk)
         next(parse, None)
-    reader.closed = True
-    next(parse, None)
-    return out
+        if emitted:
+            pieces.append("".join(emitted))
+        emitted.clear()
+    return pieces
 
 
 def in_chunks(text: str, size: int) -> list[str]:

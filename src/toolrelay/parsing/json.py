@@ -50,7 +50,7 @@ def json_value(reader: Reader, emit: Emit) -> Parse[None]:
             raise NotACallError
         emit(scalar)
     else:
-        yield from run_lexer(JsonLexer(reader), reader, emit)
+        yield from run_lexer(JsonLexer(reader, emit), reader)
 
 
 def json_arguments(reader: Reader, emit: Emit) -> Parse[None]:
@@ -77,9 +77,8 @@ class EncodedValue:
     """Emits an object that arrives as the content of a string, repaired as by `json_value`. Anything else is malformed."""
 
     def __init__(self, emit: Emit) -> None:
-        self._emit = emit
         self._reader = Reader()
-        self._lexer = JsonLexer(self._reader)
+        self._lexer = JsonLexer(self._reader, emit)
         self._has_begun = False
         self._has_ended = False
 
@@ -103,13 +102,7 @@ class EncodedValue:
 
     def _advance(self) -> None:
         reader, lexer = self._reader, self._lexer
-        try:
-            self._has_ended = self._has_ended or lexer.advance() or (reader.closed and lexer.close_brackets())
-        finally:
-            piece = "".join(lexer.out)
-            lexer.out.clear()
-            if piece:
-                self._emit(piece)
+        self._has_ended = self._has_ended or lexer.advance() or (reader.closed and lexer.close_brackets())
         if reader.closed and not self._has_ended:
             raise MalformedCallError("invalid_json")
         if self._has_ended and reader.text[reader.at :].strip():

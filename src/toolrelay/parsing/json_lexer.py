@@ -23,8 +23,8 @@ from typing import Literal, TypeAlias
 from toolrelay.parsing.errors import MalformedCallError
 from toolrelay.parsing.json_strings import PARTIAL_SURROGATES, SURROGATES, escape_text
 from toolrelay.parsing.markers import is_complete, markers_of
-from toolrelay.parsing.quotes import QuoteRole, find_role, may_be_inner
-from toolrelay.parsing.stream_reader import Reader, match_end
+from toolrelay.parsing.quotes import OPENERS, QuoteRole, find_role, may_be_inner
+from toolrelay.parsing.stream_reader import Emit, Reader, match_end
 
 _WORD_LIMIT = 4096
 _FENCE = "```"
@@ -34,12 +34,7 @@ _KEY = re.compile(r"[^\W\d][\w$.\-]*|\$[\w$.\-]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+\-]?\d+)?", re.ASCII)
 _WORDS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 _STRING_MARK = re.compile(r'["\\\x00-\x1f]')
-_PLAIN_END = re.compile(r'[^"\\\x00-\x1f]*[^"\\\x00-\x1f \t([{<>=:,;|/\-]"')
 _CODE = re.compile(r"[0-9a-fA-F]{4}")
-_PARTIAL_PLAIN_STRING = re.compile(r'"[^"\\\x00-\x1f]*[^"\\\x00-\x1f \t([{<>=:,;|/\-]"')
-_COMMA = re.compile(r",[ \t\r\n]*(?=[^\s}\]])")
-_SCALAR = re.compile(rf"(?:{_NUMBER.pattern}|true|false|null)(?=[,}}\]\s])", re.ASCII)
-_PLAIN_END = re.compile(r'[^"\\\x00-\x1f]*[^"\\\x00-\x1f \t([{<>=:,;|/\-]"')
 _PARTIAL_CODE = re.compile(r"[0-9a-fA-F]{0,3}\Z")
 _CONTROLS = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _BLANK_ESCAPES = frozenset("nrt")
@@ -78,16 +73,16 @@ class JsonLexer:
         "_is_plain",
         "_outer",
         "_previous",
+        "_put",
         "_quotations",
         "_quote",
         "_reader",
         "_starts_quoted",
-        "out",
     )
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, emit: Emit) -> None:
         self._reader = reader
-        self.out: list[str] = []
+        self._put = emit
         self._expected: _Expected = "value"
         self._closers: list[str] = []
         self._outer: list[bool] = []
@@ -105,10 +100,7 @@ class JsonLexer:
         while self._closers or self._quote or self._expected != "comma":
             if reader.at >= size:
                 return False
-            if self._quote:
-                if not ((self._is_plain and self._plain_string()) or self._string()):
-                    return False
-            elif not self._token():
+            if not (self._string() if self._quote else self._token()):
                 return False
         return True
 
@@ -119,8 +111,8 @@ class JsonLexer:
         self._drop_comma()
         self._expected = "comma"
         self._reader.repaired = True
-        self.out += reversed(self._closers)
-        self._closers.clear()
+        while self._closers:
+            self._put(self._closers.pop())
         return True
 
     # Tokens
@@ -129,24 +121,23 @@ class JsonLexer:
         """Consume a token, and the blanks before it; return False if it is incomplete."""
         reader = self._reader
         text, at = reader.text, reader.at
-        first = text[at : at + 1]
+        first = text[at]
         if first in " \t\r\n":
             end = match_end(_BLANKS, text, at)
-            if end > at:
-                if self._held:
-                    self._held += text[at:end]
-                else:
-                    self.out.append(text[at:end])
-                reader.at = at = end
-            first = text[at : at + 1]
-            if not first:
+            if self._held:
+                self._held += text[at:end]
+            else:
+                self._put(text[at:end])
+            reader.at = at = end
+            if at == len(text):
                 return False
+            first = text[at]
         if first in _QUOTES:
             self._open_string(first)
         elif first == ":" and self._expected == "colon":
             self._expected = "value"
             self._before = None
-            self.out.append(":")
+            self._put(":")
         elif first == ",":
             self._comma()
         elif first in "{[":
@@ -172,7 +163,7 @@ class JsonLexer:
         if expected == "colon" or (is_key and bracket):
             raise MalformedCallError("invalid_json")
         if self._held:
-            self.out.append(self._held)
+            self._put(self._held)
             self._held = ""
         self._expected = "colon" if is_key else "comma"
         self._after_bracket = False
@@ -191,7 +182,7 @@ class JsonLexer:
 
     def _drop_comma(self) -> None:
         if self._held:
-            self.out.append(self._held[1:])
+            self._put(self._held[1:])
             self._held = ""
             self._reader.repaired = True
 
@@ -201,7 +192,7 @@ class JsonLexer:
         self._outer.append(self._ambiguous)
         self._closers.append(_CLOSERS[bracket])
         self._expected = "member" if bracket == "{" else "item"
-        self.out.append(bracket)
+        self._put(bracket)
 
     def _close_bracket(self, bracket: str) -> bool:
         """Close the bracket, and those inside it that are still open."""
@@ -217,7 +208,7 @@ class JsonLexer:
             self._before = self._outer.pop()
             if closer == "]":
                 self._ambiguous = self._before
-            self.out.append(closer)
+            self._put(closer)
         self._expected = "comma"
         self._after_bracket = True
         self._reader.at += 1
@@ -247,7 +238,7 @@ class JsonLexer:
             raise MalformedCallError("invalid_json")
         self._begin()
         reader.repaired = reader.repaired or output != word
-        self.out.append(output)
+        self._put(output)
         reader.at = end
         return True
 
@@ -273,18 +264,7 @@ class JsonLexer:
         self._is_plain = quote == '"'
         self._reader.repaired = self._reader.repaired or not self._is_plain
         self._previous = ""
-        self.out.append('"')
-
-    def _plain_string(self) -> bool:
-        """Consume the rest of the string if nothing about it is doubtful: most strings are consumed here."""
-        reader = self._reader
-        found = _PLAIN_END.match(reader.text, reader.at)
-        if found is None:
-            return False
-        self.out.append(found.group())
-        reader.at = found.end()
-        self._quote = self._escapes = ""
-        return True
+        self._put('"')
 
     def _string(self) -> bool:
         """Consume a string up to a mark or its end; return False if more text is needed."""
@@ -296,8 +276,13 @@ class JsonLexer:
             ends = reader.ends if self._quotations else ()
             found = markers_of((self._quote, "\\", *ends)).pattern(closed=reader.closed).search(text, at)
         end = len(text) if found is None else found.start()
+        if self._is_plain and at < end < len(text) and text[end] == '"' and text[end - 1] not in OPENERS:
+            self._put(text[at : end + 1])
+            reader.at = end + 1
+            self._quote = self._escapes = ""
+            return True
         if end > at:
-            self.out.append(text[at:end] if self._is_plain else escape_text(text[at:end]))
+            self._put(text[at:end] if self._is_plain else escape_text(text[at:end]))
             self._previous = text[end - 1]
             reader.at = end
         if found is None:
@@ -308,7 +293,7 @@ class JsonLexer:
         if mark == "\\":
             return self._escape(text, end)
         if self._is_plain:
-            self.out.append(_CONTROLS.get(mark) or f"\\u{ord(mark):04x}")
+            self._put(_CONTROLS.get(mark) or f"\\u{ord(mark):04x}")
             self._previous = mark
             reader.at = end + 1
             return True
@@ -319,7 +304,7 @@ class JsonLexer:
     def _quotation_mark(self) -> bool:
         reader = self._reader
         role = QuoteRole.END
-        if (self._in_quotation or may_be_inner(reader.text, reader.at, self._previous)) and not self._is_key:
+        if not self._is_key and (self._in_quotation or may_be_inner(reader.text, reader.at, self._previous)):
             role = find_role(
                 reader.text,
                 reader.at,
@@ -338,7 +323,7 @@ class JsonLexer:
             self._quote = self._escapes = ""
             self._quotations = 0
             self._starts_quoted = False
-            self.out.append('"')
+            self._put('"')
             return True
         self._is_plain = False
         reader.repaired = True
@@ -347,7 +332,7 @@ class JsonLexer:
             self._in_quotation = not self._in_quotation
             self._quotations += 1
         self._previous = self._quote
-        self.out.append(escape_text(self._quote))
+        self._put(escape_text(self._quote))
         return True
 
     def _escape(self, text: str, at: int) -> bool:
@@ -375,7 +360,7 @@ class JsonLexer:
             return self._literal_backslash()
         if kind not in "\"'/":
             self._set_escapes("valid")
-        self.out.append(output)
+        self._put(output)
         self._previous = " " if kind in _BLANK_ESCAPES else kind
         reader.at = end
         return True
@@ -383,7 +368,7 @@ class JsonLexer:
     def _literal_backslash(self) -> bool:
         self._set_escapes("literal")
         self._reader.repaired = True
-        self.out.append("\\\\")
+        self._put("\\\\")
         self._previous = "\\"
         self._reader.at += 1
         return True

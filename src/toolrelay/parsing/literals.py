@@ -63,7 +63,7 @@ class LiteralSyntax:
 
     def read(self, reader: Reader, emit: Emit) -> Parse[None]:
         """Parse a literal and emit its JSON."""
-        yield from run_lexer(_LiteralLexer(self, reader), reader, emit)
+        yield from run_lexer(_LiteralLexer(self, reader, emit), reader)
 
 
 _Expected: TypeAlias = Literal["value", "key", "colon", "comma"]
@@ -100,6 +100,7 @@ class _LiteralLexer:
     __slots__ = (
         "_closers",
         "_comma",
+        "_emit",
         "_expected",
         "_held",
         "_in_quotation",
@@ -111,10 +112,9 @@ class _LiteralLexer:
         "_string_ended",
         "_syntax",
         "_word_held",
-        "out",
     )
 
-    def __init__(self, syntax: LiteralSyntax, reader: Reader) -> None:
+    def __init__(self, syntax: LiteralSyntax, reader: Reader, emit: Emit) -> None:
         self._syntax = syntax
         self._reader = reader
         self._expected: _Expected = "value"
@@ -127,8 +127,7 @@ class _LiteralLexer:
         self._in_quotation = False
         self._quotations = 0
         self._previous = ""
-        self.out: list[str] = []
-        self._put = self.out.append
+        self._emit = self._put = emit
 
     def advance(self) -> bool:
         while self._closers or self._quote or self._string_ended or self._expected != "comma":
@@ -205,14 +204,14 @@ class _LiteralLexer:
             if self._word_held is not None:
                 held = [self._syntax.encode_word(self._word_held)]
         self._word_held = None
-        self._put = self.out.append
-        self.out += ["[" if is_set else "{", *held]
+        self._put = self._emit
+        self._put("".join(("[" if is_set else "{", *held)))
 
     def _punctuation(self, mark: str) -> None:
         if self._held is not None:
             if mark == ":" and self._expected == "colon":  # the common case
-                self.out += ["{", *self._held]
-                self._put, self._held, self._word_held = self.out.append, None, None
+                self._emit("".join(("{", *self._held)))
+                self._put, self._held, self._word_held = self._emit, None, None
             else:
                 self._open_brace(mark)
         closer = self._closers[-1]
@@ -261,10 +260,11 @@ class _LiteralLexer:
         markers = syntax.string_markers[self._quote]
         if self._quotations and reader.ends:
             markers = markers_of((self._quote, "\\", *reader.ends))
-        found = markers.pattern(closed=reader.closed).search(text, reader.at)
+        at = reader.at
+        found = markers.pattern(closed=reader.closed).search(text, at)
         end = len(text) if found is None else found.start()
-        if end > reader.at:
-            self._put(escape_text(text[reader.at : end]))
+        if end > at:
+            self._put(escape_text(text[at:end]))
             self._previous = text[end - 1]
             reader.at = end
         if found is None or not is_complete(found):

@@ -20,7 +20,7 @@ from enum import Enum, auto
 
 from toolrelay.parsing.markers import is_complete, markers_of
 
-_OPENERS = frozenset(" \t\r\n([{<>=:,;|/-")
+OPENERS = frozenset({"", *" \t\r\n([{<>=:,;|/-"})  # "": the start of the string
 _CLOSERS = re.compile(r"[}\])]*")
 _BLANKS_AND_CLOSERS = re.compile(r"\s{0,64}[}\])]*")
 _ENDS_STRING = frozenset(" \t\r\n,:\"'")
@@ -36,7 +36,7 @@ class QuoteRole(Enum):
 
 def may_be_inner(text: str, at: int, previous: str) -> bool:
     """Return whether the quotation mark at that place may be something else than the end of its string. Cheap."""
-    if not previous or previous in _OPENERS:
+    if previous in OPENERS:
         return True
     following = text[at + 1 : at + 2]
     return text[at] == "'" and (not following or following.isalnum())
@@ -57,7 +57,7 @@ def find_role(
         return QuoteRole.APOSTROPHE
     if in_quotation:
         return _role_in_quotation(text, after, depth, closed=closed)
-    if previous and previous not in _OPENERS:
+    if previous not in OPENERS:
         return QuoteRole.END
     if not following or following in _ENDS_STRING:
         return QuoteRole.END

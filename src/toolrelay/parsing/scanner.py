@@ -78,7 +78,8 @@ class Scanner:
         if self._significant is not None and self._significant.search(text) is None:
             return [self._delta(text)]
         self._accept(text)
-        self._significant = self._significant_characters()
+        if self._parser is None or self._significant is not None:
+            self._significant = self._significant_characters()
         return self._events.drain()
 
     def release(self) -> list[ScannerEvent]:
@@ -96,8 +97,11 @@ class Scanner:
             self._surrogate = ""
             self._accept("\ufffd")
         while self._parser is not None:
-            self._parser.close(complete=complete)
-            self._resume_parser()
+            parser = self._parser
+            parser.close(complete=complete)
+            state = parser.run()
+            if state is not ParseState.WAITING:
+                self._scan(*self._leave_parser(parser, state))
         held, self._held = self._held, ""
         if held and not self._is_stray_mark(held):
             self._emit(held)
@@ -123,16 +127,12 @@ class Scanner:
             for at in range(0, len(text), _PIECE):
                 self._accept(text[at : at + _PIECE])
         elif self._parser is not None:
-            self._parser.feed(text)
-            self._resume_parser()
+            state = self._parser.feed(text)
+            if state is not ParseState.WAITING:
+                self._scan(*self._leave_parser(self._parser, state))
         else:
             held, self._held = self._held, ""
             self._scan(held + text, 0)
-
-    def _resume_parser(self) -> None:
-        rest = self._run_parser()
-        if rest is not None:
-            self._scan(*rest)
 
     @property
     def in_reasoning(self) -> bool:
@@ -244,11 +244,11 @@ class Scanner:
                     self._is_bare = True
                     at = end
                 else:
-                    self._parser = CallParser(self._syntax, self, marker, text, end)
-                    rest = self._run_parser()
-                    if rest is None:
+                    self._parser = parser = CallParser(self._syntax, self, marker, text, end)
+                    state = parser.run()
+                    if state is ParseState.WAITING:
                         return
-                    text, at = rest
+                    text, at = self._leave_parser(parser, state)
                 emitted = advanced = at
         if self._fence is None:
             self._advance(text[advanced:])
@@ -290,14 +290,8 @@ class Scanner:
 
     # Calls
 
-    def _run_parser(self) -> tuple[str, int] | None:
-        """Run the grammar; return the text after it and a place in it, None if it needs more input."""
-        parser = self._parser
-        if parser is None:
-            return None
-        state = parser.run()
-        if state is ParseState.WAITING:
-            return None
+    def _leave_parser(self, parser: CallParser, state: ParseState) -> tuple[str, int]:
+        """End a possible call; return the text after it and a place in it."""
         self._parser = None
         if state is ParseState.NOT_A_CALL:
             if self._stands_alone and (parser.marker in self._syntax.stray_marks or parser.is_only_marks()):

@@ -16,8 +16,18 @@ from toolrelay.parsing.errors import MalformedCallError, NotACallError, Truncate
 from toolrelay.parsing.markers import is_complete, markers_of
 
 T = TypeVar("T")
-Parse: TypeAlias = Generator[None, None, T]
-"""A parser in progress: yields whenever it needs more text, returns T."""
+
+
+class Lexer(Protocol):
+    """Consumes a long value from a reader and emits it piece by piece."""
+
+    def advance(self) -> bool:
+        """Consume the reader's text as far as it is unambiguous; return whether the value ended."""
+        ...
+
+
+Parse: TypeAlias = Generator[Lexer | None, None, T]
+"""A parser in progress: yields whenever it needs more text, returns T. More text may go to the lexer that it yields, if any."""
 Emit: TypeAlias = Callable[[str], None]
 """Receives output piece by piece."""
 
@@ -250,28 +260,8 @@ class Reader:
         return name
 
 
-class Lexer(Protocol):
-    """Consumes a long value from a reader. `out`: text to be emitted, also before an error."""
-
-    @property
-    def out(self) -> list[str]: ...
-
-    def advance(self) -> bool:
-        """Consume the reader's text as far as it is unambiguous; return whether the value ended."""
-        ...
-
-
-def run_lexer(lexer: Lexer, reader: Reader, emit: Emit) -> Parse[None]:
-    """Run a lexer to the end of its value, emitting one piece for each chunk."""
-    while True:
-        try:
-            done = lexer.advance()
-        finally:
-            piece = "".join(lexer.out)
-            lexer.out.clear()
-            if piece:
-                emit(piece)
-        if done:
-            return
+def run_lexer(lexer: Lexer, reader: Reader) -> Parse[None]:
+    """Run a lexer to the end of its value."""
+    while not lexer.advance():
         reader.require_more()
-        yield
+        yield lexer
