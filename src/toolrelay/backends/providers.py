@@ -221,7 +221,16 @@ PROVIDERS = {
             prints_calls=True,
         ),
     ),
-    "local": Preset(backend="local", available=False),
+    "local": Preset(
+        backend="local",
+        profile=Profile(
+            max_tokens_field="max_tokens",
+            constrains_output=True,
+            offers_choice=True,
+            takes_tools=False,
+            enforces_tool_choice=False,
+        ),
+    ),
     "demo": Preset(backend="demo"),
     "compatible": Preset(backend="http", wire="chat"),
 }

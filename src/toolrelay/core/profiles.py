@@ -15,6 +15,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     stream_usage           can report usage at the end of a Chat stream
     call_ids               "nine": accepts only ids of nine letters and digits (Mistral)
     constrains_output      can constrain output to a JSON schema given as response_format
+    offers_choice          a model of an unknown family is constrained to a choice between a call and an answer
     takes_tools            accepts tools, and its models call them; otherwise calls are asked for as text
     enforces_tool_choice   enforces tool_choice; otherwise a required call is asked for as text
     tool_names             "plain": accepts only names of letters, digits, _ and -, at most 64 characters
@@ -37,6 +38,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     stream_usage: bool = True
     call_ids: Literal["any", "nine"] = "any"
     constrains_output: bool = False
+    offers_choice: bool = False
     takes_tools: bool = True
     enforces_tool_choice: bool = True
     tool_names: Literal["any", "plain"] = "any"

@@ -19,6 +19,7 @@ from toolrelay.parsing.triggers import ScanOptions
 from toolrelay.runtime.routing import FallbackRoute, RoutedBackend
 from toolrelay.setting_types import ParameterDefaults
 from toolrelay.settings import ModelSettings
+from toolrelay.toolcalls.constraint import CHOICE
 from toolrelay.toolcalls.options import ActiveOptions, ToolCallOptions, passes_no_tool
 from toolrelay.toolcalls.targets import Target
 
@@ -93,8 +94,9 @@ def tool_calling_mode(
     name = chosen if chosen in dialects else family.dialect if family is not None else "sealed"
     prints_calls = profile.prints_calls or (chosen == "auto" and family is not None)
     scan = _scan_options(settings, profile, family)
+    chooses = profile.offers_choice and chosen == "auto" and family is None
     options = ToolCallOptions(
-        dialect=dialects[name],
+        dialect=CHOICE if chooses else dialects[name],
         native=native,
         scans_text=native and (settings.printed_calls or ("catch" if prints_calls else "text")) == "catch",
         enforces_tool_choice=profile.enforces_tool_choice,

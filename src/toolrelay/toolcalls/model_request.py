@@ -3,6 +3,7 @@
 model                                          tools                      a required call
 --------------------------------------------   ------------------------   ---------------------------------------------------
 prints its calls                               described in system text   constrained decoding if possible, else retried
+chooses, its server constrains that (CHOICE)   described in system text   constrained decoding, as is every other answer
 is native, its server enforces tool_choice     declared                   passed on
 is native, its server does not                 declared; `none`: removed  asked for as text, as for a model that prints
 """
@@ -22,7 +23,7 @@ from toolrelay.errors import invalid
 from toolrelay.parsing.scanner import Scanner
 from toolrelay.parsing.triggers import ScanOptions
 from toolrelay.toolcalls.caught_forms import caught_forms, is_remnant
-from toolrelay.toolcalls.constraint import CONSTRAINED, build_call_schema
+from toolrelay.toolcalls.constraint import CHOICE, CONSTRAINED, NO_TOOL, build_call_schema, build_choice_schema
 from toolrelay.toolcalls.custom_tools import as_function, as_function_call
 from toolrelay.toolcalls.names import ToolNames
 from toolrelay.toolcalls.options import ToolCallOptions
@@ -40,6 +41,7 @@ class ModelRequest:
     as_text        calls are asked for, and come, as text
     base_dialect   the model's dialect, with its tag if it is sealed
     dialect        the dialect for scanning: `base_dialect`, CONSTRAINED, or what a native model may print all the same
+    is_constrained the server constrains the output to a schema of calls
     """
 
     def __init__(self, request: Request, options: ToolCallOptions) -> None:
@@ -61,14 +63,21 @@ class ModelRequest:
         self._prepare()
 
     def _prepare(self) -> None:
-        constrained = self.as_text and self.must_call and self._options.constrains_output
-        self.dialect = CONSTRAINED if constrained else self.base_dialect if self.as_text else self._native_dialect()
+        chooses = self.base_dialect is CHOICE
+        self.is_constrained = self.as_text and self._options.constrains_output and (self.must_call or self._offers_choice())
+        if self.is_constrained and not chooses:
+            self.dialect = CONSTRAINED
+        else:
+            self.dialect = self.base_dialect if self.as_text else self._native_dialect()
         # The conversation before it is rendered; corrections are added to it.
         if self.as_text:
             self._conversation = _map_tools(self._received, as_function, as_function_call)
         else:
             self._conversation = self._make_native_request()
         self.request = self._render()
+
+    def _offers_choice(self) -> bool:
+        return self.base_dialect is CHOICE and bool(self.tools) and NO_TOOL not in self._model_tools()
 
     def _native_dialect(self) -> Dialect:
         """Return the dialect of calls in a native model's text. A client that reads blocks gets them as they are."""
@@ -95,7 +104,11 @@ class ModelRequest:
         rendered = render_prompt(self._conversation, self.base_dialect, self.names)
         if not self.is_constrained:
             return rendered
-        schema = build_call_schema(list(self._model_tools().values()))
+        tools = list(self._model_tools().values())
+        if self.base_dialect is not CHOICE:
+            schema = build_call_schema(tools)
+        else:
+            schema = build_call_schema(tools, name_key="tool") if self.must_call else build_choice_schema(tools)
         return replace(rendered, output=OutputFormat(type="json_schema", name="call", schema=schema, strict=True))
 
     def input_size(self) -> int:
@@ -147,12 +160,9 @@ class ModelRequest:
 
     # Asking again
 
-    @property
-    def is_constrained(self) -> bool:
-        return self.dialect is CONSTRAINED
-
     def drop_constraint(self) -> None:
         """Continue without the schema: the server refused it, or the model ignored it."""
+        self.is_constrained = False
         self.dialect = self.base_dialect
         self.request = self._render()
 

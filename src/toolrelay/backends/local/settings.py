@@ -1,0 +1,36 @@
+"""The keys of a local model's table, and the number of threads for it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from toolrelay.setting_types import Count, Positive
+from toolrelay.settings import ModelSettings
+
+MAX_THREADS = 8  # by default: generation is bound by memory bandwidth, more threads rarely help
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+class LocalSettings(ModelSettings, frozen=True, kw_only=True):
+    """`model` names a file: see model_files. `threads` 0: see default_threads. `parallel`: answers at the same time."""
+
+    local: bool = True
+    context_tokens: Positive = 8192
+    threads: Count = 0
+    parallel: Positive = 1
+
+
+def default_threads() -> int:
+    """Leave a core to the gateway and everything else: llama.cpp on two busy cores is ten times slower with two threads."""
+    return min(MAX_THREADS, max(1, _available_cores() - 1))
+
+
+def _available_cores() -> int:
+    """Count the cores that this process may use: fewer than the machine has, in a container with a limit."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = _QUOTA.read_text(encoding="ascii").split()
+        return min(cores, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):  # no limit, or another system
+        return cores
