@@ -98,9 +98,66 @@ def test_b6_pondered_call_is_not_made(model: str) -> None:
 def test_b6_answer_without_an_end_tag_is_read_again(model: str) -> None:
     options = options_of(model)
     for request in (REQUEST, WHOLE):
-        events = feed_text(ToolCallSession(request, options), "Let me see.\n" + printed_call(options))
-        assert calls(events) == TIME_CALL
-        assert text(events).strip() == "Let me see."
+        events = feed_text(ToolCallSession(request, options), "It is noon, as I can see.\n")
+        assert (calls(events), reasoning(events), text(events)) == ([], "", "It is noon, as I can see.\n")
+
+
+@pytest.mark.parametrize("model", BEGUN)
+def test_b6_text_before_calls_without_an_end_tag_stays_reasoning(model: str) -> None:
+    options = options_of(model)
+    for request, pondered in ((REQUEST, "Let me see.\n"), (WHOLE, "Let me see.\n" * 9)):
+        events = feed_text(ToolCallSession(request, options), pondered + printed_call(options))
+        assert (calls(events), text(events)) == (TIME_CALL, "")
+        assert reasoning(events).startswith(pondered)
+    assert reasoning(events) == pondered, "without the call's marks in a whole answer"
+
+
+def test_b6_streamed_text_before_calls_without_an_end_tag_is_shown_once() -> None:
+    pondered = "Let me see. " * 9
+    events = feed_text(begun(), pondered + render_call("get_time", "{}"))
+    assert (calls(events), text(events)) == (TIME_CALL, "")
+    assert reasoning(events).count("Let me see.") == 9
+
+
+# An end tag without a start tag, in families whose template is not known to open reasoning
+
+
+@pytest.mark.parametrize("model", ["seed-oss", "mimo-v2-flash", "deepseek-v3.2", "glm-4.5", "gemma-4-27b", "olmo-3-7b", "lfm2"])
+def test_whole_answer_with_only_an_end_tag_begins_with_reasoning(model: str) -> None:
+    options = options_of(model)
+    assert options.scan.reasoning is not None
+    end = options.scan.reasoning[1]
+    for policy in ("retry", "text"):
+        for rest, expected in (("Hello.", ([], "Hello.")), (printed_call(options), (TIME_CALL, ""))):
+            events = feed_text(ToolCallSession(WHOLE, replace(options, on_bad_call=policy)), f"I ponder.{end}{rest}")
+            assert (reasoning(events), (calls(events), text(events))) == ("I ponder.", expected)
+
+
+@pytest.mark.parametrize("policy", ["retry", "text"])
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        ("Hello.</think>", ("", "Hello.")),
+        ("Hello.</think> \n", ("", "Hello. \n")),
+        ("One `</think>` tag", ("", "One `</think>` tag")),
+        ("Hi. <think>Hm.</think>Hello.", ("Hm.", "Hi. Hello.")),
+        ("<think>Hm.</think>Hello.</think>You.", ("Hm.", "Hello.You.")),
+        ("Hello.", ("", "Hello.")),
+    ],
+)
+def test_whole_answer_without_reasoning_is_text(printed: str, expected: tuple[str, str], policy: Any) -> None:
+    events = feed_text(hermes(WHOLE, scan=THINKS, on_bad_call=policy), printed)
+    assert (reasoning(events), text(events)) == expected
+
+
+def test_streamed_text_before_an_end_tag_has_been_sent() -> None:
+    events = feed_text(hermes(scan=THINKS), "I ponder.</think>Hello.")
+    assert (reasoning(events), text(events)) == ("", "I ponder.Hello.")
+
+
+def test_end_tag_of_all_messages_does_not_end_reasoning_alone() -> None:
+    events = feed_text(ToolCallSession(WHOLE, options_of("inkling")), "<|content_text|>Hi.<|end_message|><|content_text|>Hello.")
+    assert (reasoning(events), text(events)) == ("", "Hi.Hello.")
 
 
 @pytest.mark.parametrize("model", BEGUN)

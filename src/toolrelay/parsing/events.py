@@ -1,4 +1,4 @@
-"""Events of the scanner: those of the stream, broken and repaired calls, and calls as they were printed."""
+"""Events of the scanner: those of the stream, broken and repaired calls, calls as they were printed, the end of reasoning."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ class CallPrinted(Struct, frozen=True):
     text: str
 
 
-ScannerEvent = StreamEvent | CallBroken | CallRepaired | CallPrinted
+class ReasoningClosed(Struct, frozen=True):
+    """The end tag of reasoning came without its start tag: the text so far was reasoning."""
+
+
+ScannerEvent = StreamEvent | CallBroken | CallRepaired | CallPrinted | ReasoningClosed
 
 
 class EventBuffer:

@@ -24,7 +24,7 @@ from toolrelay.core.events import ReasoningDelta, TextDelta
 from toolrelay.core.request import Tool
 from toolrelay.core.surrogates import join_surrogates_so_far
 from toolrelay.parsing.call_parser import CallParser, ParseState
-from toolrelay.parsing.events import CallPrinted, EventBuffer, ScannerEvent
+from toolrelay.parsing.events import CallPrinted, EventBuffer, ReasoningClosed, ScannerEvent
 from toolrelay.parsing.grammar import CallSyntax
 from toolrelay.parsing.markdown import FenceState, HtmlBlock, LineState
 from toolrelay.parsing.triggers import (
@@ -45,7 +45,8 @@ class Scanner:
     """Turns text into events; while a call is parsed, it is the grammar's sink.
 
     `assumes_reasoning`: the answer was assumed to begin in reasoning, and no tag has confirmed that so far.
-    `reports_calls`: each call is followed by its text, `CallPrinted`, and a repair is reported.
+    `may_be_reasoning`: text without a start tag is reasoning if an end tag comes: the model's template may have opened it.
+    `reports_calls`: each call is followed by its text, `CallPrinted`; a repair and an end tag without a start tag are reported.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Scanner:
         self._held = ""
         self._in_reasoning = self.assumes_reasoning = self._options.begins_in_reasoning
         self._awaits_tag = self._in_reasoning and self._options.reasoning is not None
+        self.may_be_reasoning = not self._in_reasoning and self._closes_only_reasoning()
         self._begun = False
         self._line = LineState()
         self._is_bare = False  # only blanks follow the last call or mark
@@ -145,6 +147,7 @@ class Scanner:
             self._emit_printed(self._parser)
             self._parser.commit()
         self._begin_answer()
+        self.may_be_reasoning = False
         self._line.start_text()
         self._line.leave_margin()
         self._events.start(name)
@@ -241,7 +244,7 @@ class Scanner:
                     self._switch_reasoning()
                     at = end
                 elif kind is TriggerKind.STRAY_MARK:
-                    self._is_bare = True
+                    self._drop_mark(marker)
                     at = end
                 else:
                     self._parser = parser = CallParser(self._syntax, self, marker, text, end)
@@ -282,9 +285,21 @@ class Scanner:
             self._switch_reasoning()
         return rest
 
+    def _closes_only_reasoning(self) -> bool:
+        """Return whether the end tag ends nothing but reasoning. Inkling's ends all messages."""
+        tags = self._options.reasoning
+        return tags is not None and all(marker.text != tags[1] for marker in self._syntax.start_markers)
+
+    def _drop_mark(self, mark: str) -> None:
+        self._is_bare = True
+        if self.may_be_reasoning and self._options.reasoning is not None and mark == self._options.reasoning[1]:
+            self.may_be_reasoning = False
+            if self._reports_calls:
+                self._events.add(ReasoningClosed())
+
     def _switch_reasoning(self) -> None:
         self._in_reasoning = not self._in_reasoning
-        self.assumes_reasoning = False
+        self.assumes_reasoning = self.may_be_reasoning = False
         self._line.start_text()
         self._triggers = self._current_triggers()
 

@@ -56,7 +56,7 @@ from toolrelay.core.events import (
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Request
 from toolrelay.errors import ModelError
-from toolrelay.parsing.events import CallBroken, CallPrinted, CallRepaired, ScannerEvent
+from toolrelay.parsing.events import CallBroken, CallPrinted, CallRepaired, ReasoningClosed, ScannerEvent
 from toolrelay.parsing.scanner import Scanner
 from toolrelay.toolcalls.limits import UNKNOWN_TOOL, CallRules, OutputLimiter, StopFilter, make_stop_filter
 from toolrelay.toolcalls.model_request import ModelRequest
@@ -116,6 +116,8 @@ class ToolCallSession:
         self._limiter = OutputLimiter()
         self._pending = PendingCalls(self._options, self._plan.tools, self._writer, streams=self._streams)
         self._bad_call: PendingCall | None = None  # becomes text as soon as that is complete
+        # The text of a whole answer is reasoning if an end tag follows it: the model's template may have opened it.
+        self._may_be_reasoning = not self._streams and self._scanner is not None and self._scanner.may_be_reasoning
         self._is_call_open = False  # a malformed call of which a part is visible
         self._printed: list[str] = []  # text to scan again, or to show the model again
         self._output_size = 0
@@ -167,6 +169,7 @@ class ToolCallSession:
                 self._enter(State.ENDED)
                 self._writer.out.append(event)
             case ReasoningDelta():
+                self._end_doubt()
                 self._expect_separate_reasoning()
                 self._writer.write_reasoning(event)
             case MessageStarted():
@@ -218,6 +221,9 @@ class ToolCallSession:
                 self._notice("repaired_json", self._pending.name_of((True, index)))
             case CallPrinted(text=text):
                 self._show_bad_call(text)
+            case ReasoningClosed():
+                if self._may_be_reasoning:
+                    self._writer.close_reasoning()
             case CallStarted() | CallBroken(index=None) if self._limiter.count_call():
                 if self._must_call():
                     self._handle_missing_call()
@@ -232,9 +238,17 @@ class ToolCallSession:
             case ReasoningDelta(text=text) if self._may_be_text():
                 self._writer.withhold_reasoning(text)
             case ReasoningDelta():
+                self._end_doubt()
                 self._writer.write_reasoning(event)
             case _:
                 self._writer.out.append(event)
+
+    def _end_doubt(self) -> None:
+        """Read the text so far as text: reasoning is marked, or comes separately."""
+        if self._may_be_reasoning:
+            self._may_be_reasoning = False
+            if not self._withholds_text():
+                self._writer.release_withheld()
 
     def _may_be_text(self) -> bool:
         """Return whether reasoning may still turn out to be the answer's text. A stream waits for a few words only."""
@@ -280,11 +294,13 @@ class ToolCallSession:
             self._writer.write_text(event)
 
     def _withholds_text(self) -> bool:
-        """Return whether the text may turn out to be that of a rejected try."""
+        """Return whether the text may turn out to be that of a rejected try, or reasoning."""
         if self._must_call():
             return True
-        may_retry = self._options.on_bad_call == "retry" and self._tries < MAX_TRIES and not self._writer.admitted
-        return may_retry and not self._streams and self._scanner is not None
+        if self._streams or self._scanner is None or self._writer.admitted:
+            return False
+        may_retry = self._options.on_bad_call == "retry" and self._tries < MAX_TRIES
+        return may_retry or self._may_be_reasoning
 
     # Calls
 
@@ -444,22 +460,29 @@ class ToolCallSession:
         if self._must_call() and self._plan.is_constrained and self.state is State.READING:
             self._plan.drop_constraint()
             self._rescan(self._plan.make_scanner())
-        if self._may_read_again() and self.state is State.READING:
-            self._writer.discard_reasoning()
-            self._rescan(self._plan.make_scanner_without_reasoning())
-        elif self._scanner is not None and self._scanner.in_reasoning and self.state is State.READING:
-            self._read_last_calls()
+        if self._scanner is not None and self._scanner.in_reasoning and self.state is State.READING:
+            may_be_text = self._may_read_again()
+            if not self._read_last_calls() and may_be_text:
+                self._writer.discard_reasoning()
+                self._rescan(self._plan.make_scanner_without_reasoning())
 
-    def _read_last_calls(self) -> None:
+    def _read_last_calls(self) -> bool:
         """Read calls at the end of reasoning that was not closed. Everything before them stays reasoning."""
         if self._writer.started or self._output_size > MAX_HELD:
-            return
+            return False
         scanner = self._plan.make_scanner_without_reasoning()
         found = [*scanner.feed(self._plan.after_reasoning_tag(self.printed)), *scanner.flush(complete=True)]
         last = max((n for n, event in enumerate(found) if type(event) is CallFinished), default=-1)
-        if last >= 0 and not any(type(event) is TextDelta and event.text.strip() for event in found[last:]):
-            self._scanner = scanner
-            self._read_scanned([event for event in found if type(event) is not TextDelta])
+        if last < 0 or any(type(event) is TextDelta and event.text.strip() for event in found[last:]):
+            return False
+        if self._may_read_again() and not any(type(event) is CallStarted and event.name in scanner.tools for event in found):
+            return False
+        if self._writer.withholds_reasoning:
+            self._writer.discard_reasoning()
+            self._writer.withhold_reasoning("".join(event.text for event in found if type(event) is TextDelta))
+        self._scanner = scanner
+        self._read_scanned([event for event in found if type(event) is not TextDelta])
+        return True
 
     def _rescan(self, scanner: Scanner | None) -> None:
         self._scanner = scanner
@@ -467,6 +490,7 @@ class ToolCallSession:
             self._limiter = OutputLimiter()
             self._stop = self._make_stop_filter()
             self._writer.discard_withheld()
+            self._may_be_reasoning = False
             self._read_scanned([*scanner.feed(self.printed), *scanner.flush(complete=True)])
 
     def _cut(self, rule: str) -> None:

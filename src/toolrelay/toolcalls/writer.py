@@ -33,6 +33,7 @@ class AnswerWriter:
         self._rules = rules
         self._dropped: set[int] = set()
         self._withheld: list[str | MessageStarted] = []
+        self._reasoning_size = 0  # of what is withheld, the number of pieces that are reasoning if anything follows them
         self._withheld_reasoning: list[str] = []
         self._blanks = ""
         self._in_text = False  # other text than blanks was written since the last call
@@ -78,12 +79,21 @@ class AnswerWriter:
             self.release_blanks()
             self.out.append(event)
 
+    def close_reasoning(self) -> None:
+        """Take the text that is withheld for reasoning. It stays text if nothing follows it."""
+        self._reasoning_size = len(self._withheld)
+
     def discard_withheld(self) -> None:
         self._withheld = []
+        self._reasoning_size = 0
         self._blanks = ""
 
-    def release_withheld(self) -> None:
+    def release_withheld(self, *, before_call: bool = False) -> None:
         held, self._withheld = self._withheld, []
+        size, self._reasoning_size = self._reasoning_size, 0
+        if size and (before_call or any(isinstance(each, str) and each.strip() for each in held[size:])):
+            self.write_reasoning(ReasoningDelta("".join(each for each in held[:size] if isinstance(each, str))))
+            held = held[size:]
         for is_text, group in groupby(held, lambda each: isinstance(each, str)):
             if is_text:
                 self.write_text(TextDelta("".join(map(str, group))))
@@ -126,7 +136,7 @@ class AnswerWriter:
         if self._rules.admit(start, notices):
             self.admitted += 1
             self.release_reasoning()
-            self.release_withheld()
+            self.release_withheld(before_call=True)
             self._blanks, self._in_text = "", False
             self.out += [*notices, replace(start, index=index)]
         else:
