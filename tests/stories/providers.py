@@ -19,7 +19,7 @@ from tests.upstream import LAST_CHUNK, Gate, ReceivedRequest, Script, chunk, rep
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.profiles import Profile
-from toolrelay.wires.base import discover as discover_wires
+from toolrelay.wires.base import discover_provider_wires
 
 KEY = "sk-of-azure"  # what tests.provider_servers expects
 WIRE_SERVERS: dict[str, WireServer] = {
@@ -98,7 +98,7 @@ def _wire_models() -> list[StoryModel]:
     """Return a model of no particular provider on each wire."""
     return [
         StoryModel(name=f"any_{wire.config_name}", provider="compatible", wire=wire.config_name)
-        for wire in discover_wires().values()
+        for wire in discover_provider_wires().values()
     ]
 
 

@@ -122,7 +122,7 @@ def test_story(stage: StoryStage, name: str, model: StoryModel, door: str, *, st
         history += reply.history
         if results:
             history += client.results(results, failed=round_.failed)
-        told += _told(round_, knows_failure=door == "messages" and model.wire == "anthropic")
+        told += _told(round_, knows_failure=door == "messages" and model.wire in ("anthropic", "gemini"))
 
 
 def check_reply(reply: ClientReply, answer: ModelAnswer) -> None:
