@@ -97,7 +97,7 @@ A_URL = "an http:// or https:// URL with a valid host and port, without query or
         ),
         (
             '[models.a]\nprovider = "vllm"\nwire = "chta"',
-            'models.a.wire: expected one of anthropic, chat, responses, found "chta"; did you mean chat?',
+            'models.a.wire: expected one of anthropic, chat, ollama, responses, found "chta"; did you mean chat?',
         ),
         (
             '[models.a]\nprovider = "OpenAL"',

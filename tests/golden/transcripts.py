@@ -23,6 +23,7 @@ from toolrelay.errors import ToolrelayError
 from toolrelay.wires.base import ProviderWire, Wire, discover, discover_provider_wires
 
 EXCHANGES = Path(__file__).parent / "exchanges"
+_WIRE_TESTS = Path(__file__).parent.parent / "wires"  # with streams of wires that only providers speak
 ALL = discover_provider_wires()
 FRONTS = {wire.config_name: wire for wire in discover().values()}
 
@@ -89,7 +90,10 @@ def ways() -> Iterator[Way]:
 def recorded(wire: ProviderWire) -> list[bytes]:
     """Every recorded answer over that wire."""
     paths = sorted(EXCHANGES.glob("*/upstream.*.sse"))
-    return [path.read_bytes() for path in paths if BACKS[path.name.split(".")[1]].wire.name == wire.name]
+    of_servers = sorted((_WIRE_TESTS / wire.config_name / "streams").glob("*"))
+    return [path.read_bytes() for path in paths if BACKS[path.name.split(".")[1]].wire.name == wire.name] + [
+        path.read_bytes() for path in of_servers
+    ]
 
 
 def _asked(request: Request, front: Wire, back: Back) -> dict[str, str]:

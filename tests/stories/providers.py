@@ -18,7 +18,6 @@ from tests.stories.scripts import Entry, ModelAnswer, ProviderRequest, Said, Sto
 from tests.upstream import LAST_CHUNK, Gate, ReceivedRequest, Script, chunk, reply, stream_head
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.providers import PROVIDERS
-from toolrelay.core.profiles import Profile
 from toolrelay.wires.base import discover_provider_wires
 
 KEY = "sk-of-azure"  # what tests.provider_servers expects
@@ -57,8 +56,10 @@ class StoryModel(Struct, frozen=True, kw_only=True):
     dialect: str = ""
 
     @property
-    def profile(self) -> Profile:
-        return PROVIDERS[self.provider].profile
+    def enforces_tool_choice(self) -> bool:
+        """Return whether its server is told that a call must happen, or none; otherwise the gateway sees to it."""
+        wire = next(wire for wire in discover_provider_wires().values() if wire.config_name == self.wire)
+        return PROVIDERS[self.provider].profile.enforces_tool_choice and "tool_choice" not in wire.unsupported
 
     @property
     def server(self) -> WireServer:

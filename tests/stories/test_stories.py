@@ -150,7 +150,7 @@ def check_conversation(received: ProviderRequest, told: list[Entry]) -> None:
 
 def check_tools(received: ProviderRequest, tools: Tools, choice: str, model: StoryModel) -> None:
     """Check that the provider was sent the tools and the choice in the way that it understands: declared, or as text."""
-    if not model.dialect and (model.profile.enforces_tool_choice or choice == "auto"):
+    if not model.dialect and (model.enforces_tool_choice or choice == "auto"):
         assert received.choice == choice
         assert {name: received.tools.get(name) for name in tools} == {name: schema for name, (_, schema) in tools.items()}
         return

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.exchange import check_one_end, decode_all, envelope, fold, gist
+from tests.exchange import Gist, check_one_end, decode_all, envelope, fold, gist
 from tests.golden.transcripts import EXCHANGES, FRONTS, recorded
 from tests.served_wires import FRONT_WIRES, SERVED_WIRES
 from tests.strategies import answers, cut_bytes, json_values
@@ -71,6 +71,15 @@ def streams(wire: Wire) -> list[bytes]:
     return [*recorded(wire), encoded(wire, ANSWER)]
 
 
+def carried(wire: Wire, events: list[StreamEvent]) -> Gist:
+    """Return what a wire can say of an answer: Ollama's has two finishes, and only sums of tokens."""
+    given = gist(fold(events))
+    if wire.name != "ollama":
+        return given
+    usage = None if given.usage is None else Usage(input=given.usage.input, output=given.usage.output)
+    return replace(given, finish="stop" if given.finish == "content_filter" else given.finish, usage=usage)
+
+
 def comparable(events: list[StreamEvent]) -> list[object]:
     """The events with errors as their message and code, so that they compare."""
     return [(event.error.message, event.error.code) if isinstance(event, AnswerFailed) else event for event in events]
@@ -95,7 +104,8 @@ def test_chunking_of_a_recorded_stream_does_not_change_events(wire: Wire) -> Non
         whole = comparable(decode_all(wire, stream))
         assert comparable(decode_all(wire, *(stream[place : place + 1] for place in range(len(stream))))) == whole
         assert comparable(decode_all(wire, *_pieces(stream.replace(b"\n", b"\r\n"), 3))) == whole
-        assert comparable(decode_all(wire, *_pieces(stream.replace(b"\n", b"\r"), 2))) == whole
+        if wire.stream_type == "text/event-stream":
+            assert comparable(decode_all(wire, *_pieces(stream.replace(b"\n", b"\r"), 2))) == whole
 
 
 def _pieces(data: bytes, size: int) -> Iterator[bytes]:
@@ -111,7 +121,7 @@ def test_batching_of_events_does_not_change_frames(wire: Wire, data: st.DataObje
     assert b"".join(encoder.encode([event]) for event in events) == encoded(wire, events)
 
 
-@every_wire
+@pytest.mark.parametrize("wire", [wire for wire in SERVED_WIRES.values() if wire.stream_type == "text/event-stream"])
 def test_comments_between_frames_are_ignored(wire: Wire) -> None:  # bug 46
     for stream in streams(wire):
         assert comparable(decode_all(wire, stream.replace(b"\n\n", b"\n\n" + KEEP_ALIVE))) == comparable(decode_all(wire, stream))
@@ -189,7 +199,7 @@ def _calls(answer: Answer) -> set[tuple[str, str]]:
 @some
 @given(ANSWERS)
 def test_decoder_reads_what_the_encoder_writes(wire: Wire, events: list[StreamEvent]) -> None:  # bug 7, 8, 9, 12, 14, 40
-    assert gist(fold(decode_all(wire, encoded(wire, events)))) == gist(fold(events))
+    assert gist(fold(decode_all(wire, encoded(wire, events)))) == carried(wire, events)
 
 
 @every_wire
@@ -205,9 +215,9 @@ def test_whole_answer_equals_its_folded_stream(wire: Wire, events: list[StreamEv
 @given(CUT_ANSWERS)
 def test_unfinished_call_is_never_decoded_as_a_call(wire: Wire, events: list[StreamEvent]) -> None:  # bug 5
     again = fold(decode_all(wire, encoded(wire, events)))
-    assert gist(again) == gist(fold(events))
+    assert gist(again) == carried(wire, events)
     whole = wire.encode_answer(fold(events), envelope(request_for(wire)))
-    assert gist(fold(wire.decode_answer(whole))) == gist(fold(events))
+    assert gist(fold(wire.decode_answer(whole))) == carried(wire, events)
 
 
 @every_wire
@@ -307,7 +317,7 @@ def sent(wire: Wire, path: Path, profile: Profile) -> OutgoingRequest | None:
         return wire.encode_request(read(path), profile)
     except ClientError as refused:
         assert refused.code == "unsupported_by_upstream"  # noqa: PT017 -- one of two good outcomes
-        assert path.parent.name == "custom-grammar-tool"
+        assert path.parent.name == "custom-grammar-tool" or wire.unsupported.keys() & {"tool_choice", "images by URL"}
         return None
 
 
@@ -331,7 +341,7 @@ def test_same_request_encodes_to_the_same_bytes(wire: Wire, path: Path, profile:
 def test_upstream_stream_is_requested_only_if_the_client_streams(wire: Wire) -> None:
     streamed, whole = (wire.encode_request(replace(request_for(wire), stream=stream), Profile()) for stream in (True, False))
     assert b"stream" in streamed.body + streamed.path.encode()
-    assert b"stream" not in whole.body + whole.path.encode()
+    assert b"stream" not in whole.body.replace(b'"stream":false', b"") + whole.path.encode()
 
 
 @every_front

@@ -109,7 +109,7 @@ REQUESTS: dict[str, list[Request]] = {
         foreign_request(output=OutputFormat(type="json_schema", schema={"items": {_KEYWORD: 1}})),
     ],
     "names of files": [foreign_request(user_message(File(data="d", filename="a.pdf")))],
-    "detail of images": [foreign_request(user_message(Image(url="u", detail="low")))],
+    "detail of images": [foreign_request(user_message(Image(url="data:image/png;base64,AAAA", detail="low")))],
     "audio": [foreign_request(user_message(Audio(data="AAAA", format="wav")))],
     "files by id": [foreign_request(user_message(File(file_id="file-1")))],
     "custom tools (free text)": [foreign_request(tools=(Tool(name="f", kind="custom"),))],
@@ -120,6 +120,13 @@ REQUESTS: dict[str, list[Request]] = {
     "logit_bias": [foreign_request(sampling=Sampling(logit_bias={"1": 1.0}))],
     "name": [foreign_request(Message(role="user", content="Hi", name="someone"))],
     "n": [foreign_request(sampling=Sampling(n=2))],
+    "images by URL": [foreign_request(user_message(Image(url="https://example.org/a.png")))],
+    "files": [foreign_request(user_message(File(data="d"))), foreign_request(user_message(File(file_id="file-1")))],
+    "reasoning effort of another name": [foreign_request(reasoning=ReasoningOptions(effort="odd"))],
+    "tool_choice": [
+        foreign_request(tools=(_FUNCTION,), tool_choice=ToolChoice(mode="required")),
+        foreign_request(tools=(_FUNCTION,), tool_choice=ToolChoice(mode="named", names=(("function", "f"),))),
+    ],
 }
 ROWS = [(wire, row) for wire in WIRES.values() for row in wire.unsupported]
 

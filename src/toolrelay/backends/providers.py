@@ -5,6 +5,7 @@ A quirk is one line: what differs from OpenAI's API, as a field of the profile, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -27,6 +28,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     backend     the backend kind: the name of a package in toolrelay.backends
     base_url    the default of a model's `base_url`; the wire's path is appended to it
     wire        the default of a model's `wire`
+    key_wires   keys of a model's table that only another wire can say: with one of them, that wire is the default
     profile     the capabilities of its models
     quirks      the lines from which the profile was made, if it was
     available   False: reserved for a later version; configuring it is an error
@@ -35,15 +37,21 @@ class Preset(Struct, frozen=True, kw_only=True):
     backend: str
     base_url: str = ""
     wire: str = ""
+    key_wires: tuple[tuple[str, str], ...] = ()
     profile: Profile = Profile()
     quirks: tuple[Quirk, ...] = ()
     available: bool = True
 
 
-def _server(base_url: str, *quirks: Quirk) -> Preset:
+def default_wire(preset: Preset, table: Mapping[str, Any]) -> str:
+    """Return the wire of a model whose table does not name one."""
+    return next((wire for key, wire in preset.key_wires if table.get(key)), preset.wire)
+
+
+def _server(base_url: str, *quirks: Quirk, key_wires: tuple[tuple[str, str], ...] = ()) -> Preset:
     """Return the preset of a server with OpenAI's API and these quirks."""
     profile = Profile(**{quirk.field: quirk.value for quirk in quirks})
-    return Preset(backend="http", base_url=base_url, wire="chat", profile=profile, quirks=quirks)
+    return Preset(backend="http", base_url=base_url, wire="chat", key_wires=key_wires, profile=profile, quirks=quirks)
 
 
 _OPENAI = "https://platform.openai.com/docs/api-reference/chat/create"
@@ -108,6 +116,7 @@ PROVIDERS = {
         _max_tokens(_OLLAMA),
         _constrains("https://docs.ollama.com/capabilities/structured-outputs"),
         _asks_for_required_calls("It ignores `tool_choice`.", _OLLAMA),
+        key_wires=(("context_length", "ollama"), ("keep_alive", "ollama")),
     ),
     "lmstudio": _server(
         "http://127.0.0.1:1234/v1",

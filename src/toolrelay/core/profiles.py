@@ -31,6 +31,9 @@ class Profile(Struct, frozen=True, kw_only=True):
     output_formats         the kinds of response_format that it accepts on Chat, besides text; others are replaced by the nearest
     takes_allowed_tools    accepts a tool_choice of type allowed_tools on Chat; otherwise only the allowed tools are declared
     needs_text_format      refuses `text` without a `format` on Responses
+    reasoning_details      sends reasoning with signatures or encrypted as `reasoning_details` on Chat, and takes it back
+    context_length         tokens of context to ask for, if the wire can; 0: the server's default
+    keep_alive             time for which the server is to keep the model loaded, if the wire can; empty: the server's default
     """
 
     developer_role: bool = False
@@ -54,3 +57,6 @@ class Profile(Struct, frozen=True, kw_only=True):
     output_formats: tuple[str, ...] = ("json_object", "json_schema")
     takes_allowed_tools: bool = True
     needs_text_format: bool = False
+    reasoning_details: bool = False
+    context_length: int = 0
+    keep_alive: str = ""

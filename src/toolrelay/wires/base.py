@@ -90,7 +90,9 @@ class ProviderWire(Struct, frozen=True, kw_only=True):
 
     The request's model is the provider's name for it. `unsupported` lists which parts of requests from other wires are dropped,
     refused, or emulated by the gateway; docs/wires.md is generated from it. `headers` are sent with every request. Base URLs
-    of the API end with `version_path`; the list of models is at `models_path` below them.
+    of the API end with `version_path`; the list of models is at `models_path` below them. `is_beside_v1`: its own paths are
+    beside /v1. `stream_type` is the media type of its streams. `model_keys` are keys of a model's table that other wires
+    have no word for.
     """
 
     name: str
@@ -103,8 +105,11 @@ class ProviderWire(Struct, frozen=True, kw_only=True):
     decoder: Callable[[], Decoder]
     decode_answer: Callable[[bytes], list[StreamEvent]]
     decode_error: Callable[[int, bytes], BackendError] = decode_error
+    stream_type: str = "text/event-stream"
     version_path: str = "/v1"
     models_path: str = "/models"
+    is_beside_v1: bool = False
+    model_keys: tuple[str, ...] = ()
 
     token_counting: TokenCounting | None = None  # in both roles
 

@@ -1,10 +1,21 @@
-"""Base of the decoders of server-sent events."""
+"""Base of the decoders of streams: server-sent events, or lines of JSON."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
 
 from toolrelay.core.events import AnswerFailed, StreamEvent
 from toolrelay.errors import BackendError
 from toolrelay.wires.sse import FrameTooLargeError, SseSplitter
+
+
+class Splitter(Protocol):
+    """Splits a stream into frames. `feed` and `flush` raise FrameTooLargeError."""
+
+    def feed(self, data: bytes) -> list[bytes]: ...
+
+    def flush(self) -> list[bytes]: ...
 
 
 class FrameDecoder:
@@ -13,8 +24,10 @@ class FrameDecoder:
     After `_is_over` is set, nothing more is read.
     """
 
+    splitter: Callable[[], Splitter] = SseSplitter
+
     def __init__(self) -> None:
-        self._splitter = SseSplitter()
+        self._splitter = self.splitter()
         self._is_over = False
 
     def _read(self, frame: bytes, out: list[StreamEvent]) -> None:

@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 MAX_DEPTH = 200  # far below Python's recursion limit, so that all that was decoded can be encoded
 MAX_MESSAGE = 200
+INVALID_ARGUMENTS = "invalid_arguments"  # the member that holds a call's arguments which are no JSON object
 
 encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -108,6 +109,13 @@ def arguments_text(arguments: object) -> str:
     if isinstance(arguments, str):
         return arguments
     return "" if arguments is None else encode_repaired(arguments).decode()
+
+
+def arguments_object(text: str) -> msgspec.Raw | JsonObject:
+    """Return a call's arguments for an API that takes only objects: the model's own text, if it is one."""
+    if not text.strip():
+        return {}
+    return msgspec.Raw(text.encode(errors="replace")) if is_object(text) else {INVALID_ARGUMENTS: text}
 
 
 def without_nones(members: Mapping[str, Any]) -> JsonObject:

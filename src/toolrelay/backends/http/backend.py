@@ -28,7 +28,7 @@ from toolrelay.core.events import UPSTREAM_RETRIED, AnswerFailed, AnswerFinished
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import OpaqueTool, Request
 from toolrelay.errors import BackendError, ConfigurationError, ToolrelayError
-from toolrelay.setting_types import BaseUrl, Secret
+from toolrelay.setting_types import BaseUrl, Count, Secret
 from toolrelay.settings import Environment, ModelSettings
 from toolrelay.wires.base import ProviderWire, discover_provider_wires
 
@@ -43,6 +43,7 @@ _RETRIED = frozenset({429, 503, 529})  # the request was not processed; after 50
 _CANNOT_COUNT = (404, 405, 501)  # servers of other models speak the API without this endpoint
 _UNSAFE = re.compile(r"[^\x20-\x7e]")
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+")
+_MODEL_KEYS = ("context_length", "keep_alive")  # sent by wires that have them in `model_keys`
 
 
 # Values of `wire`. The presets of providers that are not available yet name wires that do not exist yet.
@@ -54,11 +55,22 @@ WireWord = Annotated[str, Meta(extra={"choices": _WIRES, "later": _LATER_WIRES})
 ApiVersion = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]*\Z", description='a version such as "2024-10-21"')]
 
 
+KeepAlive = Annotated[
+    str,
+    Meta(
+        pattern=r"^(-?\d{1,9}|(\d{1,9}(\.\d{1,9})?(ms|s|m|h)){1,4})?\Z",
+        description='a time such as "30m", or seconds such as "90" ("-1": for ever)',
+    ),
+]
+
+
 class HttpSettings(ModelSettings, frozen=True, kw_only=True):
     base_url: BaseUrl
     wire: WireWord
     api_key: Secret = ""
     api_version: ApiVersion = ""
+    context_length: Count = 0
+    keep_alive: KeepAlive = ""
 
 
 class HttpBackend:
@@ -88,13 +100,17 @@ class HttpBackend:
         self._warned: set[str] = set()
         headers = _headers(settings, wire, origin, profile)
         self._query = f"api-version={settings.api_version}" if settings.api_version else ""
-        self._target = self._path
+        address = ""
         if proxy is not None and not origin.secure:
             headers += proxy.header
-            self._target = f"http://{origin.authority}{self._path}"
+            address = f"http://{origin.authority}"
+        self._target = self._wire_target = address + self._path
+        if wire.is_beside_v1:  # all other pages are below /v1
+            self._wire_target = self._target.removesuffix("/v1")
+            self._target = f"{self._wire_target}/v1"
         self._heads = {
             streamed: f" HTTP/1.1\r\n{headers}accept: {accepted}\r\ncontent-length: ".encode("ascii")
-            for streamed, accepted in ((True, "text/event-stream"), (False, "application/json"))
+            for streamed, accepted in ((True, wire.stream_type), (False, "application/json"))
         }
 
     async def stream_into(self, request: Request, deliver: Deliver) -> None:
@@ -144,7 +160,7 @@ class HttpBackend:
     async def relay(self, path: str, body: bytes, deliver: Deliver, *, stream: bool) -> RelayedHttpResponse:
         """See RelayingBackend."""
         try:
-            response = await self._respond(self._make_request(path, body, stream=stream), deliver)
+            response = await self._respond(self._make_request(self._target + path, body, stream=stream), deliver)
         except ToolrelayError as error:
             redact_failure([AnswerFailed(error)], self._key)
             raise
@@ -161,7 +177,7 @@ class HttpBackend:
         if counting is None:
             return None
         outgoing = counting.encode_request(replace(request, model=self.model, stream=False), self._profile)
-        sent = self._make_request(outgoing.path, outgoing.body, stream=False, headers=outgoing.headers)
+        sent = self._make_request(self._wire_target + outgoing.path, outgoing.body, stream=False, headers=outgoing.headers)
         try:
             response = await self._respond(sent, _ignore)
             try:
@@ -178,7 +194,7 @@ class HttpBackend:
 
     async def list_models(self, below: str = "") -> tuple[int, bytes]:
         """Return the status and body of the server's list of models, or raise BackendError. `below` goes before its path."""
-        target = self._locate(below + self.wire.models_path)
+        target = self._locate(self._target + below + self.wire.models_path)
         try:
             response = await self._pool.send(b"GET %b%b0\r\n\r\n" % (target, self._heads[False]))
             try:
@@ -195,15 +211,16 @@ class HttpBackend:
         outgoing = self.wire.encode_request(replace(request, model=self.model), self._profile)
         if outgoing.dropped:
             self._warn_of_dropped(outgoing.dropped)
-        return self._make_request(outgoing.path, outgoing.body, stream=request.stream, headers=outgoing.headers)
+        target = self._wire_target + outgoing.path
+        return self._make_request(target, outgoing.body, stream=request.stream, headers=outgoing.headers)
 
-    def _make_request(self, path: str, body: bytes, *, stream: bool, headers: Sequence[tuple[str, str]] = ()) -> bytes:
+    def _make_request(self, target: str, body: bytes, *, stream: bool, headers: Sequence[tuple[str, str]] = ()) -> bytes:
         more = "".join(f"\r\n{name}: {_UNSAFE.sub('', value)}" for name, value in headers).encode("ascii") if headers else b""
-        return b"POST %b%b%d%b\r\n\r\n%b" % (self._locate(path), self._heads[stream], len(body), more, body)
+        return b"POST %b%b%d%b\r\n\r\n%b" % (self._locate(target), self._heads[stream], len(body), more, body)
 
-    def _locate(self, path: str) -> bytes:
-        mark = ("&" if "?" in path else "?") if self._query else ""
-        return _quoted(f"{self._target}{path}{mark}{self._query}")
+    def _locate(self, target: str) -> bytes:
+        mark = ("&" if "?" in target else "?") if self._query else ""
+        return _quoted(f"{target}{mark}{self._query}")
 
     def _warn_of_dropped(self, dropped: tuple[str, ...]) -> None:
         for field in dropped:
@@ -264,7 +281,7 @@ class HttpBackend:
         kind = (response.header(b"content-type") or "").partition(";")[0].strip().lower()
         if kind == "text/html":
             raise UpstreamError(f"answered with a web page: models.{self._name}.base_url may be wrong")
-        return kind == "text/event-stream" or (asked and not kind.endswith("json"))
+        return kind in ("text/event-stream", self.wire.stream_type) or (asked and not kind.endswith("json"))
 
     def _backend_error(self, error: UpstreamError) -> BackendError:
         message = f"The model's server at {self._pool.origin.address} {error}."
@@ -364,9 +381,15 @@ def _wire_of(settings: HttpSettings) -> ProviderWire | None:
 
 
 def profile_of(settings: HttpSettings, profile: Profile) -> Profile:
-    """A wire without a word for stop sequences needs them emulated."""
+    """What a wire has no word for is emulated: stop sequences, a required call. The model's own keys are added."""
     wire = _wire_of(settings)
-    return replace(profile, takes_stop_sequences=False) if wire is not None and "stop" in wire.unsupported else profile
+    unsupported = {} if wire is None else wire.unsupported
+    return replace(
+        profile,
+        takes_stop_sequences=profile.takes_stop_sequences and "stop" not in unsupported,
+        enforces_tool_choice=profile.enforces_tool_choice and "tool_choice" not in unsupported,
+        **{key: getattr(settings, key) for key in _MODEL_KEYS},
+    )
 
 
 def passes_tool(settings: HttpSettings, tool: OpaqueTool) -> bool:
@@ -379,7 +402,12 @@ def open_backend(settings: HttpSettings, environment: Environment) -> HttpBacken
     wire = _wire_of(settings)
     if wire is None:
         raise ConfigurationError(f"models.{settings.name}.wire: the wire {settings.wire!r} is not available.")
-    return HttpBackend(settings, wire, PROVIDERS[settings.provider].profile, environ=environment.environ)
+    for key in _MODEL_KEYS:
+        if getattr(settings, key) and key not in wire.model_keys:
+            able = " or ".join(f'"{each.config_name}"' for each in discover_provider_wires().values() if key in each.model_keys)
+            raise ConfigurationError(f"models.{settings.name}.{key}: only wire = {able} can say it, not {settings.wire!r}.")
+    profile = profile_of(settings, PROVIDERS[settings.provider].profile)
+    return HttpBackend(settings, wire, profile, environ=environment.environ)
 
 
 BACKEND = BackendKind(settings=HttpSettings, open=open_backend, profile=profile_of, passes_tool=passes_tool)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from toolrelay.core.assembly import Answer
 from toolrelay.core.events import Finish, Usage
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call, Message, OpaqueItem, OutputItem, Reasoning, Refusal, Text
 from toolrelay.wires.anthropic.content import citation_of
-from toolrelay.wires.anthropic.conversation import INVALID_ARGUMENTS
 from toolrelay.wires.anthropic.thinking import NAME, thinking_block
 from toolrelay.wires.base import Envelope
-from toolrelay.wires.json import encode_repaired, is_object
+from toolrelay.wires.json import arguments_object, encode_repaired
 
 # Ours for each of theirs, and theirs for each of ours.
 FINISHES: dict[str, Finish] = {
@@ -53,7 +50,7 @@ def _blocks(item: OutputItem) -> list[Any]:
             block = thinking_block(item)
             return [] if block is None else [block]
         case Call():
-            return [{**call_head(item.id, item.name, item.extra), "input": input_of(item.arguments)}]
+            return [{**call_head(item.id, item.name, item.extra), "input": arguments_object(item.arguments)}]
         case OpaqueItem(wire=wire, raw=raw) if wire == NAME:
             return [raw]
         case _:  # gateway calls and other wires' items, which this API has no blocks for
@@ -74,15 +71,6 @@ def call_head(identifier: str, name: str, extra: JsonObject | None) -> JsonObjec
     """Return the block of a call without its arguments. `extra` may have who may call it, and the toolset."""
     known = {key: value for key, value in (extra or {}).items() if key in ("caller", "toolset_name")}
     return {"type": "tool_use", "id": identifier, "name": name, **known}
-
-
-def input_of(arguments: str) -> Any:  # noqa: ANN401 -- any JSON
-    """Return arguments as the model wrote them, if they are an object, which this API requires."""
-    if not arguments.strip():
-        return {}
-    if is_object(arguments):
-        return msgspec.Raw(arguments.encode(errors="replace"))
-    return {INVALID_ARGUMENTS: arguments}
 
 
 def stop_members(finish: Finish, extra: JsonObject | None) -> JsonObject:

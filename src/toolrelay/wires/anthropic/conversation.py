@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-import msgspec
-
 from toolrelay.core.identity import make_plain_id
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import (
@@ -27,10 +25,8 @@ from toolrelay.core.messages import (
 from toolrelay.wires.anthropic.content import citation_of, document_block, image_block
 from toolrelay.wires.anthropic.thinking import NAME, own_block
 from toolrelay.wires.extra import merge_extra
-from toolrelay.wires.json import is_object
+from toolrelay.wires.json import arguments_object
 from toolrelay.wires.outgoing import RequestEncoder
-
-INVALID_ARGUMENTS = "invalid_arguments"  # the member that holds arguments which are no JSON object
 
 
 class _Turn:
@@ -131,11 +127,7 @@ class ConversationEncoder(RequestEncoder):
     def _call(self, call: Call) -> JsonObject:
         if call.namespace is not None:
             self.reject("a call's namespace")
-        arguments: Any = {INVALID_ARGUMENTS: call.arguments}
-        if not call.arguments.strip():
-            arguments = {}
-        elif is_object(call.arguments):
-            arguments = msgspec.Raw(call.arguments.encode(errors="replace"))  # the model's own text
+        arguments: Any = arguments_object(call.arguments)
         block: JsonObject = {"type": "tool_use", "id": self.call_id(call.id), "name": call.name, "input": arguments}
         return merge_extra(block, self.keep_extra(call.extra))
 
