@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.model_server import ModelServer
 from tests.served_wires import SERVED_WIRES
@@ -61,7 +62,9 @@ class ScriptedModel(Struct, frozen=True, kw_only=True):
 
     def request(self, server: ModelServer, number: int) -> Request:
         """Return a request that the model was sent."""
-        return self.wire.decode_request(server.request(number).result(30).body)
+        received = server.request(number).result(30)
+        request = self.wire.decode_request(received.body)
+        return replace(request, stream=request.stream or ":streamGenerateContent" in received.path)
 
     def texts(self, server: ModelServer, number: int) -> list[str]:
         """Return the messages that the model was sent, as text."""

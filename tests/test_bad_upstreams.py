@@ -15,9 +15,9 @@ from tests.gateway import Gateway, running
 from tests.golden.transcripts import EXCHANGES
 from tests.model_server import CLIENT_APIS, ModelServer
 from tests.upstream import CLOSE, RESET, Gate, Upstream, chunk, reply, stream, stream_head
-from toolrelay.wires.base import discover
+from toolrelay.wires.base import discover_provider_wires
 
-BACKS = sorted(wire.config_name for wire in discover().values())
+BACKS = sorted(wire.config_name for wire in discover_provider_wires().values())
 FRONTS = dict(zip(sorted(CLIENT_APIS), cycle([True, False]), strict=False))  # whether the client asks for a stream
 BIG = 10 * 1024 * 1024
 

@@ -21,8 +21,7 @@ from toolrelay.config import load
 from toolrelay.errors import ConfigurationError
 from toolrelay.settings import KeySettings, LimitSettings, ModelSettings, RedisSettings, ServerSettings, StoreSettings
 from toolrelay.toolsets.base import discover as discover_toolsets
-from toolrelay.wires.base import Wire
-from toolrelay.wires.base import discover as discover_wires
+from toolrelay.wires.base import ProviderWire, discover_provider_wires
 
 # pytest finds fixtures by the names of the module.
 empty_directory, write = config_files.empty_directory, config_files.write
@@ -40,7 +39,9 @@ TOOLSET_KEYS = sorted({key for kind in discover_toolsets().values() for key in k
 
 # Mistakes
 
-_SERVERS = "openai, anthropic, openrouter, ollama, lmstudio, vllm, llamacpp, groq, mistral, deepseek, together, xai, azure"
+_SERVERS = (
+    "openai, anthropic, gemini, openrouter, ollama, lmstudio, vllm, llamacpp, groq, mistral, deepseek, together, xai, azure"
+)
 A_PROVIDER = f"one of {_SERVERS}, codex, demo, compatible"
 HTTP_PROVIDERS = f"{_SERVERS}, compatible"
 NO_SCHEME = "; it lacks http:// or https:// at its beginning"
@@ -97,7 +98,7 @@ A_URL = "an http:// or https:// URL with a valid host and port, without query or
         ),
         (
             '[models.a]\nprovider = "vllm"\nwire = "chta"',
-            'models.a.wire: expected one of anthropic, chat, ollama, responses, found "chta"; did you mean chat?',
+            'models.a.wire: expected one of anthropic, chat, gemini, ollama, responses, found "chta"; did you mean chat?',
         ),
         (
             '[models.a]\nprovider = "OpenAL"',
@@ -279,8 +280,7 @@ def test_any_file_gives_settings_or_a_configuration_error(raw: dict[str, Any]) -
 UNAVAILABLE: dict[str, list[Any]] = {
     "store.url": ["postgresql://h/d"],
     "redis.url": ["redis://h"],
-    "models.provider": ["gemini", "local"],
-    "models.wire": ["gemini"],
+    "models.provider": ["local"],
     "toolsets.kind": ["mcp"],
 }
 
@@ -301,7 +301,7 @@ def file_with(key: str, value: object) -> tuple[dict[str, Any], str]:
 
 
 def test_every_unavailable_setting_has_a_case_here() -> None:
-    assert set(UNAVAILABLE) == {*config.NOT_YET, "models.provider", "models.wire", "toolsets.kind"}
+    assert set(UNAVAILABLE) == {*config.NOT_YET, "models.provider", "toolsets.kind"}
     assert sorted(UNAVAILABLE["toolsets.kind"]) == sorted(config.LATER_TOOLSETS)
     assert UNAVAILABLE["models.provider"] == [name for name, preset in PROVIDERS.items() if not preset.available]
 
@@ -335,8 +335,8 @@ def test_unknown_dialect_is_refused_with_a_suggestion() -> None:
         config.FileReader("f.toml", {}).read(raw)
 
 
-@pytest.mark.parametrize("wire", discover_wires().values(), ids=discover_wires())
-def test_every_wire_is_accepted(wire: Wire) -> None:
+@pytest.mark.parametrize("wire", discover_provider_wires().values(), ids=discover_provider_wires())
+def test_every_wire_is_accepted(wire: ProviderWire) -> None:
     raw, _ = file_with("models.wire", wire.config_name)
     model = config.FileReader("f.toml", {}).read(raw).models["a"]
     assert isinstance(model, HttpSettings)

@@ -48,10 +48,10 @@ def default_wire(preset: Preset, table: Mapping[str, Any]) -> str:
     return next((wire for key, wire in preset.key_wires if table.get(key)), preset.wire)
 
 
-def _server(base_url: str, *quirks: Quirk, key_wires: tuple[tuple[str, str], ...] = ()) -> Preset:
-    """Return the preset of a server with OpenAI's API and these quirks."""
+def _server(base_url: str, *quirks: Quirk, wire: str = "chat", key_wires: tuple[tuple[str, str], ...] = ()) -> Preset:
+    """Return the preset of a server with these quirks, and OpenAI's API if no other wire is given."""
     profile = Profile(**{quirk.field: quirk.value for quirk in quirks})
-    return Preset(backend="http", base_url=base_url, wire="chat", key_wires=key_wires, profile=profile, quirks=quirks)
+    return Preset(backend="http", base_url=base_url, wire=wire, key_wires=key_wires, profile=profile, quirks=quirks)
 
 
 _OPENAI = "https://platform.openai.com/docs/api-reference/chat/create"
@@ -90,6 +90,7 @@ def _asks_for_required_calls(meaning: str, source: str) -> Quirk:
     return Quirk("enforces_tool_choice", False, f"{meaning} A call that must happen is asked for as text.", source)
 
 
+_GEMINI = "https://ai.google.dev/gemini-api/docs"
 _OLLAMA = "https://docs.ollama.com/api/openai-compatibility"
 _LM_STUDIO = "https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues"
 _LLAMA = "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md"
@@ -104,7 +105,13 @@ PROVIDERS = {
     "anthropic": Preset(
         backend="http", base_url="https://api.anthropic.com/v1", wire="anthropic", profile=Profile(tool_names="plain")
     ),
-    "gemini": Preset(backend="http", base_url="https://generativelanguage.googleapis.com/v1beta", wire="gemini"),
+    "gemini": _server(
+        "https://generativelanguage.googleapis.com/v1beta",
+        Quirk("tool_names", "plain", _NAMES.meaning, f"{_GEMINI}/function-calling"),
+        _constrains(f"{_GEMINI}/structured-output"),
+        Quirk("separates_reasoning", True, _SEPARATES.meaning, f"{_GEMINI}/thinking"),
+        wire="gemini",
+    ),
     "openrouter": _server(
         "https://openrouter.ai/api/v1",
         _DEVELOPER,

@@ -332,8 +332,8 @@ def test_key_with_line_break_is_rejected_and_not_shown() -> None:
 
 
 def test_unavailable_wire_is_rejected() -> None:
-    with pytest.raises(ConfigurationError, match=r"models\.m\.wire: the wire 'gemini' is not available"):
-        opened(wire="gemini")
+    with pytest.raises(ConfigurationError, match=r"models\.m\.wire: the wire 'odd' is not available"):
+        opened(wire="odd")
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,8 @@ _UNSAFE = re.compile(r"[^\x20-\x7e]")
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+")
 _MODEL_KEYS = ("context_length", "keep_alive")  # sent by wires that have them in `model_keys`
 
-
-# Values of `wire`. The presets of providers that are not available yet name wires that do not exist yet.
 _WIRES = tuple(sorted(wire.config_name for wire in discover_provider_wires().values()))
-_LATER_WIRES = tuple(preset.wire for preset in PROVIDERS.values() if preset.wire and preset.wire not in _WIRES)
-WireWord = Annotated[str, Meta(extra={"choices": _WIRES, "later": _LATER_WIRES})]
-
-
+WireWord = Annotated[str, Meta(extra={"choices": _WIRES})]
 ApiVersion = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]*\Z", description='a version such as "2024-10-21"')]
 
 

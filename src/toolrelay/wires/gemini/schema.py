@@ -21,10 +21,11 @@ MAX_NODES = 5000  # subschemas, with those that references repeat
 # https://ai.google.dev/api/generate-content#FIELDS.response_json_schema, and the JSONSchema type of Google's SDK
 _SUBSCHEMAS = ("items", "additionalProperties")
 _KEPT = frozenset(
-    {"type", "format", "title", "description", "default", "enum", "required", "propertyOrdering", "pattern", "uniqueItems"}
+    {"type", "format", "title", "description", "default", "required", "propertyOrdering", "pattern", "uniqueItems"}
     | {f"{limit}{what}" for limit in ("min", "max") for what in ("imum", "Items", "Length", "Properties")}
 )
 _SILENT = frozenset({"$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "nullable"})  # of no meaning to a model
+_LATER = frozenset({"const", "enum", "exclusiveMinimum", "exclusiveMaximum"})  # handled when the others are
 _EMPTY: tuple[Json, ...] = ({}, [], False, None)
 
 
@@ -60,6 +61,9 @@ class _Rewriter:
         out: JsonObject = {}
         for key, value in schema.items():
             self._add(out, key, value, open_refs, depth)
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(values, list):
+            self._set_enum(out, values)
         self._tighten(out, schema)
         return _with_null(out) if schema.get("nullable") is True else out
 
@@ -100,13 +104,9 @@ class _Rewriter:
             out["anyOf"] = [self.rewrite(inner, open_refs, depth + 1) for inner in value]
         elif key == "prefixItems" and isinstance(value, list):
             out[key] = [self.rewrite(inner, open_refs, depth + 1) for inner in value]
-        elif key == "const":
-            self._set_enum(out, [value])
-        elif key == "enum" and isinstance(value, list):
-            self._set_enum(out, value)
         elif key in _KEPT:
             out[key] = value
-        elif key not in _SILENT and key not in ("exclusiveMinimum", "exclusiveMaximum"):
+        elif key not in _SILENT and key not in _LATER:
             self._drop(key)
 
     def _set_enum(self, out: JsonObject, values: list[Json]) -> None:
