@@ -240,3 +240,34 @@ def test_offline_lists_the_settings_of_every_backend(run: Run) -> None:
         ["fast", "openai", "fast", "chat", "https://api.openai.com/v1", "no", "not tried"],
         ["demo", "demo", "demo", "-", "-", "-", "built in"],
     ]
+
+
+GEMINI_LIST = reply(b'{"models": [{"name": "models/a", "displayName": "A"}], "nextPageToken": ""}')
+
+
+def test_server_with_geminis_api_is_asked_for_all_its_models(run: Run, server: ModelServer) -> None:
+    asked = server.enqueue(GEMINI_LIST)
+    configure(f'[models.a]\nprovider = "gemini"\nbase_url = "{server.url}/v1beta"\napi_key = "sk-secret"\n')
+    code, out, err = run("check")
+    assert (code, err) == (0, "")
+    assert out.endswith("  answers\n")
+    request = server.request(asked).result(30)
+    assert (request.path, request.headers["x-goog-api-key"]) == ("/v1beta/models?pageSize=1000", "sk-secret")
+
+
+def test_gemini_without_its_version_gets_a_hint(run: Run, server: ModelServer) -> None:
+    server.enqueue(reply(b"{}", 404), GEMINI_LIST)
+    configure(f'[models.a]\nprovider = "gemini"\nbase_url = "{server.url}"\n')
+    code, out, _ = run("check")
+    assert code == 2
+    assert f"models.a.base_url lacks /v1beta; write {server.url}/v1beta" in out
+
+
+def test_key_that_gemini_refuses_with_400_is_reported(run: Run, server: ModelServer) -> None:
+    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]
+    error = {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT", "details": details}
+    server.enqueue(reply(json.dumps({"error": error}).encode(), 400))
+    configure(f'[models.a]\nprovider = "gemini"\nbase_url = "{server.url}/v1beta"\napi_key = "sk-secret"\n')
+    code, out, _ = run("check")
+    assert code == 2
+    assert "refuses the key (status 400)" in out
