@@ -11,7 +11,7 @@ from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.messages import Call
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.dialects.families import FAMILIES
-from toolrelay.wires.base import discover as discover_wires
+from toolrelay.wires.base import discover_provider_wires
 
 BEGIN, END = "<!-- tables -->\n", "<!-- /tables -->"
 EXAMPLE = Call(id="call_1", name="get_weather", arguments='{"city": "Paris"}')
@@ -19,7 +19,7 @@ EXAMPLE = Call(id="call_1", name="get_weather", arguments='{"city": "Paris"}')
 
 def wires() -> str:
     out = ""
-    for name, wire in sorted(discover_wires().items()):
+    for name, wire in sorted(discover_provider_wires().items()):
         out += f"\n## Not supported by a model on `{name}`\n\n| what | result |\n|---|---|\n{_unsupported_rows(wire.unsupported)}"
     return f"{out}\n"
 
@@ -90,6 +90,10 @@ CLIENTS = {
     "llm": ("llm, by its command", "tests/oracles/test_tool_loops.py"),
 }
 MODELS = {
+    "google-genai": (
+        "a scripted Gemini server that checks requests with the types of Google's SDK",
+        "tests/test_gemini_server.py",
+    ),
     "openai-codex-cli-bin": ("the Codex app-server, behind it a scripted provider", "tests/backends/codex/test_backend.py"),
     "xllamacpp": ("llama.cpp's server with SmolLM2-135M-Instruct", "tests/oracles/test_real_model.py"),
 }

@@ -76,7 +76,6 @@ def test_page_marks_exactly_the_unavailable_keys() -> None:
     assert {key for key, (_, _, meaning) in documented().items() if "**Not yet**" in meaning} == {
         *config.NOT_YET,
         "models.provider",
-        "models.wire",
         "toolsets.kind",
     }
 
@@ -106,7 +105,7 @@ def test_only_marked_lines_of_the_example_are_refused_when_switched_on(tmp_path:
     switched_on = tmp_path / "toolrelay.toml"
     switched_on.write_text(re.sub(r"^#(?=[a-z\[])", "", EXAMPLE.read_text("utf-8"), flags=re.MULTILINE), "utf-8")
     with pytest.raises(ConfigurationError) as caught:
-        load(str(switched_on), {"OPENAI_API_KEY": "x", "ANTHROPIC_API_KEY": "x"})
+        load(str(switched_on), {"OPENAI_API_KEY": "x", "ANTHROPIC_API_KEY": "x", "GEMINI_API_KEY": "x"})
     refused = str(caught.value).splitlines()
     assert [problem for problem in refused if "is not available in this version yet" not in problem] == []
     places = [re.sub(r"(keys|models|toolsets)\.\w+\.", r"\1.", problem.split(": ")[1]) for problem in refused]

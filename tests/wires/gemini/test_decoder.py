@@ -149,7 +149,7 @@ def test_signature_of_a_thought_is_its_own() -> None:
 
 
 def test_part_of_another_kind_is_kept_as_it_is() -> None:
-    code = {"executableCode": {"language": "PYTHON", "code": "print(1)"}, "thoughtSignature": SIG}
+    code: Json = {"executableCode": {"language": "PYTHON", "code": "print(1)"}, "thoughtSignature": SIG}
     events = decoded(frame(text("So:"), code, {"thoughtSignature": SIG}), END)
     assert ItemReceived(wire="gemini", raw=code) in events
     assert OpaqueItem(wire="gemini", raw=code) in fold(events).items

@@ -315,7 +315,7 @@ def test_sampling_is_translated() -> None:
 
 
 def test_output_formats_are_translated() -> None:
-    schema = {"$ref": "#/$defs/person", "$defs": {"person": {"type": "object", "properties": {"age": {"type": "integer"}}}}}
+    schema: Json = {"$ref": "#/$defs/person", "$defs": {"person": {"type": "object", "properties": {"age": {"type": "integer"}}}}}
     assert config(output=OutputFormat()) == {}
     assert config(output=OutputFormat(type="json_object")) == {"responseMimeType": "application/json"}
     assert config(output=OutputFormat(type="json_schema", schema=schema)) == {

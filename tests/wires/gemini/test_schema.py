@@ -131,13 +131,13 @@ def test_circular_reference_is_cut() -> None:
 
 def test_references_that_multiply_are_limited() -> None:
     """Each definition refers twice to the next one: 2 ** 40 schemas."""
-    pair = {f"d{number}": {"properties": {key: {"$ref": f"#/$defs/d{number + 1}"} for key in "ab"}} for number in range(40)}
+    pair: Json = {f"d{number}": {"properties": {key: {"$ref": f"#/$defs/d{number + 1}"} for key in "ab"}} for number in range(40)}
     found, dropped = output_schema({"$ref": "#/$defs/d0", "$defs": pair})
     assert dropped
     assert len(json.dumps(found)) < 100 * MAX_NODES
-    merged = {f"d{number}": {"allOf": [{"$ref": f"#/$defs/d{number + 1}"}] * 2} for number in range(40)}
+    merged: Json = {f"d{number}": {"allOf": [{"$ref": f"#/$defs/d{number + 1}"}] * 2} for number in range(40)}
     assert output_schema({"$ref": "#/$defs/d0", "$defs": merged})[1]
-    chain = {f"d{number}": {"$ref": f"#/$defs/d{number + 1}"} for number in range(50_000)}
+    chain: Json = {f"d{number}": {"$ref": f"#/$defs/d{number + 1}"} for number in range(50_000)}
     assert output_schema({"$ref": "#/$defs/d0", "$defs": chain})[1]
 
 
