@@ -10,7 +10,8 @@ from typing import Literal
 
 from bench.script import MARK, STAMP_DIGITS, TOOL_NAME, Script, now_us
 
-Api = Literal["chat", "responses", "anthropic"]
+Api = Literal["chat", "responses", "anthropic", "websocket"]
+"""`websocket` is Responses over a WebSocket."""
 KEY = "sk-bench"
 
 _SYSTEM = (
@@ -26,11 +27,24 @@ TOOL = (
     f'{{"type":"function","function":{{"name":"{TOOL_NAME}","parameters":{{"type":"object","properties":{{"day":{{"type":"string"}}}},'
     '"required":["day"],"additionalProperties":false}}}'
 )
-_TARGETS: dict[Api, str] = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "anthropic": "/v1/messages"}
-_END_MARKS: dict[Api, bytes] = {"chat": b"[DONE]", "responses": b"[DONE]", "anthropic": b'"message_stop"'}
+_TARGETS: dict[Api, str] = {
+    "chat": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "anthropic": "/v1/messages",
+    "websocket": "/v1/responses",
+}
+_END_MARKS: dict[Api, bytes] = {
+    "chat": b"[DONE]",
+    "responses": b"[DONE]",
+    "anthropic": b'"message_stop"',
+    "websocket": b'"sequence_number":',
+}
+_FRAMING_EVENTS = 7
+"""Events of a text over a WebSocket, beside its deltas and the first."""
 _WHOLE_TEXT = b"response.output_text.done"
 """After this event a Responses stream repeats its text: later marks are not chunks."""
 
+_QUOTED_MARK = b'"' + MARK
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
 _TAIL = 64
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
@@ -61,10 +75,27 @@ def request(
             f'{{"model":"{model}","instructions":"{system}","input":"{prompt}","temperature":0.7,"max_output_tokens":4096,'
             f'"store":{str(store).lower()},"stream":{str(stream).lower()}}}'
         )
+    if api == "websocket":
+        return _masked_frame(f'{{"type":"response.create",{body[1:]}'.encode())
     accept = "text/event-stream" if stream else "application/json"
     return (
         f"POST {_TARGETS[api]} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: bench\r\nAuthorization: Bearer {KEY}\r\n"
         f"Accept: {accept}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    ).encode()
+
+
+def _masked_frame(message: bytes) -> bytes:
+    """Return a text frame of a client, with the mask 0, which changes nothing."""
+    size = len(message)
+    length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2)
+    return b"\x81" + length + bytes(4) + message
+
+
+def handshake(port: int) -> bytes:
+    return (
+        f"GET {_TARGETS['websocket']} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {KEY}\r\n"
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     ).encode()
 
 
@@ -122,7 +153,9 @@ class Client:
         self._tally = tally
         self._finished = finished
         self._expected = plan.expected
-        self._repeats = plan.api == "responses"
+        self._repeats = plan.api in ("responses", "websocket")
+        self._last_mark = b'"sequence_number":%d}' % (plan.expected + _FRAMING_EVENTS)
+        self._is_upgraded = False
         self._sampled = plan.sampled
         self.sock: socket.socket | None = None
 
@@ -133,7 +166,7 @@ class Client:
     def start(self) -> None:
         """Send the request, on a new connection if the last one was closed."""
         self._head = b""
-        self._in_body = False
+        self._in_body = self._is_upgraded
         self._count = 0
         self._deltas_ended = False
         self._tail = b"\r\n"
@@ -154,6 +187,7 @@ class Client:
             del self._loop.clients[self.sock.fileno()]
             self.sock.close()
             self.sock = None
+            self._is_upgraded = False
 
     def ready(self, events: int) -> None:
         assert self.sock is not None
@@ -182,7 +216,8 @@ class Client:
     def _send(self) -> None:
         assert self.sock is not None
         try:
-            self.sock.send(self._plan.request)
+            needs_handshake = self._plan.api == "websocket" and not self._is_upgraded
+            self.sock.send(handshake(self._plan.port) if needs_handshake else self._plan.request)
         except OSError as error:
             self._fail(f"sending failed: {error}")
 
@@ -193,6 +228,11 @@ class Client:
         if end < 0:
             return
         head = self._head[: end + 2]
+        if head.startswith(b"HTTP/1.1 101"):
+            self._is_upgraded = self._in_body = self._keep_alive = True
+            self._framing = "websocket"
+            self._send()
+            return
         if not head.startswith(b"HTTP/1.1 200"):
             status, _, _ = head.decode(errors="replace").partition("\r\n")
             body = self._head[end + 4 :][:300].decode(errors="replace")
@@ -210,7 +250,7 @@ class Client:
         buffer = self._loop.buffer
         if self._expected:
             end = self._end_of_deltas(buffer, start, size) if self._repeats else size
-            if found := buffer.count(MARK, start, end):
+            if found := self._count_marks(buffer, start, end):
                 if self._sampled:
                     self._sample(buffer, start, end)
                 self._count += found
@@ -221,9 +261,16 @@ class Client:
         else:
             tail = bytes(buffer[max(start, size - _TAIL) : size])
             self._tail = tail if len(tail) == _TAIL else (self._tail + tail)[-_TAIL:]
-            whole = self._tail.endswith(_LAST_CHUNK) and self._framing == "chunked"
+            whole = self._tail.endswith(_LAST_CHUNK if self._framing == "chunked" else self._last_mark)
         if whole:
             self._complete()
+
+    def _count_marks(self, buffer: bytearray, start: int, end: int) -> int:
+        """Count the marks. In the head of a WebSocket frame the same byte stands for a length: there a quote must precede it."""
+        if not self._is_upgraded:
+            return buffer.count(MARK, start, end)
+        is_split = start < end and buffer[start : start + 1] == MARK and self._tail.endswith(b'"')
+        return buffer.count(_QUOTED_MARK, start, end) + is_split
 
     def _sample(self, buffer: bytearray, start: int, end: int) -> None:
         """Record latencies. A stamp that is split between reads or HTTP chunks is skipped."""

@@ -66,7 +66,7 @@ def free_port() -> int:
 
 
 def toolrelay(setup: Setup, name: str, command: str) -> Gateway:
-    """Configure toolrelay for seven pairs of wires. `command` contains {config}, {port} and {data}."""
+    """Configure toolrelay for seven pairs of wires, and for WebSockets. `command` contains {config}, {port} and {data}."""
     config = setup.directory / f"{name}.toml"
     models = "".join(
         f'[models.{table}]\nprovider = "compatible"\nwire = "{wire}"\nmodel = "fake-model"\nbase_url = "{setup.upstream}"\n'
@@ -81,6 +81,7 @@ def toolrelay(setup: Setup, name: str, command: str) -> Gateway:
         Row(label=f"{name} chat>responses", model="fake-responses", full=False),
         Row(label=f"{name} responses>chat", api="responses", full=False),
         Row(label=f"{name} responses>responses", api="responses", model="fake-responses", full=False),
+        Row(label=f"{name} websocket>chat", api="websocket", full=False),
         Row(label=f"{name} chat>anthropic", model="fake-anthropic", full=False),
         Row(label=f"{name} anthropic>chat", api="anthropic", full=False),
         Row(label=f"{name} anthropic>anthropic", api="anthropic", model="fake-anthropic", full=False),

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import CloseCode
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 from tests.gateway import Gateway, running
 from tests.model_server import BEGUN, MODEL, REST, STREAMED, ModelServer, call, configuration, delta, end, error
@@ -27,7 +28,7 @@ def headers(key: str) -> dict[str, str]:
 
 
 class Socket:
-    def __init__(self, connection: ClientConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
     def send(self, **members: Any) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolrelay import log
 from toolrelay.errors import ClientError, ToolrelayError
@@ -22,6 +23,7 @@ from toolrelay.web.access import Access
 from toolrelay.web.endpoints import Endpoint
 from toolrelay.web.http.exchange import Exchange
 from toolrelay.web.router import internal_error, turn_token_of
+from toolrelay.wires.base import Envelope
 from toolrelay.wires.responses.websocket import (
     STEER,
     ClientMessage,
@@ -80,7 +82,6 @@ class _SocketExchange(Exchange, kw_only=True):
     """A request that came as a message, and whose response goes out as messages."""
 
     socket: WebSocket
-    encoder: MessageEncoder
     lane: str | None = None
 
     def respond(self, status: int, headers: bytes, body: bytes) -> None:
@@ -89,16 +90,13 @@ class _SocketExchange(Exchange, kw_only=True):
         self.response_started = self.response_complete = True
         if not self.disconnected:
             shown = _header_values(headers + self.response_headers)
-            self.socket.send([encode_error_message(status, body, self.lane, shown)])
+            self.socket.send(encode_error_message(status, body, self.lane, shown))
 
     def begin(self, status: int, headers: bytes, *, has_length: bool = False) -> None:  # noqa: ARG002 -- messages have no heads
         self.response_started = True
 
     def write(self, data: bytes) -> Awaitable[None] | None:
-        if self.disconnected or self.response_complete:
-            return None
-        messages = self.encoder.encode(data)
-        return self.socket.send(messages) if messages else None
+        return None if self.disconnected or self.response_complete or not data else self.socket.send_frames(data)
 
     def end(self) -> None:
         self.response_complete = True
@@ -125,6 +123,7 @@ class _Session:
         self._handshake = handshake
         self._headers = {name: value for name, value in handshake.headers.items() if name not in _NOT_PASSED}
         self._lanes: dict[str | None, _Lane] = {}
+        self._framing = socket.framing
         self._pending = 0
         self._steers = 0
         self.count = 0
@@ -178,13 +177,13 @@ class _Session:
             message = decode_message(data)
             lane_name = message.lane
             if message.type == STEER:
-                self._socket.send([encode_steer_failure(message, self._steers)])
+                self._socket.send(encode_steer_failure(message, self._steers))
                 self._steers += 1
                 return
             lane = self._find_lane(message.lane)
         except ToolrelayError as error:
             log.info("refused", connection=self._handshake.request_id, status=error.status, code=error.code)
-            self._socket.send([encode_failure(error, lane_name)])
+            self._socket.send(encode_failure(error, lane_name))
             return
         self._pending += 1
         lane.messages.append(message)
@@ -220,7 +219,14 @@ class _Session:
     async def _respond(self, lane: _Lane, message: ClientMessage) -> None:
         self.count += 1
         kept = self._find_kept(message.previous)
-        encoder = MessageEncoder(message.lane, None if kept is None else message.previous)
+        continued = None if kept is None else message.previous
+        encoder: MessageEncoder | None = None
+
+        def make_encoder(envelope: Envelope) -> MessageEncoder:
+            nonlocal encoder
+            encoder = MessageEncoder(envelope, self._framing, message.lane, continued)
+            return encoder
+
         exchange = lane.running = _SocketExchange(
             self._socket,
             "POST",
@@ -228,10 +234,10 @@ class _Session:
             self._headers,
             self._owner.new_request_id(),
             socket=self._socket,
-            encoder=encoder,
             lane=message.lane,
         )
         endpoint = self._owner.endpoint
+        endpoint = replace(endpoint, wire=replace(endpoint.wire, encoder=make_encoder))
         try:
             exchange.feed(encode_body(message, kept))
             exchange.feed_end()
@@ -243,8 +249,8 @@ class _Session:
             endpoint.refuse(exchange, internal_error())
         finally:
             lane.running = None
-        if encoder.last_event is not None:
-            lane.kept = keep(message, kept, encoder.last_event)
+        if encoder is not None and encoder.final_output is not None:
+            lane.kept = keep(message, kept, encoder)
             self._forget_surplus(lane)
 
     # Responses that are not stored

@@ -47,7 +47,7 @@ async def echo(exchange: Exchange) -> None:
         exchange.respond(error.status, b"", error.message.encode())
         return
     while (message := await socket.receive()) is not None:
-        waiting = socket.send([message])
+        waiting = socket.send(message)
         if waiting is not None:
             await waiting
     await socket.close(1001 if socket.is_leaving else 1000)

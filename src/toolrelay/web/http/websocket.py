@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 from typing import Protocol
 
 from websockets.datastructures import Headers
@@ -64,6 +64,8 @@ class WebSocket:
     is sent a ping every `ping_seconds` (0: never), which keeps proxies from closing the connection.
     """
 
+    framing = staticmethod(text_frame)
+
     def __init__(self, transport: SocketTransport, *, max_message_bytes: int, ping_seconds: float) -> None:
         self._transport = transport
         self._protocol = ServerProtocol(state=OPEN, max_size=max_message_bytes)
@@ -104,11 +106,15 @@ class WebSocket:
             await self._waiter
         return None
 
-    def send(self, messages: Iterable[bytes]) -> Awaitable[None] | None:
-        """Send text messages in one write. Return an awaitable if the client reads too slowly."""
+    def send(self, message: bytes) -> Awaitable[None] | None:
+        """Send a text message. Return an awaitable if the client reads too slowly."""
+        return self.send_frames(text_frame(message))
+
+    def send_frames(self, frames: bytes) -> Awaitable[None] | None:
+        """Send whole text frames in one write. Return an awaitable if the client reads too slowly."""
         if not self.is_open:
             return None
-        self._transport.write(b"".join([text_frame(message) for message in messages]))
+        self._transport.write(frames)
         return self.drain() if self._transport.write_paused else None
 
     async def close(self, code: int, reason: str = "") -> None:
@@ -202,7 +208,7 @@ class WebSocket:
         return self._transport.is_tls
 
     def write(self, data: bytes) -> None:
-        self.send((data,))
+        self.send(data)
 
     def drain(self) -> Awaitable[None]:
         """See ResponseChannel. Several answers may wait: that one of them ends must not end the wait of the others."""

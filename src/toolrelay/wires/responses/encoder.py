@@ -239,6 +239,10 @@ class ResponsesEncoder:
         self.sequence += 1
         return b"event: %b\ndata: %b\n\n" % (str(members["type"]).encode(), body)
 
+    def _prefix(self, kind: str, members: JsonObject) -> bytes:
+        """Return the beginning of a delta's frame, up to the delta."""
+        return b"event: %b\ndata: %b" % (kind.encode(), encode_repaired({"type": kind, **members})[:-1] + b',"delta":')
+
     def _delta(self, prefix: bytes, text: str) -> None:
         try:
             body = encode(text)
@@ -332,9 +336,9 @@ class ResponsesEncoder:
         empty = part_members(PartEntry(refusal=part.refusal).part())
         self._frame("response.content_part.added", {**address, "part": empty})
         if part.refusal:
-            message.prefix = _prefix("response.refusal.delta", address)
+            message.prefix = self._prefix("response.refusal.delta", address)
         else:
-            message.prefix = _prefix("response.output_text.delta", {**address, "logprobs": []})
+            message.prefix = self._prefix("response.output_text.delta", {**address, "logprobs": []})
 
     def _close_part(self, message: _OpenMessage) -> None:
         if message.part is None:
@@ -378,7 +382,7 @@ class ResponsesEncoder:
             reasoning.kind, reasoning.part, reasoning.counts[kind] = kind, event.part, count + 1
             address, (_, part_frame, text_frame) = reasoning.part_address(kind), _REASONING_FRAMES[kind]
             self._frame(f"{part_frame}.added", {**address, "part": reasoning_part(kind, "")})
-            reasoning.prefix = _prefix(f"{text_frame}.delta", address)
+            reasoning.prefix = self._prefix(f"{text_frame}.delta", address)
         self._delta(reasoning.prefix, event.text)
 
     def _close_reasoning_part(self, reasoning: _OpenReasoning) -> None:
@@ -397,7 +401,7 @@ class ResponsesEncoder:
         call = self._calls[entry] = _OpenCall(*self._announce(entry.item()), entry=entry)
         is_function = entry.started.kind == "function"
         kind = "response.function_call_arguments.delta" if is_function else "response.custom_tool_call_input.delta"
-        call.prefix = _prefix(kind, call.address())
+        call.prefix = self._prefix(kind, call.address())
 
     def _finish_call(self, entry: CallEntry) -> None:
         call = self._calls.pop(entry, None)
@@ -418,7 +422,7 @@ class ResponsesEncoder:
         self._gateway_calls[entry] = call
         arguments = entry.started.arguments
         self._frame("response.mcp_call.in_progress", call.address())
-        self._delta(_prefix("response.mcp_call_arguments.delta", call.address()), arguments)
+        self._delta(self._prefix("response.mcp_call_arguments.delta", call.address()), arguments)
         self._frame("response.mcp_call_arguments.done", {**call.address(), "arguments": arguments})
 
     def _finish_gateway_call(self, entry: GatewayCallEntry) -> None:
@@ -428,8 +432,3 @@ class ResponsesEncoder:
         failed = entry.finished is not None and entry.finished.failed
         self._frame("response.mcp_call.failed" if failed else "response.mcp_call.completed", call.address())
         self._close(call, "completed")
-
-
-def _prefix(kind: str, members: JsonObject) -> bytes:
-    """Return the beginning of a delta's frame, up to the delta."""
-    return b"event: %b\ndata: %b" % (kind.encode(), encode_repaired({"type": kind, **members})[:-1] + b',"delta":')

@@ -1,4 +1,4 @@
-"""Responses over a WebSocket: a client's messages into request bodies, and stream frames into messages.
+"""Responses over a WebSocket: a client's messages into request bodies, and an answer into messages.
 
 A message `response.create` is the body of POST /responses with a few members of its own. The connection keeps the latest response
 of each lane that is not stored, so that the next one can continue it: its items are put before those of the next request.
@@ -7,30 +7,28 @@ of each lane that is not stored, so that the next one can continue it: its items
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
 from toolrelay.core.json import JsonObject
 from toolrelay.errors import ToolrelayError, invalid
+from toolrelay.wires.base import KEEP_ALIVE, Envelope
 from toolrelay.wires.errors import encode_error
 from toolrelay.wires.json import convert, decode, decode_body, encode, encode_repaired
+from toolrelay.wires.responses.encoder import ResponsesEncoder
+from toolrelay.wires.responses.resource import ResponseStatus
+from toolrelay.wires.sse import DONE
 
 MAX_LANE_NAME = 256
 CREATE, STEER = "response.create", "response.steer"
 
 _LANE = re.compile(rf"[A-Za-z0-9_.-]{{1,{MAX_LANE_NAME}}}")
 _OWN_MEMBERS = ("type", "stream_id", "generate", "stream", "stream_options", "background")
-_NO_PREVIOUS = b'"previous_response_id":null'
 _NO_INPUT = Raw(b'[{"role":"user","content":""}]')
-_DATA = b"\ndata: "
-_ERROR, _COMPLETED, _INCOMPLETE = b"error", b"response.completed", b"response.incomplete"
-# Events with the whole resource, which names what it continues; and the one that another event says again.
-_SPECIAL = frozenset(
-    {_ERROR, _COMPLETED, _INCOMPLETE, b"response.created", b"response.in_progress", b"response.failed", b"response.queued"}
-)
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -129,72 +127,68 @@ def joined_items(*parts: bytes) -> bytes:
     return b",".join([part for part in parts if part])
 
 
-class _KeptItem(Struct):
-    type: str | None = None
-    status: str | None = None
+class MessageEncoder(ResponsesEncoder):
+    """Writes an answer as messages. `framing` makes a WebSocket frame of one.
 
-
-class _FinalResponse(Struct):
-    id: str
-    output: list[Raw]
-    store: bool | None = None
-    conversation: Any = None
-
-
-class _FinalEvent(Struct):
-    response: _FinalResponse
-
-
-_decode_final = msgspec.json.Decoder(_FinalEvent).decode
-_decode_item = msgspec.json.Decoder(_KeptItem).decode
-
-
-def keep(message: ClientMessage, before: KeptResponse | None, last_event: bytes) -> KeptResponse | None:
-    """Return what is kept of a response: nothing if it is stored, or part of a conversation, which keeps it."""
-    final = _decode_final(last_event).response
-    if final.store is not False or final.conversation is not None:
-        return None
-    output = [bytes(item) for item in final.output if not _is_cut_off(item)]
-    items = joined_items(b"" if before is None else before.items, items_of(message), *output)
-    previous = message.previous if before is None else before.previous
-    return KeptResponse(id=final.id, items=items, previous=previous)
-
-
-def _is_cut_off(item: Raw) -> bool:
-    """Return whether the item is a call that was not finished: nobody can answer it."""
-    head = _decode_item(item)
-    return head.status == "incomplete" and str(head.type).endswith("_call")
-
-
-class MessageEncoder:
-    """Turns the frames of a stream into messages.
-
-    The event `error` is left out where `response.failed` says the same: clients take either for the end of the response.
+    The event `error` is left out: `response.failed` says the same, and clients take either for the end of the response.
     `continued` is the response that the client named, if the connection keeps it: then the request does not name it.
     """
 
-    __slots__ = ("_continued", "_suffix", "last_event")
+    def __init__(self, envelope: Envelope, framing: Callable[[bytes], bytes], lane: str | None, continued: str | None) -> None:
+        request = envelope.request
+        if continued is not None:
+            envelope = replace(envelope, request=replace(request, previous_response_id=continued))
+        super().__init__(envelope)
+        self._framing = framing
+        self._lane: JsonObject = {} if lane is None else {"stream_id": lane}
+        self._tail = b"}" if lane is None else b',"stream_id":%b}' % encode(lane)
+        self.id = f"resp_{envelope.token}"
+        self.is_stored = request.store is True or request.conversation is not None
+        self.final_output: list[JsonObject] | None = None  # of a response that did not fail
 
-    def __init__(self, lane: str | None, continued: str | None = None) -> None:
-        self._suffix = b"" if lane is None else b',"stream_id":%b}' % encode(lane)
-        self._continued = None if continued is None else b'"previous_response_id":%b' % encode(continued)
-        self.last_event: bytes | None = None  # of a response that did not fail
+    def keep_alive(self) -> bytes:
+        return super().keep_alive().removeprefix(KEEP_ALIVE)
 
-    def encode(self, frames: bytes) -> list[bytes]:
-        messages: list[bytes] = []
-        for frame in frames.split(b"\n\n"):
-            kind, found, body = frame[len(b"event: ") :].partition(_DATA)
-            if not found:  # a comment, or the mark at the end of a stream
-                continue
-            if kind in _SPECIAL:
-                if kind == _ERROR:
-                    continue
-                if kind in (_COMPLETED, _INCOMPLETE):
-                    self.last_event = body
-                if self._continued is not None:
-                    body = body.replace(_NO_PREVIOUS, self._continued, 1)
-            messages.append(body[:-1] + self._suffix if self._suffix else body)
-        return messages
+    def number(self, members: JsonObject) -> bytes:
+        body = encode_repaired({**members, "sequence_number": self.sequence, **self._lane})
+        self.sequence += 1
+        return self._framing(body)
+
+    def _frame(self, kind: str, members: JsonObject) -> None:
+        if kind != "error":
+            super()._frame(kind, members)
+
+    def _prefix(self, kind: str, members: JsonObject) -> bytes:
+        return encode_repaired({"type": kind, **members})[:-1] + b',"delta":'
+
+    def _delta(self, prefix: bytes, text: str) -> None:
+        try:
+            body = encode(text)
+        except UnicodeEncodeError:
+            body = encode_repaired(text)
+        self._out.append(self._framing(b'%b%b,"sequence_number":%d%b' % (prefix, body, self.sequence, self._tail)))
+        self.sequence += 1
+
+    def _end(self, event: ResponseStatus, status: ResponseStatus | None = None) -> None:
+        super()._end(event, status)
+        self._out.remove(DONE)
+        if event != "failed":
+            self.final_output = self._output
+
+
+def keep(message: ClientMessage, before: KeptResponse | None, encoder: MessageEncoder) -> KeptResponse | None:
+    """Return what is kept of a response: nothing if it failed, or if it is kept elsewhere."""
+    if encoder.final_output is None or encoder.is_stored:
+        return None
+    output = [encode_repaired(item) for item in encoder.final_output if not _is_cut_off(item)]
+    items = joined_items(b"" if before is None else before.items, items_of(message), *output)
+    previous = message.previous if before is None else before.previous
+    return KeptResponse(id=encoder.id, items=items, previous=previous)
+
+
+def _is_cut_off(item: JsonObject) -> bool:
+    """Return whether the item is a call that was not finished: nobody can answer it."""
+    return item.get("status") == "incomplete" and str(item.get("type")).endswith("_call")
 
 
 def encode_error_message(status: int, body: bytes, lane: str | None, headers: Mapping[str, str] | None = None) -> bytes:
