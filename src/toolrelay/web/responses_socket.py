@@ -123,7 +123,6 @@ class _Session:
         self._handshake = handshake
         self._headers = {name: value for name, value in handshake.headers.items() if name not in _NOT_PASSED}
         self._lanes: dict[str | None, _Lane] = {}
-        self._framing = socket.framing
         self._pending = 0
         self._steers = 0
         self.count = 0
@@ -224,7 +223,7 @@ class _Session:
 
         def make_encoder(envelope: Envelope) -> MessageEncoder:
             nonlocal encoder
-            encoder = MessageEncoder(envelope, self._framing, message.lane, continued)
+            encoder = MessageEncoder(envelope, self._socket.frame_head, message.lane, continued)
             return encoder
 
         exchange = lane.running = _SocketExchange(

@@ -24,7 +24,7 @@ from toolrelay.errors import ClientError
 from toolrelay.web.http.connection import HttpConnection
 from toolrelay.web.http.exchange import Exchange
 from toolrelay.web.http.server import Server
-from toolrelay.web.http.websocket import text_frame
+from toolrelay.web.http.websocket import frame_head
 
 LIMIT = 1000
 HANDSHAKE_LINES = (
@@ -134,10 +134,10 @@ def test_messages_cut_anywhere_are_the_same(data: st.DataObject, messages: list[
     assert sorted(frames) == sorted(expected)
 
 
-@pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 70000])
-def test_text_frame_is_the_one_of_the_library(size: int) -> None:
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 1023, 1024, 65535, 65536, 70000])
+def test_text_frames_are_those_of_the_library(size: int) -> None:
     data = os.urandom(size)
-    assert text_frame(data) == Frame(Opcode.TEXT, data).serialize(mask=False)
+    assert frame_head(size) + data == Frame(Opcode.TEXT, data).serialize(mask=False)
 
 
 # Hostile frames

@@ -47,14 +47,20 @@ def handshake_headers(exchange: Exchange) -> bytes:
     return b"".join([header_line(name.lower().encode(), value.encode()) for name, value in response.headers.raw_items()])
 
 
-def text_frame(data: bytes) -> bytes:
-    """Return a text message in one frame."""
-    size = len(data)
+def _make_head(size: int) -> bytes:
     if size < _SHORT:
-        return b"%c%c%b" % (_FIN_TEXT, size, data)
+        return bytes([_FIN_TEXT, size])
     if size < _MEDIUM:
-        return b"%c\x7e%b%b" % (_FIN_TEXT, size.to_bytes(2), data)
-    return b"%c\x7f%b%b" % (_FIN_TEXT, size.to_bytes(8), data)
+        return b"%c\x7e%b" % (_FIN_TEXT, size.to_bytes(2))
+    return b"%c\x7f%b" % (_FIN_TEXT, size.to_bytes(8))
+
+
+_HEADS = [_make_head(size) for size in range(1024)]  # those of most events
+
+
+def frame_head(size: int) -> bytes:
+    """Return what precedes a text message of this size, in one frame."""
+    return _HEADS[size] if size < 1024 else _make_head(size)
 
 
 class WebSocket:
@@ -64,7 +70,7 @@ class WebSocket:
     is sent a ping every `ping_seconds` (0: never), which keeps proxies from closing the connection.
     """
 
-    framing = staticmethod(text_frame)
+    frame_head = staticmethod(frame_head)
 
     def __init__(self, transport: SocketTransport, *, max_message_bytes: int, ping_seconds: float) -> None:
         self._transport = transport
@@ -72,6 +78,7 @@ class WebSocket:
         self._messages: deque[bytes] = deque()
         self._parts: list[bytes] = []  # of a fragmented message
         self._waiter: asyncio.Future[None] | None = None
+        self.is_open = True
         self._is_lost = False
         self._is_heard = False
         self._ping_seconds = ping_seconds
@@ -80,10 +87,6 @@ class WebSocket:
         self.is_leaving = False  # the server shuts down
 
     # Messages
-
-    @property
-    def is_open(self) -> bool:
-        return self._protocol.state is OPEN and not self._is_lost
 
     @property
     def close_code(self) -> int | None:
@@ -108,7 +111,7 @@ class WebSocket:
 
     def send(self, message: bytes) -> Awaitable[None] | None:
         """Send a text message. Return an awaitable if the client reads too slowly."""
-        return self.send_frames(text_frame(message))
+        return self.send_frames(frame_head(len(message)) + message)
 
     def send_frames(self, frames: bytes) -> Awaitable[None] | None:
         """Send whole text frames in one write. Return an awaitable if the client reads too slowly."""
@@ -123,6 +126,7 @@ class WebSocket:
         if self.is_open:
             self._protocol.send_close(code, reason)
             self._flush()
+            self.is_open = False
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 # Closing while more arrives would reset the connection, and the client might never see the close frame.
@@ -138,20 +142,21 @@ class WebSocket:
         """Take what came from the client."""
         self._is_heard = True
         protocol = self._protocol
-        was_open = self.is_open
         protocol.receive_data(data)
         for event in protocol.events_received():
-            if was_open and isinstance(event, Frame):
+            if self.is_open and isinstance(event, Frame):
                 self._take(event.opcode, bytes(event.data), is_last=event.fin)
         self._flush()
+        self.is_open = protocol.state is OPEN
         if len(self._messages) > MAX_WAITING_MESSAGES:
             self._transport.pause_reading()
         wake(self._waiter)
 
     def _take(self, opcode: Opcode, data: bytes, *, is_last: bool) -> None:
-        if opcode is Opcode.BINARY and self.is_open:
-            self._protocol.fail(CloseCode.UNSUPPORTED_DATA, "messages are text")
-        elif opcode in (Opcode.TEXT, Opcode.CONT) and self.is_open:
+        if opcode is Opcode.BINARY:
+            if self._protocol.state is OPEN:
+                self._protocol.fail(CloseCode.UNSUPPORTED_DATA, "messages are text")
+        elif opcode in (Opcode.TEXT, Opcode.CONT):
             if data:
                 self._parts.append(data)
             if is_last:
@@ -166,6 +171,7 @@ class WebSocket:
     def lose(self) -> None:
         """Take note that the connection is lost."""
         self._is_lost = True
+        self.is_open = False
         self._stop_pings()
         wake(self._waiter)
 

@@ -128,18 +128,18 @@ def joined_items(*parts: bytes) -> bytes:
 
 
 class MessageEncoder(ResponsesEncoder):
-    """Writes an answer as messages. `framing` makes a WebSocket frame of one.
+    """Writes an answer as messages. `frame_head` returns what precedes one of that size on the connection.
 
     The event `error` is left out: `response.failed` says the same, and clients take either for the end of the response.
     `continued` is the response that the client named, if the connection keeps it: then the request does not name it.
     """
 
-    def __init__(self, envelope: Envelope, framing: Callable[[bytes], bytes], lane: str | None, continued: str | None) -> None:
+    def __init__(self, envelope: Envelope, frame_head: Callable[[int], bytes], lane: str | None, continued: str | None) -> None:
         request = envelope.request
         if continued is not None:
             envelope = replace(envelope, request=replace(request, previous_response_id=continued))
         super().__init__(envelope)
-        self._framing = framing
+        self._frame_head = frame_head
         self._lane: JsonObject = {} if lane is None else {"stream_id": lane}
         self._tail = b"}" if lane is None else b',"stream_id":%b}' % encode(lane)
         self.id = f"resp_{envelope.token}"
@@ -152,7 +152,7 @@ class MessageEncoder(ResponsesEncoder):
     def number(self, members: JsonObject) -> bytes:
         body = encode_repaired({**members, "sequence_number": self.sequence, **self._lane})
         self.sequence += 1
-        return self._framing(body)
+        return self._frame_head(len(body)) + body
 
     def _frame(self, kind: str, members: JsonObject) -> None:
         if kind != "error":
@@ -166,7 +166,8 @@ class MessageEncoder(ResponsesEncoder):
             body = encode(text)
         except UnicodeEncodeError:
             body = encode_repaired(text)
-        self._out.append(self._framing(b'%b%b,"sequence_number":%d%b' % (prefix, body, self.sequence, self._tail)))
+        message = b'%b%b,"sequence_number":%d%b' % (prefix, body, self.sequence, self._tail)
+        self._out += (self._frame_head(len(message)), message)
         self.sequence += 1
 
     def _end(self, event: ResponseStatus, status: ResponseStatus | None = None) -> None:
