@@ -48,6 +48,7 @@ from toolrelay.web.access import Access
 from toolrelay.web.approvals import ApprovalPages
 from toolrelay.web.approver_auth import Approvers
 from toolrelay.web.auth import Authenticator
+from toolrelay.web.compaction import CompactionEndpoint
 from toolrelay.web.console.history import HistoryPages
 from toolrelay.web.console.pages import make_console_routes
 from toolrelay.web.conversations import ConversationPages
@@ -132,6 +133,17 @@ class App:
                     wire=wire,
                     counting=counting,
                     models=self.models,
+                    limit=limit,
+                    access=access,
+                    settings=settings.server,
+                    service=self.service,
+                ).handle
+            if wire.compaction is not None:
+                handlers[wire.compaction.path] = CompactionEndpoint(
+                    wire=wire,
+                    compaction=wire.compaction,
+                    models=self.models,
+                    metrics=self.metrics,
                     limit=limit,
                     access=access,
                     settings=settings.server,

@@ -75,6 +75,15 @@ class CountingBackend(Protocol):
         ...
 
 
+@runtime_checkable
+class CompactingBackend(Protocol):
+    """A backend whose server may shorten a conversation."""
+
+    async def compact(self, request: Request) -> bytes | None:
+        """Return the server's answer, or None if its API cannot do that. Raise BackendError if it fails."""
+        ...
+
+
 async def deliver_batch(deliver: Deliver, batch: list[StreamEvent]) -> Wanted:
     """Deliver a batch, waiting if necessary, and return what is still wanted."""
     wanted = deliver(batch)

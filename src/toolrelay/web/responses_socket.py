@@ -21,7 +21,7 @@ from toolrelay.errors import ClientError, ToolrelayError
 from toolrelay.runtime.telemetry import Metrics
 from toolrelay.web.access import Access
 from toolrelay.web.endpoints import Endpoint
-from toolrelay.web.http.exchange import Exchange
+from toolrelay.web.http.exchange import Exchange, wake
 from toolrelay.web.router import internal_error, turn_token_of
 from toolrelay.wires.base import Envelope
 from toolrelay.wires.responses.websocket import (
@@ -105,12 +105,13 @@ class _SocketExchange(Exchange, kw_only=True):
 class _Lane:
     """Messages with the same stream_id, in order. `kept` is the latest response, if it is not stored."""
 
-    __slots__ = ("kept", "messages", "running", "task")
+    __slots__ = ("kept", "messages", "running", "task", "waiter")
 
     def __init__(self) -> None:
         self.messages: deque[ClientMessage] = deque()
         self.running: _SocketExchange | None = None
         self.task: asyncio.Task[None] | None = None
+        self.waiter: asyncio.Future[None] | None = None
         self.kept: KeptResponse | None = None
 
 
@@ -123,40 +124,48 @@ class _Session:
         self._handshake = handshake
         self._headers = {name: value for name, value in handshake.headers.items() if name not in _NOT_PASSED}
         self._lanes: dict[str | None, _Lane] = {}
+        self._loop = asyncio.get_running_loop()
         self._pending = 0
         self._steers = 0
+        self._is_ending = False
         self.count = 0
 
     async def run(self) -> None:
         code, reason = _GOING_AWAY, "The gateway is shutting down."
+        self._socket.listen(self._take)
         try:
-            while (message := await self._receive()) is not None:
-                self._take(message)
-            if not self._socket.is_open:
-                self._disconnect()
-            elif not self._socket.is_leaving:
+            if await self._wait_for_end():
                 code, reason = _NORMAL, "Nothing was asked for an hour."
-            await self._wait_for_lanes()
+            elif not self._socket.is_open:
+                self._disconnect()
+            await self._end_lanes()
         except asyncio.CancelledError:  # the shutdown cannot wait any longer
-            for task in self._tasks():
-                task.cancel()
-            await self._wait_for_lanes()
+            for lane in self._lanes.values():
+                if lane.task is not None:
+                    lane.task.cancel()
+            await self._end_lanes()
         await self._socket.close(code, reason)
 
-    async def _receive(self) -> bytes | None:
+    async def _wait_for_end(self) -> bool:
+        """Return whether the connection is still open: then it was idle for too long."""
+        count = -1
         while True:
             try:
                 async with asyncio.timeout(IDLE_SECONDS):
-                    return await self._socket.receive()
+                    await self._socket.wait_for_end()
             except TimeoutError:
-                if not self._pending:
-                    return None
+                if not self._pending and count == self.count:
+                    return True
+                count = self.count
+            else:
+                return False
 
-    def _tasks(self) -> list[asyncio.Task[None]]:
-        return [lane.task for lane in self._lanes.values() if lane.task is not None]
-
-    async def _wait_for_lanes(self) -> None:
-        tasks = self._tasks()
+    async def _end_lanes(self) -> None:
+        """Let each lane finish the response that runs."""
+        self._is_ending = True
+        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        for lane in self._lanes.values():
+            wake(lane.waiter)
         if tasks:
             await asyncio.wait(tasks)
 
@@ -187,7 +196,9 @@ class _Session:
         self._pending += 1
         lane.messages.append(message)
         if lane.task is None:
-            lane.task = asyncio.get_running_loop().create_task(self._run_lane(lane))
+            lane.task = self._loop.create_task(self._run_lane(lane))
+        else:
+            wake(lane.waiter)
 
     def _find_lane(self, name: str | None) -> _Lane:
         if self._pending >= MAX_RESPONSES:
@@ -206,14 +217,14 @@ class _Session:
         return lane
 
     async def _run_lane(self, lane: _Lane) -> None:
-        try:
+        while True:
             while lane.messages:
                 await self._respond(lane, lane.messages.popleft())
                 self._pending -= 1
-        finally:
-            self._pending -= len(lane.messages)
-            lane.messages.clear()
-            lane.task = None
+            if self._is_ending:
+                return
+            lane.waiter = self._loop.create_future()
+            await lane.waiter
 
     async def _respond(self, lane: _Lane, message: ClientMessage) -> None:
         self.count += 1

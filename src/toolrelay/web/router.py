@@ -27,11 +27,9 @@ _LINKABLE_PATHS = frozenset({"/", _ROOT, "/approvals-inbox", "/console/sign-in"}
 
 _SERVED = (
     "This is Toolrelay, a gateway to language models. Of OpenAI's API it has, below /v1: POST /chat/completions, /responses, "
-    "/embeddings and /completions, GET /models, and the state of responses and conversations. Of Anthropic's API: POST /messages "
-    "and /messages/count_tokens."
+    "/responses/input_tokens, /responses/compact, /embeddings and /completions, GET /models, and the state of responses and "
+    "conversations. Of Anthropic's API: POST /messages and /messages/count_tokens."
 )
-# Endpoints of OpenAI's API that would be taken for the id of a response.
-_NOT_SERVED = frozenset(f"{root}/responses/{name}" for root in ("", _ROOT) for name in ("compact", "input_tokens"))
 
 
 class Pages(Protocol):
@@ -98,16 +96,15 @@ class Router:
 
     async def _handle_page(self, exchange: Exchange, path: str, *, is_allowed_origin: bool) -> None:
         root_path = _ROOT if path == _ROOT or path.startswith(f"{_ROOT}/") else ""
-        methods = self._pages.methods(path[len(root_path) :] or "/")
-        if path in self._endpoints:
-            methods.add("POST")
+        # The path of an endpoint may look like that of a page: /responses/compact is no id of a response.
+        methods = {"POST"} if path in self._endpoints else self._pages.methods(path[len(root_path) :] or "/")
         allowed = sorted(methods)
         if exchange.headers.get(b"upgrade", b"").lower() == b"websocket":
             if path not in self._websockets or not exchange.is_handshake:
                 raise _no_websocket(self._websockets)
             await self._websockets[path](exchange)
             return
-        if not allowed or path in _NOT_SERVED:
+        if not allowed:
             raise nothing_at(exchange.path)
         if exchange.method == "OPTIONS":
             self._respond_options(exchange, allowed, is_allowed_origin=is_allowed_origin)

@@ -21,7 +21,7 @@ from toolrelay.core.turn import Turn
 from toolrelay.errors import InternalError, ToolrelayError
 from toolrelay.runtime.limits import ConcurrencyLimit
 from toolrelay.runtime.models import Model, find_model
-from toolrelay.runtime.service import TurnService
+from toolrelay.runtime.service import TurnService, owner_of
 from toolrelay.settings import ServerSettings
 from toolrelay.toolcalls.layer import ToolCallLayer
 from toolrelay.web.access import Access
@@ -47,7 +47,8 @@ class TokenCountEndpoint(Struct, frozen=True, kw_only=True):
         add_request_id(exchange, self.wire.request_id_header)
         try:
             identity = await self.access.admit(exchange)
-            model, request = self._accept(await exchange.body(self.settings.max_body_bytes), identity, turn_token_of(exchange))
+            body = await exchange.body(self.settings.max_body_bytes)
+            model, request = await self._accept(body, identity, turn_token_of(exchange))
             self.limit.enter()
         except ClientDisconnectedError:
             return
@@ -66,10 +67,10 @@ class TokenCountEndpoint(Struct, frozen=True, kw_only=True):
         finally:
             self.limit.leave()
         is_estimate = count is None
-        body = self.counting.encode_count(estimate_input_tokens(request) if count is None else count, is_estimate=is_estimate)
-        exchange.respond(200, JSON + ESTIMATED if is_estimate else JSON, body)
+        counted = self.counting.encode_count(estimate_input_tokens(request) if count is None else count, is_estimate=is_estimate)
+        exchange.respond(200, JSON + ESTIMATED if is_estimate else JSON, counted)
 
-    def _accept(self, body: bytes, identity: Identity, token: str) -> tuple[Model, Request]:
+    async def _accept(self, body: bytes, identity: Identity, token: str) -> tuple[Model, Request]:
         """Return the model, and the request as the model would get it."""
         request = self.counting.decode_request(body)
         model = find_model(self.models, request.model, identity.may_use)
@@ -78,7 +79,9 @@ class TokenCountEndpoint(Struct, frozen=True, kw_only=True):
         policy = self.service.policy(request, model, identity)
         check_tool_choice(request, policy.tools)
         request = truncate_results(request, model.settings.max_tool_result_bytes)
-        layer = ToolCallLayer(Turn(token=token, request=request, policy=policy), model.mode)
+        past = await self.service.resolve(request, owner_of(identity), model)
+        turn = Turn(token=token, request=past.request, policy=policy, context=past.context.items)
+        layer = ToolCallLayer(turn, model.mode)
         asked = [command.request for command in layer.start() if isinstance(command, CallModel)]
         return model, asked[0] if asked else request
 

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from toolrelay.core.assembly import Answer
-from toolrelay.core.events import StreamEvent
+from toolrelay.core.events import StreamEvent, Usage
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ToolrelayError
@@ -85,6 +85,15 @@ class TokenCounting(Struct, frozen=True, kw_only=True):
     decode_count: Callable[[bytes], int | None]
 
 
+class Compaction(Struct, frozen=True, kw_only=True):
+    """An endpoint that shortens a conversation, in both roles. The provider's answer goes to the client as it is."""
+
+    path: str
+    decode_request: Callable[[bytes], Request]
+    encode_request: Callable[[Request, Profile], OutgoingRequest]
+    decode_usage: Callable[[bytes], Usage | None]
+
+
 class ProviderWire(Struct, frozen=True, kw_only=True):
     """The client half. `config_name` is the value of the configuration key `wire`. The defaults are OpenAI's.
 
@@ -111,7 +120,9 @@ class ProviderWire(Struct, frozen=True, kw_only=True):
     is_beside_v1: bool = False
     model_keys: tuple[str, ...] = ()
 
-    token_counting: TokenCounting | None = None  # in both roles
+    # In both roles.
+    token_counting: TokenCounting | None = None
+    compaction: Compaction | None = None
 
 
 class Wire(ProviderWire, frozen=True, kw_only=True):

@@ -46,10 +46,8 @@ async def echo(exchange: Exchange) -> None:
     except ClientError as error:
         exchange.respond(error.status, b"", error.message.encode())
         return
-    while (message := await socket.receive()) is not None:
-        waiting = socket.send(message)
-        if waiting is not None:
-            await waiting
+    socket.listen(socket.write)
+    await socket.wait_for_end()
     await socket.close(1001 if socket.is_leaving else 1000)
 
 
@@ -239,8 +237,7 @@ def test_close_of_the_client_is_answered_and_ends_the_connection() -> None:
     async def main() -> None:
         async with connected_client(echo) as client:
             await open_socket(client)
-            client.send(frame(b"last") + frame((1000).to_bytes(2) + b"bye", Opcode.CLOSE))
-            # What came together with the close frame is not answered any more.
+            client.send(frame((1000).to_bytes(2) + b"bye", Opcode.CLOSE))
             assert await next_frame(client) == (Opcode.CLOSE, (1000).to_bytes(2) + b"bye")
             assert await client.read_rest() == b""
 
@@ -253,14 +250,14 @@ def test_lost_connection_ends_the_handler() -> None:
 
         async def handler(exchange: Exchange) -> None:
             socket = exchange.open_websocket(max_message_bytes=LIMIT, ping_seconds=0)
-            message = await socket.receive()
+            await socket.wait_for_end()
             await socket.close(1000)
-            ended.set_result((message, socket.close_code))
+            ended.set_result(socket.close_code)
 
         async with connected_client(handler) as client:
             await open_socket(client)
             client.close()
-            assert await asyncio.wait_for(ended, 60) == (None, 1006)
+            assert await asyncio.wait_for(ended, 60) == 1006
 
     asyncio.run(main())
 

@@ -30,7 +30,7 @@ from toolrelay.core.request import OpaqueTool, Request
 from toolrelay.errors import BackendError, ConfigurationError, ToolrelayError
 from toolrelay.setting_types import BaseUrl, Count, Secret
 from toolrelay.settings import Environment, ModelSettings
-from toolrelay.wires.base import ProviderWire, discover_provider_wires
+from toolrelay.wires.base import OutgoingRequest, ProviderWire, discover_provider_wires
 
 BACKOFF = (0.2, 0.6)
 MAX_RETRY_AFTER = 5.0
@@ -172,18 +172,33 @@ class HttpBackend:
         if counting is None:
             return None
         outgoing = counting.encode_request(replace(request, model=self.model, stream=False), self._profile)
+        try:
+            return counting.decode_count(await self._exchange(outgoing, MAX_ERROR))
+        except ToolrelayError as error:
+            if error.status in _CANNOT_COUNT:
+                return None
+            raise
+
+    async def compact(self, request: Request) -> bytes | None:
+        """See CompactingBackend."""
+        compaction = self.wire.compaction
+        if compaction is None:
+            return None
+        outgoing = compaction.encode_request(replace(request, model=self.model, stream=False), self._profile)
+        return await self._exchange(outgoing, MAX_ANSWER)
+
+    async def _exchange(self, outgoing: OutgoingRequest, limit: int) -> bytes:
+        """Send a request that is not for an answer of the model. Return the body of the response."""
         sent = self._make_request(self._wire_target + outgoing.path, outgoing.body, stream=False, headers=outgoing.headers)
         try:
             response = await self._respond(sent, _ignore)
             try:
-                return counting.decode_count(await response.read_all(MAX_ERROR))
+                return await response.read_all(limit)
             finally:
                 response.release()
         except UpstreamError as error:
             raise self._backend_error(error) from None
         except ToolrelayError as error:
-            if error.status in _CANNOT_COUNT:
-                return None
             redact_failure([AnswerFailed(error)], self._key)
             raise
 

@@ -200,6 +200,8 @@ class HttpConnection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._send_timeout.stop()
         wake(self._drain_waiter)
+        if self._websocket is not None:
+            self.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         while data and not self._transport.is_closing():

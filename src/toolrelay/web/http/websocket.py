@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from websockets.datastructures import Headers
@@ -21,7 +21,6 @@ from toolrelay.errors import ClientError
 from toolrelay.web.http.exchange import Address, Exchange, ResponseChannel, header_line, wake
 
 CLOSE_SECONDS = 2.0  # for the client's part of the closing handshake
-MAX_WAITING_MESSAGES = 64  # then reading pauses
 
 _SHORT, _MEDIUM = 126, 65536  # lengths from which a frame's head is longer
 _FIN_TEXT = 0x80 | Opcode.TEXT
@@ -63,6 +62,10 @@ def frame_head(size: int) -> bytes:
     return _HEADS[size] if size < 1024 else _make_head(size)
 
 
+def _ignore(_message: bytes) -> None:
+    """Take no notice of a message that comes too late."""
+
+
 class WebSocket:
     """An open WebSocket. It is also the channel of what is answered over it.
 
@@ -75,7 +78,8 @@ class WebSocket:
     def __init__(self, transport: SocketTransport, *, max_message_bytes: int, ping_seconds: float) -> None:
         self._transport = transport
         self._protocol = ServerProtocol(state=OPEN, max_size=max_message_bytes)
-        self._messages: deque[bytes] = deque()
+        self._early: deque[bytes] = deque()  # messages that arrived before there was a listener
+        self._on_message: Callable[[bytes], None] = self._early.append
         self._parts: list[bytes] = []  # of a fragmented message
         self._waiter: asyncio.Future[None] | None = None
         self.is_open = True
@@ -98,16 +102,17 @@ class WebSocket:
             return protocol.close_sent.code
         return int(CloseCode.ABNORMAL_CLOSURE) if self._is_lost else None
 
-    async def receive(self) -> bytes | None:
-        """Return the next message, or None if no more is to be read: the client left, or the server shuts down."""
+    def listen(self, on_message: Callable[[bytes], None]) -> None:
+        """Call the function with each message, also with those that have arrived."""
+        self._on_message = on_message
+        while self._early and self.is_open:
+            on_message(self._early.popleft())
+
+    async def wait_for_end(self) -> None:
+        """Wait until no more messages come: the client has left, or the server shuts down."""
         while self.is_open and not self.is_leaving:
-            if self._messages:
-                message = self._messages.popleft()
-                self._transport.resume_reading()
-                return message
             self._waiter = self._loop.create_future()
             await self._waiter
-        return None
 
     def send(self, message: bytes) -> Awaitable[None] | None:
         """Send a text message. Return an awaitable if the client reads too slowly."""
@@ -148,9 +153,10 @@ class WebSocket:
                 self._take(event.opcode, bytes(event.data), is_last=event.fin)
         self._flush()
         self.is_open = protocol.state is OPEN
-        if len(self._messages) > MAX_WAITING_MESSAGES:
+        if self._transport.write_paused:  # a client that does not read is not heard: each message may have an answer
             self._transport.pause_reading()
-        wake(self._waiter)
+        if not self.is_open:
+            wake(self._waiter)
 
     def _take(self, opcode: Opcode, data: bytes, *, is_last: bool) -> None:
         if opcode is Opcode.BINARY:
@@ -160,18 +166,21 @@ class WebSocket:
             if data:
                 self._parts.append(data)
             if is_last:
-                self._messages.append(b"".join(self._parts))
+                message = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
                 self._parts.clear()
+                self._on_message(message)
 
     def leave(self) -> None:
-        """Read no more messages: the server shuts down."""
+        """Take no more messages: the server shuts down."""
         self.is_leaving = True
+        self._on_message = _ignore
         wake(self._waiter)
 
     def lose(self) -> None:
         """Take note that the connection is lost."""
         self._is_lost = True
         self.is_open = False
+        self._on_message = _ignore  # which ends a cycle of references
         self._stop_pings()
         wake(self._waiter)
 
@@ -221,4 +230,4 @@ class WebSocket:
         return asyncio.shield(self._transport.drain())
 
     def resume_reading(self) -> None:
-        """Do nothing: messages are read until too many wait."""
+        """Do nothing: an exchange does not pause the reading of messages."""

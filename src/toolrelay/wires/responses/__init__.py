@@ -8,6 +8,7 @@ from toolrelay.wires.responses.encoder import ResponsesEncoder
 from toolrelay.wires.responses.outgoing import UNSUPPORTED, encode_request
 from toolrelay.wires.responses.request import NAME, decode_request
 from toolrelay.wires.responses.resource import encode_answer
+from toolrelay.wires.responses.side_requests import COMPACTION, COUNTING
 
 WIRE = Wire(
     name=NAME,
@@ -20,4 +21,6 @@ WIRE = Wire(
     encode_request=encode_request,
     decoder=ResponsesDecoder,
     decode_answer=decode_answer,
+    token_counting=COUNTING,
+    compaction=COMPACTION,
 )

@@ -49,7 +49,7 @@ UNSUPPORTED: Unsupported = {
 
 
 def encode_request(request: Request, profile: Profile) -> OutgoingRequest:
-    encoder = _ResponsesRequestEncoder(request, profile)
+    encoder = ResponsesRequestEncoder(request, profile)
     body = encoder.adapt({"model": request.model, "input": encoder.input(), **encoder.tools(), **encoder.settings()})
     return OutgoingRequest(path="/responses", body=encode_repaired(body), dropped=tuple(encoder.dropped))
 
@@ -59,7 +59,7 @@ def input_items(items: tuple[Item, ...], token: str) -> list[JsonObject]:
 
     Ids count down from the last possible number; those of the output count up.
     """
-    encoder = _ResponsesRequestEncoder(Request(wire=NAME, model="", items=items), Profile())
+    encoder = ResponsesRequestEncoder(Request(wire=NAME, model="", items=items), Profile())
     encoded = [encoder.item(item) for item in items]
     return [_listed(members, token, index) for index, members in enumerate(encoded) if members is not None]
 
@@ -95,7 +95,7 @@ _ID_PREFIXES = {
 }
 
 
-class _ResponsesRequestEncoder(RequestEncoder):
+class ResponsesRequestEncoder(RequestEncoder):
     wire = NAME
     unsupported = UNSUPPORTED
     refusal = "This model is reached over the Responses API, which cannot say"

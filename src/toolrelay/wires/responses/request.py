@@ -79,7 +79,11 @@ _KNOWN = frozenset(_ResponsesBody.__struct_fields__) - {"stream_options"}  # onl
 
 
 def decode_request(body: bytes) -> Request:
-    value = decode_body(body)
+    return decode_members(decode_body(body))
+
+
+def decode_members(value: JsonObject, *, needs_input: bool = True) -> Request:
+    """Decode the members of a request. Without `needs_input` it may only name what it continues."""
     if "input" not in value and "messages" in value:
         raise invalid("This is /v1/responses, which takes 'input'. 'messages' belongs to /v1/chat/completions.", "input")
     fields = convert(value, _ResponsesBody, "")
@@ -87,9 +91,11 @@ def decode_request(body: bytes) -> Request:
     _check_state(fields, conversation)
     if not fields.model:
         raise invalid("'model' is missing.", "model", code="missing_required_parameter")
-    if fields.input == []:
+    if not needs_input and not fields.input:
+        fields.input = []
+    elif fields.input == []:
         raise invalid("'input' must hold at least one item.", "input", code="empty_array")
-    if not fields.input:
+    elif not fields.input:
         raise invalid("'input' must be the user's words or a list of items.", "input", code="missing_required_parameter")
     if fields.max_tool_calls is not None and fields.max_tool_calls < 0:
         raise invalid("'max_tool_calls' must be at least 0.", "max_tool_calls", code="integer_below_min_value")

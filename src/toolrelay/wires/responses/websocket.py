@@ -30,8 +30,6 @@ _LANE = re.compile(rf"[A-Za-z0-9_.-]{{1,{MAX_LANE_NAME}}}")
 _OWN_MEMBERS = ("type", "stream_id", "generate", "stream", "stream_options", "background")
 _NO_INPUT = Raw(b'[{"role":"user","content":""}]')
 
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-
 
 class _CacheOptions(Struct):
     prewarm: bool | None = None
@@ -44,6 +42,10 @@ class _Message(Struct):
     background: bool | None = None
     previous_response_id: str | None = None
     prompt_cache_options: _CacheOptions | None = None
+
+
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_head = msgspec.json.Decoder(_Message).decode
 
 
 class ClientMessage(Struct, frozen=True, kw_only=True):
@@ -70,10 +72,11 @@ class KeptResponse(Struct, frozen=True, kw_only=True):
 def decode_message(data: bytes) -> ClientMessage:
     """Decode a message, or raise a 400."""
     try:
-        members = _decode_members(data)
+        members, head = _decode_members(data), _decode_head(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        members = {name: Raw(encode_repaired(value)) for name, value in decode_body(data).items()}
-    head = convert({name: _value(members, name) for name in _Message.__struct_fields__ if name in members}, _Message, "")
+        value = decode_body(data)
+        members = {name: Raw(encode_repaired(member)) for name, member in value.items()}
+        head = convert(value, _Message, "")
     if head.type not in (CREATE, STEER):
         given = "no type" if head.type is None else f"the type {head.type[:100]!r}"
         raise invalid(f"A message of a client is a '{CREATE}'. This one has {given}.", "type", code="unknown_message_type")
