@@ -11,7 +11,8 @@ from toolrelay.config import load
 
 TURNS = {"/chat/completions", "/responses", "/messages"}  # a request with messages: the model makes the calls
 RELAYED = {"/embeddings", "/completions"}  # passed on to the model's server; no tools
-COUNTED = {"/messages/count_tokens"}  # counted, not answered
+COUNTED = {"/messages/count_tokens", "/responses/input_tokens"}  # counted, not answered
+COMPACTED = {"/responses/compact"}  # shortened by the model's server; no tools
 
 READING = {
     "/",
@@ -79,7 +80,7 @@ CHANGING = {
 def test_no_route_takes_a_tool_call_outside_a_turn(tmp_path: Path) -> None:
     """Whoever adds a route adds it here, after making sure that it runs no tool."""
     app = App(load(None, {}, data_dir=str(tmp_path)))
-    assert set(app.router.paths) == TURNS | RELAYED | COUNTED
+    assert set(app.router.paths) == TURNS | RELAYED | COUNTED | COMPACTED
     assert all(isinstance(route, Route) for route in app.site.routes), "a mounted application has routes of its own"
     routes = {
         (method, route.path)
