@@ -19,17 +19,19 @@ import httpx
 
 from tests.forked import ForkedProcess
 
-READY_TIMEOUT_SECONDS = 30  # only a test that hangs reaches it
-LOG_TIMEOUT_SECONDS = 30  # as above
+TIMEOUT_SECONDS = 60  # only a test that hangs reaches it
 
 Process: TypeAlias = "subprocess.Popen[str] | ForkedProcess"
+RUNNING: list[Gateway] = []
+"""The gateways that run now."""
 
 
 class Gateway:
     """A running `toolrelay serve`."""
 
-    def __init__(self, process: Process, url: str, log_path: Path) -> None:
+    def __init__(self, process: Process, url: str, log_path: Path, config: str = "") -> None:
         self.process = process
+        self.config = config
         self.url = url
         self._log_path = log_path
         self._markers: set[str] = set()
@@ -55,7 +57,7 @@ class Gateway:
             return self._without_markers(self._log_path.read_text())
         marker = self.post("/v1/chat/completions", {}).headers["x-request-id"].removeprefix("req_")
         self._markers.add(marker)
-        until = time.monotonic() + LOG_TIMEOUT_SECONDS
+        until = time.monotonic() + TIMEOUT_SECONDS
         while marker not in (text := self._log_path.read_text()):
             assert time.monotonic() < until, f"no line of the request {marker} in the log: {text}"
         return self._without_markers(text)
@@ -75,7 +77,7 @@ class Gateway:
 
     def await_no_turns(self) -> None:
         """Wait until all turns have ended. A turn whose client has gone may still be writing its record."""
-        until = time.monotonic() + LOG_TIMEOUT_SECONDS
+        until = time.monotonic() + TIMEOUT_SECONDS
         while count := self.open_turns():
             assert time.monotonic() < until, f"{count} turns are still open"
 
@@ -139,9 +141,14 @@ def running(
             else:
                 command = [sys.executable, *arguments]
                 process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=work, env=environment)
+        gateway = None
         try:
-            yield Gateway(process, _await_ready(process, log_path), log_path)
+            gateway = Gateway(process, _await_ready(process, log_path), log_path, config or "")
+            RUNNING.append(gateway)
+            yield gateway
         finally:
+            if gateway is not None:
+                RUNNING.remove(gateway)
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
                 try:
@@ -155,7 +162,7 @@ def running(
 
 def _await_ready(process: Process, log_path: Path) -> str:
     assert process.stdout is not None
-    until = time.monotonic() + READY_TIMEOUT_SECONDS
+    until = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < until:
         if select.select([process.stdout], [], [], 0.2)[0]:
             line = process.stdout.readline()

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from tests.gateway import RUNNING
 from tests.upstream import LAST_CHUNK, Connection, Player, Script, Step, Upstream, as_script, chunk, reply, stream_head
 from toolrelay.wires.base import discover
 
@@ -21,7 +22,15 @@ class ModelServer(Upstream):
     """An upstream that many tests share, one after the other. Each test queues the responses to its own requests."""
 
     def enqueue(self, *scripts: Script | Step | Player) -> int:
-        """Queue the responses to the next requests. Return the number of the first of these requests."""
+        """Queue the responses to the next requests. Return the number of the first of these requests.
+
+        A response that was queued earlier and not taken may be that of a turn which still comes for it, and which would take one
+        of these. So in this case the turns of the gateways in front of this server must end first.
+        """
+        if len(self.requests) < len(self._scripts):
+            for gateway in RUNNING:
+                if self.url in gateway.config and gateway.process.poll() is None:
+                    gateway.await_no_turns()
         first = len(self.requests)
         unused: list[Script | Player] = [()] * (first - len(self._scripts))
         self._scripts = self._scripts[:first] + unused + [as_script(script) for script in scripts]

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tests.gateway import LOG_TIMEOUT_SECONDS, Gateway, running
+from tests.gateway import TIMEOUT_SECONDS, Gateway, running
 from tests.raw_client import RawClient, Reply
 from tests.transcripts.requests import request
 from tests.transcripts.scenarios import Combination, Scenario, Subject
@@ -90,7 +90,7 @@ class Session:
         """Return the lines since the last call. A thread writes the log, so wait for the line of another request."""
         refused = client.post(PATHS["chat"], {}).reply()
         last = refused.headers["x-request-id"].removeprefix("req_").encode()
-        deadline = time.monotonic() + LOG_TIMEOUT_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             with self.gateway._log_path.open("rb") as log:
                 log.seek(self._log_offset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
-from tests.approving import Approver, write_notes
+from tests.approving import TIMEOUT_SECONDS, Approver, write_notes
 from tests.gateway import Gateway, running
 from tests.model_server import ModelServer
 from tests.scripted_models import MODELS, USAGE
@@ -58,7 +59,6 @@ class Desk:
         self, folder: Path, stack: ExitStack, browser: Browser, *, tools: str = TOOLS, vault: str = "", hasty_seconds: int = 0
     ) -> None:
         """`vault` is added to the table of the vault. With `hasty_seconds`, questions of the model `hasty` expire after them."""
-        self._stack = stack
         self._browser = browser
         self.folder = folder
         write_notes(folder / "Notes", NOTES)
@@ -71,6 +71,21 @@ class Desk:
         self.gateway: Gateway = stack.enter_context(running(self.config, folder=folder))
         self.approver = Approver(self.gateway)
         self.problems: list[str] = []
+        self._contexts: list[BrowserContext] = []
+        stack.callback(self.close_windows)
+
+    def clear(self) -> None:
+        """Close the windows, deny open questions, and wait for their turns, which still take answers of the model server."""
+        self.close_windows()
+        until = time.monotonic() + TIMEOUT_SECONDS
+        while count := self.gateway.open_turns():
+            assert time.monotonic() < until, f"{count} turns are still open"
+            for question in self.approver.pending():
+                self.approver.post(question["id"], verdict="deny")
+
+    def close_windows(self) -> None:
+        while self._contexts:
+            self._contexts.pop().close()
 
     def enqueue(self, text: str, *calls: tuple[str, str]) -> None:
         """Have the model `chat` make these calls, one after the other, and then answer with the text."""
@@ -88,7 +103,7 @@ class Desk:
     def window(self, *, is_approver: bool = True, url: str | None = None, **options: Any) -> Page:
         """Open a window with storage of its own. What goes wrong in it is added to `problems`."""
         context = self._browser.new_context(extra_http_headers=self.approver.headers if is_approver else {}, **options)
-        self._stack.callback(context.close)
+        self._contexts.append(context)
         return self.tab(context, url or self.gateway.url)
 
     def tab(self, context: BrowserContext, url: str) -> Page:
@@ -130,9 +145,8 @@ def shared_desk(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> I
 def desk(shared_desk: Desk) -> Iterator[Desk]:
     """The gateway of the module. In the end no script of a stranger may have run, and nothing may have been blocked."""
     shared_desk.problems.clear()
-    for question in shared_desk.approver.pending():  # of a test that failed
-        shared_desk.approver.post(question["id"], verdict="deny")
     yield shared_desk
+    shared_desk.clear()
     assert shared_desk.problems == []
 
 

@@ -24,7 +24,6 @@ class Home(Desk):
     """A gateway without scripted models, and with the configuration that a test gives it."""
 
     def __init__(self, folder: Path, stack: ExitStack, browser: Browser, config: str | None) -> None:
-        self._stack = stack
         self._browser = browser
         self.folder = folder
         self.notes = folder / "Notes"
@@ -32,6 +31,8 @@ class Home(Desk):
         self.gateway = stack.enter_context(running(config, folder=folder))
         self.approver = Approver(self.gateway)
         self.problems = []
+        self._contexts = []
+        stack.callback(self.close_windows)
 
     def settings(self, **options: Any) -> Page:
         page = self.window(url=f"{self.gateway.url}/settings", **options)
