@@ -68,8 +68,9 @@ bench: setup ## measure the cost of the gateway, the dialects, the store, the va
 	$(PY) bench/run.py $(ARGS)
 	@$(if $(ARGS),,$(PY) bench/dialects.py --peers && $(PY) bench/store.py && $(PY) bench/vault.py && $(PY) bench/tools.py && $(PY) bench/console.py && $(PY) bench/codex.py)
 
-soak: $(VENV)/.dev ## kill the gateway 200 times, run 500 turns at once, and 2,000 through Codex (memory growth)
+soak: $(VENV)/.dev ## kill the gateway 200 times, run 500 turns at once, and 2,000 through Codex (memory growth); try ten times as many examples
 	$(PY) -m pytest -n $(JOBS) --dist worksteal tests/test_crash.py tests/test_many_turns.py --crashes 200 --turns 500
+	$(PY) -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile soak tests/core tests/dialects tests/parsing tests/toolcalls tests/wires
 	$(PY) bench/codex.py --only memory --turns 2000 $(ARGS)
 
 lock: $(VENV)/.dev ## compile the lock files (LOCK_FLAGS=--upgrade: newer versions)

@@ -21,6 +21,7 @@ _UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 settings.register_profile("dev", _UNTIMED)
 settings.register_profile("ci", _UNTIMED, derandomize=True, print_blob=True)
+settings.register_profile("soak", _UNTIMED, max_examples=1000, print_blob=True)
 settings.load_profile("ci" if IN_CI else "dev")
 
 # A shell starts commands in the background with SIGINT ignored, which their children inherit: no test of Ctrl-C would end.

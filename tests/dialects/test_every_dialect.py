@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject, SearchStrategy
 
@@ -27,6 +27,7 @@ from tests.dialects.scanning import (
     text_of,
     tool,
 )
+from tests.examples import examples
 from tests.strategies import json_values
 from toolrelay.core.events import ArgumentsDelta, TextDelta
 from toolrelay.core.messages import Call
@@ -36,7 +37,7 @@ from toolrelay.parsing.scanner import Scanner
 from toolrelay.parsing.triggers import ScanOptions
 
 every_dialect = pytest.mark.parametrize("name", sorted(DIALECTS))
-few = settings(max_examples=40)
+few = examples(16)
 
 # Calls in these must be the whole answer, or start a line.
 WHOLE_ANSWER = {"llama3_json", "xlam", "pythonic"}
@@ -292,7 +293,7 @@ CALL_STRATEGIES = {name: _calls(name) for name in DIALECTS}
 
 @every_dialect
 @given(data=st.data())
-@settings(max_examples=60)
+@examples(24)
 def test_rendered_calls_are_parsed_back(name: str, data: DataObject) -> None:  # bug 6, bug 17, bug 19
     dialect = DIALECTS[name]
     made = data.draw(CALL_STRATEGIES[name])
@@ -313,7 +314,7 @@ def _plain(value: Any) -> str:
 
 @pytest.mark.parametrize("name", sorted(set(DIALECTS) - WHOLE_ANSWER))
 @given(data=st.data())
-@settings(max_examples=20)
+@examples(10)
 def test_text_around_calls_is_unchanged(name: str, data: DataObject) -> None:  # bug 12, bug 13
     dialect = DIALECTS[name]
     words = st.sampled_from(["Sure.", "I look it up", "and then", "Done: 3 > 2.", "é 😀", "a `b` c"])
@@ -354,7 +355,7 @@ QUOTED = {
 @pytest.mark.parametrize("name", sorted(set(DIALECTS) - {"gemma3"}))
 @pytest.mark.parametrize("place", QUOTED)
 @given(data=st.data())
-@settings(max_examples=5)
+@examples(4)
 def test_quoted_call_is_text_and_a_later_call_counts(name: str, place: str, data: DataObject) -> None:  # bug 15
     """Not for the fence of Gemma 3; and inline code cannot contain a fence."""
     dialect = DIALECTS[name]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from tests.dialects.scanning import DIALECTS, Reasoning, Text, calls_of, fold, scan, scan_chunks, text_of
 from tests.dialects.test_every_dialect import CALLS, TOOLS, WHOLE_ANSWER, split
+from tests.examples import examples
 from toolrelay.dialects.base import Dialect
 from toolrelay.parsing.grammar import END_OF_TURN
 from toolrelay.parsing.triggers import ScanOptions
@@ -28,7 +29,7 @@ MARKED = sorted(name for name, dialect in DIALECTS.items() if any(whole_marks(di
 
 @pytest.mark.parametrize("name", MARKED)
 @given(data=st.data())
-@settings(max_examples=60)
+@examples(20)
 def test_a7_marks_at_the_end_of_an_answer_are_no_text(name: str, data: DataObject) -> None:
     starts, ends = whole_marks(DIALECTS[name])
     marks = data.draw(st.lists(st.sampled_from(starts + ends), min_size=1, max_size=4))

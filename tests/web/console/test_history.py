@@ -96,6 +96,7 @@ def test_list_goes_on_with_more(desk: Desk) -> None:
     with httpx.Client(base_url=desk.gateway.v1, timeout=60) as client:
         for number in range(60):
             client.post("/conversations", json={"metadata": {"title": f"Numbered {number:02}"}})
+        client.post("/conversations", json={"metadata": {"title": "First of the list until the search is done"}})
     page = desk.window()
     expect(titles(page, "Numbered").first).to_have_text("Numbered 59")
     expect(page.locator("#conversations a")).to_have_count(50)
