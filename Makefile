@@ -43,7 +43,7 @@ lint: $(VENV)/.dev ## check style, format and imports (ruff, import-linter)
 	$(BIN)/lint-imports --no-logo
 
 types: $(VENV)/.dev ## check types (mypy) in src, tests and bench
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers $(JOBS)
 
 format: $(VENV)/.dev ## format the code and fix what ruff can fix
 	$(BIN)/ruff format

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-TIMEOUT_SECONDS = 30  # only a test that hangs reaches it
+TIMEOUT_SECONDS = 60  # only a test that hangs reaches it
 
 
 class Reply(Struct, frozen=True, kw_only=True):

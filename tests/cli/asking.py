@@ -22,7 +22,7 @@ from tests.model_server import ModelServer, configuration
 from tests.tool_rounds import Round, play
 from tests.upstream import Player, ReceivedRequest, Script
 
-TIMEOUT_SECONDS = 30  # only a test that hangs reaches it
+TIMEOUT_SECONDS = 60  # only a test that hangs reaches it
 WEATHER = {"city": "Rome"}
 NOTES = {"paths": ["Trips/Rome.md", "Trips/Oslo.md", "Diary.md"], "tags": ["x"]}
 

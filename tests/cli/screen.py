@@ -17,7 +17,7 @@ from typing import Self
 
 import pyte
 
-TIMEOUT_SECONDS = 30  # only a test that hangs reaches it
+TIMEOUT_SECONDS = 60  # only a test that hangs reaches it
 # The program's terminal becomes its controlling terminal, so that Ctrl-C is a signal and /dev/tty exists.
 _CONTROLLED = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, sys.argv[1:])"
 

@@ -64,7 +64,7 @@ class Home:
 
     def is_up(self) -> bool:
         try:
-            return httpx.get(f"http://127.0.0.1:{self.port}/healthz", timeout=10).status_code == 200
+            return httpx.get(f"http://127.0.0.1:{self.port}/healthz", timeout=60).status_code == 200
         except httpx.TransportError:
             return False
 

@@ -252,7 +252,7 @@ def test_closed_log_pipe_does_not_stop_turns(model_server: ModelServer, api: Cli
     model_server.enqueue(answer, answer)
     with (
         running(configuration(model_server), program=CLOSED_PIPE) as gateway,
-        RawClient(gateway.port, timeout=5) as visitor,
+        RawClient(gateway.port) as visitor,
     ):
         for _ in range(2):
             assert visitor.post(api.path, api.request_body(tools=[api.tool("search")])).reply().status == 200

@@ -24,7 +24,7 @@ from toolrelay.web.sessions import COOKIE
 
 DEMO = '[models.demo]\nprovider = "demo"\n[models.other]\nprovider = "demo"\n'
 FILE_KEY = f'[[keys]]\nname = "filed"\nsha256 = "{sha256(b"filed").hexdigest()}"\napprove = true\n'
-PATIENCE_SECONDS = 30  # only a test that fails reaches it
+PATIENCE_SECONDS = 60  # only a test that fails reaches it
 
 
 class Operator(httpx.Client):

@@ -247,5 +247,5 @@ def test_no_process_is_left_when_the_gateway_stops() -> None:
         children = psutil.Process(codex.gateway.process.pid).children(recursive=True)
         assert any("codex" in child.name() for child in children)
         assert codex.gateway.stop() == 0
-        _, alive = psutil.wait_procs(children, timeout=10)
+        _, alive = psutil.wait_procs(children, timeout=60)
         assert not alive

@@ -295,7 +295,7 @@ def test_killed_gateway_leaves_no_process_behind(tmp_path: Path) -> None:
         gate.reached.result(30)
         gateway.kill()
         gateway.wait()
-        codex.wait(timeout=10)
+        codex.wait(timeout=60)
         upstream.connections[0].closed.result(30)
     assert len(homes(tmp_path)) == 1
     remove_stale_homes(str(tmp_path))

@@ -13,7 +13,7 @@ from toolrelay.settings import Environment
 from toolrelay.toolsets.base import PrivateOutput, ToolContext, Toolset
 from toolrelay.toolsets.vault import KIND, VaultSettings
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 
 
 def write_notes(root: Path, notes: Mapping[str, str | bytes]) -> Path:

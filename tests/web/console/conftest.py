@@ -21,7 +21,7 @@ from toolrelay.core.events import AnswerFinished, AnswerStarted, StreamEvent, Te
 from toolrelay.core.request import Request
 from toolrelay.wires.base import Envelope
 
-expect.set_options(timeout=15_000)
+expect.set_options(timeout=30_000)
 
 NOTES = {
     "Bees.md": "# Bees\n\nBees make honey from nectar.\n",
