@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from anthropic import Anthropic, AsyncAnthropic
@@ -14,17 +14,19 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from tests.stories.scripts import Json
+from tests.stories.stories import FREE_TEXT
 
 Tools: TypeAlias = dict[str, tuple[str, Json]]
 MAX_TOKENS = 20_000
 
 
 class ReceivedCall(Struct, frozen=True):
-    """A call as the client received it."""
+    """A call as the client received it. The input of a custom tool is the argument `input`."""
 
     id: str
     name: str
     arguments: Any
+    is_custom: bool = False
 
 
 class ClientReply(Struct, frozen=True, kw_only=True):
@@ -55,8 +57,8 @@ class Door(Protocol):
         """Return a message of the user."""
         ...
 
-    def results(self, results: Sequence[tuple[str, str]], *, failed: bool) -> list[Any]:
-        """Return the results of calls, as (call id, text), for the conversation."""
+    def results(self, results: Sequence[tuple[ReceivedCall, str]], *, failed: bool) -> list[Any]:
+        """Return the results of calls, as (call, text), for the conversation."""
         ...
 
     async def abandon(self, model: str, history: Sequence[Any], tools: Tools, *, stream: bool) -> None:
@@ -75,41 +77,50 @@ class ChatDoor:
         self._client.close()
 
     def _members(self, model: str, history: Sequence[Any], tools: Tools, choice: str = "auto") -> Json:
-        declared = [
+        kinds = {name: "custom" if schema is FREE_TEXT else "function" for name, (_, schema) in tools.items()}
+        declared: list[Any] = [
             {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+            if schema is not FREE_TEXT
+            else {"type": "custom", "custom": {"name": name, "description": description, "format": _nested(schema)}}
             for name, (description, schema) in tools.items()
         ]
-        value: Any = choice if choice in ("auto", "none", "required") else {"type": "function", "function": {"name": choice}}
+        value: Any = choice
+        if choice in kinds:
+            value = {"type": kinds[choice], kinds[choice]: {"name": choice}}
         more = {} if choice == "auto" else {"tool_choice": value}
         return {"model": model, "messages": history, "tools": declared, **more}
 
     def ask(self, model: str, history: Sequence[Any], tools: Tools, choice: str, *, stream: bool) -> ClientReply:
         members = self._members(model, history, tools, choice)
         deltas = 0
-        if stream:
+        if stream and any(tool["type"] == "custom" for tool in members["tools"]):
+            completion = _accumulate(self._client.chat.completions.create(**members, stream=True))
+        elif stream:
             with self._client.chat.completions.stream(**members) as events:
                 deltas = sum(event.type == "tool_calls.function.arguments.delta" for event in events)
-                completion: ChatCompletion = events.get_final_completion()
+                completion = events.get_final_completion()
         else:
             completion = self._client.chat.completions.create(**members)
         (choice_,) = completion.choices
         message = choice_.message
         parts: list[str | ReceivedCall] = [message.content] if message.content else []
         for call in message.tool_calls or ():
-            assert call.type == "function"
-            parts.append(ReceivedCall(call.id, call.function.name, json.loads(call.function.arguments)))
+            if call.type == "custom":
+                parts.append(ReceivedCall(call.id, call.custom.name, {"input": call.custom.input}, is_custom=True))
+            else:
+                parts.append(ReceivedCall(call.id, call.function.name, json.loads(call.function.arguments)))
         echo = message.model_dump(exclude_none=True, exclude={"parsed": True, "tool_calls": {"__all__": {"index"}}})
         for made in echo.get("tool_calls", ()):
-            made["function"].pop("parsed_arguments", None)
+            made.get("function", {}).pop("parsed_arguments", None)
         finish = {"tool_calls": "calls"}.get(choice_.finish_reason, choice_.finish_reason)
         return ClientReply(parts=parts, finish=finish, history=[echo], deltas=deltas)
 
     def user(self, text: str) -> Any:
         return {"role": "user", "content": text}
 
-    def results(self, results: Sequence[tuple[str, str]], *, failed: bool) -> list[Any]:
+    def results(self, results: Sequence[tuple[ReceivedCall, str]], *, failed: bool) -> list[Any]:
         del failed  # the API cannot say it
-        return [{"role": "tool", "tool_call_id": call, "content": text} for call, text in results]
+        return [{"role": "tool", "tool_call_id": call.id, "content": text} for call, text in results]
 
     async def abandon(self, model: str, history: Sequence[Any], tools: Tools, *, stream: bool) -> None:
         async with AsyncOpenAI(base_url=self._url, api_key="none", max_retries=0) as client:
@@ -118,6 +129,36 @@ class ChatDoor:
                 async for chunk in answer:
                     if any(choice.delta.content for choice in chunk.choices):
                         break
+
+
+def _nested(format_: Json) -> Json:
+    """Return the format of a custom tool as Chat has it."""
+    return {"type": "grammar", "grammar": {"syntax": format_["syntax"], "definition": format_["definition"]}}
+
+
+def _accumulate(chunks: Iterable[Any]) -> ChatCompletion:
+    """Return the answer of a stream with custom calls, of which the SDK's own helper knows nothing."""
+    calls: list[Json] = []
+    message: Json = {"role": "assistant", "content": None}
+    finish = None
+    for chunk in chunks:
+        for choice in chunk.model_dump(exclude_none=True)["choices"]:
+            finish = choice.get("finish_reason") or finish
+            if text := choice["delta"].get("content"):
+                message["content"] = (message["content"] or "") + text
+            if text := choice["delta"].get("reasoning_content"):
+                message["reasoning_content"] = message.get("reasoning_content", "") + text
+            for delta in choice["delta"].get("tool_calls", ()):
+                if delta["index"] == len(calls):
+                    calls.append(delta)
+                    continue
+                kind, member = ("custom", "input") if "custom" in delta else ("function", "arguments")
+                calls[delta["index"]][kind][member] += delta[kind][member]
+    if calls:
+        message["tool_calls"] = calls
+    choices = [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}]
+    head = {"id": "chatcmpl_1", "object": "chat.completion", "created": 0, "model": "m"}
+    return ChatCompletion.model_validate({**head, "choices": choices})
 
 
 class ResponsesDoor:
@@ -129,11 +170,14 @@ class ResponsesDoor:
         self._client.close()
 
     def _members(self, model: str, history: Sequence[Any], tools: Tools, choice: str = "auto") -> Json:
-        declared = [
+        kinds = {name: "custom" if schema is FREE_TEXT else "function" for name, (_, schema) in tools.items()}
+        declared: list[Any] = [
             {"type": "function", "name": name, "description": description, "parameters": schema, "strict": False}
+            if schema is not FREE_TEXT
+            else {"type": "custom", "name": name, "description": description, "format": schema}
             for name, (description, schema) in tools.items()
         ]
-        value: Any = choice if choice in ("auto", "none", "required") else {"type": "function", "name": choice}
+        value: Any = {"type": kinds[choice], "name": choice} if choice in kinds else choice
         more = {} if choice == "auto" else {"tool_choice": value}
         return {"model": model, "input": history, "tools": declared, "store": False, **more}
 
@@ -154,6 +198,8 @@ class ResponsesDoor:
                 parts.append("".join(part.text for part in item.content if part.type == "output_text"))
             elif item.type == "function_call":
                 parts.append(ReceivedCall(item.call_id, item.name, json.loads(item.arguments)))
+            elif item.type == "custom_tool_call":
+                parts.append(ReceivedCall(item.call_id, item.name, {"input": item.input}, is_custom=True))
             elif item.type == "mcp_call":
                 ran.append(item.name)
             else:
@@ -165,9 +211,12 @@ class ResponsesDoor:
     def user(self, text: str) -> Any:
         return {"role": "user", "content": text}
 
-    def results(self, results: Sequence[tuple[str, str]], *, failed: bool) -> list[Any]:
+    def results(self, results: Sequence[tuple[ReceivedCall, str]], *, failed: bool) -> list[Any]:
         del failed  # the API cannot say it
-        return [{"type": "function_call_output", "call_id": call, "output": text} for call, text in results]
+        return [
+            {"type": "custom_tool_call_output" if call.is_custom else "function_call_output", "call_id": call.id, "output": text}
+            for call, text in results
+        ]
 
     async def abandon(self, model: str, history: Sequence[Any], tools: Tools, *, stream: bool) -> None:
         async with AsyncOpenAI(base_url=self._url, api_key="none", max_retries=0) as client:
@@ -218,9 +267,9 @@ class MessagesDoor:
     def user(self, text: str) -> Any:
         return {"role": "user", "content": text}
 
-    def results(self, results: Sequence[tuple[str, str]], *, failed: bool) -> list[Any]:
+    def results(self, results: Sequence[tuple[ReceivedCall, str]], *, failed: bool) -> list[Any]:
         more = {"is_error": True} if failed else {}
-        blocks = [{"type": "tool_result", "tool_use_id": call, "content": text, **more} for call, text in results]
+        blocks = [{"type": "tool_result", "tool_use_id": call.id, "content": text, **more} for call, text in results]
         return [{"role": "user", "content": blocks}]
 
     async def abandon(self, model: str, history: Sequence[Any], tools: Tools, *, stream: bool) -> None:

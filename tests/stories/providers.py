@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.provider_servers import CHECKS
 from tests.stories.printed import print_calls, read_printed
@@ -19,6 +20,7 @@ from tests.upstream import LAST_CHUNK, Gate, ReceivedRequest, Script, chunk, rep
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.wires.base import discover_provider_wires
+from toolrelay.wires.outgoing import CUSTOM_TOOLS
 
 KEY = "sk-of-azure"  # what tests.provider_servers expects
 WIRE_SERVERS: dict[str, WireServer] = {
@@ -60,6 +62,13 @@ class StoryModel(Struct, frozen=True, kw_only=True):
         """Return whether its server is told that a call must happen, or none; otherwise the gateway sees to it."""
         wire = next(wire for wire in discover_provider_wires().values() if wire.config_name == self.wire)
         return PROVIDERS[self.provider].profile.enforces_tool_choice and "tool_choice" not in wire.unsupported
+
+    @property
+    def takes_custom_tools(self) -> bool:
+        """Return whether its server is sent custom tools as they are. Codex declares all tools as functions."""
+        wire = next(wire for wire in discover_provider_wires().values() if wire.config_name == self.wire)
+        is_direct = PROVIDERS[self.provider].backend == "http" and not self.dialect
+        return is_direct and self.profile.takes_custom_tools and CUSTOM_TOOLS not in wire.unsupported
 
     @property
     def server(self) -> WireServer:
@@ -152,7 +161,7 @@ class StoryServer:
         refusals = [] if check is None else list(check(body, request))
         assert not refusals, refusals
         received = model.server.read(body, request.path)
-        is_printing = not received.tools and all(isinstance(entry, Said) for entry in received.entries)
+        is_printing = not received.tools and not received.custom and all(isinstance(entry, Said) for entry in received.entries)
         received = read_printed(received) if is_printing else received
         story, run, entries = _find_opening(received.entries)
         with self._lock:
@@ -161,6 +170,7 @@ class StoryServer:
             self.requests[run] = request
         held = story == CANCEL
         answer = ModelAnswer(text="One moment, please.") if held else self._stories[story].rounds[number].answer
+        answer = replace(answer, calls=tuple(replace(call, is_custom=call.name in received.custom) for call in answer.calls))
         if is_printing:
             answer = print_calls(answer, received)
         script = _held(model, answer, received) if held else _played(model, answer, received)

@@ -11,10 +11,11 @@ Json: TypeAlias = dict[str, Any]
 
 
 class MadeCall(Struct, frozen=True):
-    """A call of the model."""
+    """A call of the model. That of a custom tool has one argument, `input`; `is_custom` says that its wire has such calls."""
 
     name: str
     arguments: Json = {}
+    is_custom: bool = False
 
 
 class ModelAnswer(Struct, frozen=True, kw_only=True):
@@ -84,11 +85,14 @@ class ProviderRequest(Struct, frozen=True, kw_only=True):
     """A request as the provider understands it.
 
     `choice` is auto, none, required or the name of a tool, and empty without tools. `schema` is that of the whole answer.
+    `custom` are the names of tools that take free text, `descriptions` are those of the others.
     """
 
     entries: list[Entry]
     system: str = ""
     tools: dict[str, Json] = {}
+    descriptions: dict[str, str] = {}
+    custom: list[str] = []
     choice: str = ""
     stream: bool = False
     schema: Json | None = None

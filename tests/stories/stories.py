@@ -14,10 +14,14 @@ _NOTE: Json = {
     },
     "required": ["title", "text"],
 }
+GRAMMAR = 'start: "*** Begin" /.+/'
+FREE_TEXT: Json = {"type": "grammar", "syntax": "lark", "definition": GRAMMAR}
+"""The format of a custom tool, in the place of a schema."""
 TOOLS: dict[str, tuple[str, Json]] = {
     "find_weather": ("The weather of a city.", _CITY),
     "find_time": ("The time in a city.", _CITY),
     "save_note": ("Save a note.", _NOTE),
+    "apply_patch": ("Apply a patch.", FREE_TEXT),
     "list_notes": ("List all notes.", {"type": "object", "properties": {}}),
 }
 """Tools of the client: description and schema by name."""
@@ -59,6 +63,16 @@ GATEWAY_STORIES = {
     "approval": Story(name="approval", rounds=(StoryRound(answer=_calls(MadeCall("ask_big", {"size": 3}))), _DONE)),
 }
 """Stories with tools of tests/tool_gateway.py."""
+
+_PATCH = MadeCall("apply_patch", {"input": "*** Begin Patch\n-a = \"b\"\n+a = '\\u00fc ü 東'\t{}\n*** End Patch"})
+CUSTOM_STORY = Story(
+    name="custom",
+    rounds=(
+        StoryRound(answer=_calls(_PATCH, _TIME), results=("done", "noon")),
+        StoryRound(answer=_calls(_PATCH), choice="apply_patch", results=("done again",)),
+        _DONE,
+    ),
+)
 
 STORIES = {
     story.name: story

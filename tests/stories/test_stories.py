@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -31,7 +31,7 @@ from tests.stories.providers import (
     opening,
 )
 from tests.stories.scripts import Called, Entry, ModelAnswer, ProviderRequest, Returned, Said, StoryRound, Style
-from tests.stories.stories import GATEWAY_STORIES, STORIES, TOOLS, declared_tools
+from tests.stories.stories import CUSTOM_STORY, FREE_TEXT, GATEWAY_STORIES, GRAMMAR, STORIES, TOOLS, declared_tools
 from tests.tool_gateway import ToolGateway, running_tools
 from tests.upstream import Upstream
 
@@ -58,7 +58,7 @@ class StoryStage(Struct, frozen=True):
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[StoryStage]:
-    server = StoryServer({**STORIES, **GATEWAY_STORIES})
+    server = StoryServer({**STORIES, **GATEWAY_STORIES, CUSTOM_STORY.name: CUSTOM_STORY})
     with ExitStack() as stack:
         upstream = stack.enter_context(Upstream(server))
         plain = [model.table(upstream.url) for model in PLAYED]
@@ -71,7 +71,7 @@ def stage() -> Iterator[StoryStage]:
         yield StoryStage(tooled, server, upstream, doors)
 
 
-def _cases(*names: str) -> list[Any]:
+def _cases(*names: str, doors: Collection[str] = DOORS) -> list[Any]:
     """Return every story at every door with every model.
 
     A model of each wire, and those that print their calls, play all of them streamed and whole; the providers on these wires
@@ -81,7 +81,7 @@ def _cases(*names: str) -> list[Any]:
         pytest.param(name, model, door, stream, id=f"{name}-{door}-{model.name}-{'streamed' if stream else 'whole'}")
         for row, name in enumerate(names)
         for place, model in enumerate(PLAYED)
-        for column, door in enumerate(DOORS)
+        for column, door in enumerate(doors)
         for stream in (True, False)
         if model.provider == "compatible" or stream is ((row + place + column) % 2 == 0)
     ]
@@ -118,7 +118,7 @@ def test_story(stage: StoryStage, name: str, model: StoryModel, door: str, *, st
         assert len(received) == number + 1
         check_conversation(received[number], told)
         check_tools(received[number], tools, round_.choice, model)
-        results = [(call.id, text) for call, text in zip(reply.calls, round_.results, strict=True)]
+        results = list(zip(reply.calls, round_.results, strict=True))
         history += reply.history
         if results:
             history += client.results(results, failed=round_.failed)
@@ -207,7 +207,7 @@ def test_tools_of_both_owners_run(stage: StoryStage, name: str, model: StoryMode
     reply = client.ask(model.name + TOOLED, history, tools, "auto", stream=stream)
     assert not stage.server.problems, stage.server.problems.pop()
     assert ([call.name for call in reply.calls], reply.finish) == (["list_notes"], "calls")
-    history += [*reply.history, *client.results([(reply.calls[0].id, "[]")], failed=False)]
+    history += [*reply.history, *client.results([(reply.calls[0], "[]")], failed=False)]
     last = client.ask(model.name + TOOLED, history, tools, "auto", stream=stream)
     assert not stage.server.problems, stage.server.problems.pop()
     assert (last.parts, last.finish) == (["All of it is done."], "stop")
@@ -240,3 +240,32 @@ def test_call_runs_after_a_person_allowed_it(stage: StoryStage, model: StoryMode
     returned = stage.server.received[run][1].entries[-1]
     assert isinstance(returned, Returned)
     assert json.loads(returned.text) == {"ran_with": {"size": 2}, "result": "xx"}
+
+
+@pytest.mark.parametrize(("name", "model", "door", "stream"), _cases("custom", doors=("chat", "responses")))
+def test_custom_tool_is_called_with_free_text(
+    stage: StoryStage, name: str, model: StoryModel, door: str, *, stream: bool
+) -> None:
+    """A server that has only functions is sent one with the text as its argument."""
+    client, run = stage.doors[door], next(_runs)
+    tools = declared_tools(CUSTOM_STORY)
+    history: list[Any] = [client.user(opening(name, run))]
+    told: list[Entry] = [Said("user", opening(name, run))]
+    for number, round_ in enumerate(CUSTOM_STORY.rounds):
+        reply = client.ask(model.name, history, tools, round_.choice, stream=stream)
+        assert not stage.server.problems, stage.server.problems.pop()
+        check_reply(reply, round_.answer)
+        assert [call.is_custom for call in reply.calls] == [tools[call.name][1] is FREE_TEXT for call in reply.calls]
+        received = stage.server.received[run][number]
+        check_conversation(received, told)
+        is_asked_as_text = bool(model.dialect) or (round_.choice != "auto" and not model.profile.enforces_tool_choice)
+        if is_asked_as_text:
+            assert "*** Begin" in received.system
+        elif model.takes_custom_tools:
+            assert (received.custom, received.choice) == (["apply_patch"], round_.choice)
+        else:
+            assert (received.custom, received.choice) == ([], round_.choice)
+            assert received.tools["apply_patch"]["required"] == ["input"]
+            assert GRAMMAR in received.descriptions["apply_patch"]
+        history += [*reply.history, *client.results(list(zip(reply.calls, round_.results, strict=True)), failed=False)]
+        told += _told(round_, knows_failure=False)

@@ -1,4 +1,4 @@
-"""Namespaces, tools in the conversation and providers' own tools, for models whose servers know functions only."""
+"""Namespaces, custom tools, tools in the conversation and providers' own, for models whose servers know functions only."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolrelay.core.events import CallStarted, TextDelta
-from toolrelay.core.messages import Call
+from toolrelay.core.events import (
+    AnswerFailed,
+    AnswerFinished,
+    ArgumentsDelta,
+    CallFinished,
+    CallStarted,
+    StreamEvent,
+    TextDelta,
+)
+from toolrelay.core.messages import Call, Result
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import OpaqueTool, Request, ToolChoice
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.errors import ClientError
+from toolrelay.toolcalls.custom_tools import MAX_HELD
 from toolrelay.toolcalls.flattening import FlatTools, needs_flattening
 from toolrelay.toolcalls.options import ToolCallOptions
 from toolrelay.wires.base import discover
@@ -22,6 +31,8 @@ from toolrelay.wires.responses.request import decode_request
 NATIVE = ToolCallOptions(dialect=discover_dialects()["sealed"], native=True)
 PRINTING = ToolCallOptions(dialect=discover_dialects()["sealed"])
 REFUSING = ToolCallOptions(dialect=discover_dialects()["sealed"], native=True, on_unsupported_tool="refuse")
+FUNCTIONS_ONLY = msgspec.structs.replace(NATIVE, takes_custom_tools=False)
+PATCH: dict[str, Any] = {"type": "custom", "name": "patch", "description": "Apply a patch."}
 VALID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -182,3 +193,90 @@ def test_malformed_namespace_is_refused_by_its_place(tool: dict[str, Any], param
     with pytest.raises(ClientError) as refused:
         request(tool)
     assert refused.value.param == param
+
+
+# Custom tools
+
+
+def test_custom_tool_becomes_a_function_only_if_the_server_has_no_custom_tools() -> None:
+    given = request(PATCH | {"format": {"type": "grammar", "syntax": "regex", "definition": "a+"}}, function("f"))
+    for options in (NATIVE, PRINTING, msgspec.structs.replace(PRINTING, takes_custom_tools=False)):
+        assert not needs_flattening(given, options)
+    assert needs_flattening(given, FUNCTIONS_ONLY)
+    patch, plain = FlatTools(given, FUNCTIONS_ONLY).request.functions()
+    assert (patch.kind, patch.name, plain.name) == ("function", "patch", "f")
+    assert patch.parameters is not None
+    assert patch.parameters["required"] == ["input"]
+    assert patch.description == "Apply a patch.\nIts input has to match this grammar (regex): a+"
+
+
+def test_custom_calls_and_results_of_the_history_become_those_of_a_function() -> None:
+    items = (
+        {"type": "custom_tool_call", "call_id": "1", "name": "patch", "input": 'say "hi"'},
+        {"type": "custom_tool_call_output", "call_id": "1", "output": "done"},
+    )
+    given = request(items=items)
+    assert needs_flattening(given, FUNCTIONS_ONLY)
+    _, call, result = FlatTools(given, FUNCTIONS_ONLY).request.items
+    assert isinstance(call, Call)
+    assert isinstance(result, Result)
+    assert (call.kind, msgspec.json.decode(call.arguments), result.kind) == ("function", {"input": 'say "hi"'}, "function")
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ({"type": "custom", "name": "patch"}, ToolChoice(mode="named", names=(("function", "patch"),))),
+        (
+            {"type": "allowed_tools", "mode": "required", "tools": [{"type": "custom", "name": "patch"}]},
+            ToolChoice(mode="required", names=(("function", "patch"),)),
+        ),
+        (
+            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "custom", "name": "patch"}, {"type": "web_search"}]},
+            ToolChoice(names=(("function", "patch"),)),
+        ),
+        ("required", ToolChoice(mode="required")),
+    ],
+)
+def test_choice_of_a_custom_tool_names_the_function(choice: Any, expected: ToolChoice) -> None:
+    given = request(PATCH, function("f"), {"type": "web_search"}, tool_choice=choice)
+    assert FlatTools(given, FUNCTIONS_ONLY).request.tool_choice == expected
+
+
+def test_call_of_the_function_becomes_a_custom_call_with_its_whole_input() -> None:
+    group = {"type": "namespace", "name": "n", "tools": [PATCH]}
+    flat = FlatTools(request(PATCH, group, function("f")), FUNCTIONS_ONLY)
+    events: list[StreamEvent] = [
+        CallStarted(0, "patch"),
+        CallStarted(1, "f"),
+        ArgumentsDelta(0, '{"inp'),
+        ArgumentsDelta(1, "{}"),
+        CallStarted(0, "n__patch", choice=1),
+        ArgumentsDelta(0, 'ut":"a\\nb"}'),
+        ArgumentsDelta(0, "not JSON", choice=1),
+        CallFinished(0),
+        CallFinished(1),
+        CallFinished(0, choice=1),
+        AnswerFinished(finish="calls"),
+    ]
+    expected = [
+        CallStarted(0, "patch", kind="custom"),
+        CallStarted(1, "f"),
+        ArgumentsDelta(1, "{}"),
+        CallStarted(0, "patch", kind="custom", namespace="n", choice=1),
+        ArgumentsDelta(0, "a\nb"),
+        CallFinished(0),
+        CallFinished(1),
+        ArgumentsDelta(0, "not JSON", choice=1),
+        CallFinished(0, choice=1),
+        AnswerFinished(finish="calls"),
+    ]
+    assert [event for batch in events for event in flat.restore([batch])] == expected
+
+
+def test_input_without_end_fails_the_answer() -> None:
+    flat = FlatTools(request(PATCH), FUNCTIONS_ONLY)
+    flat.restore([CallStarted(0, "patch"), *[ArgumentsDelta(0, "x" * 1024)] * (MAX_HELD // 1024)])
+    (failed,) = flat.restore([ArgumentsDelta(0, "x"), CallFinished(0)])
+    assert isinstance(failed, AnswerFailed)
+    assert failed.error.code == "bad_call"

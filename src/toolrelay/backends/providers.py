@@ -86,6 +86,10 @@ def _constrains(source: str) -> Quirk:
     return Quirk("constrains_output", True, _STRUCTURED.meaning, source)
 
 
+def _functions_only(source: str) -> Quirk:
+    return Quirk("takes_custom_tools", False, "It has no custom tools: they are declared as functions with one text.", source)
+
+
 def _asks_for_required_calls(meaning: str, source: str) -> Quirk:
     return Quirk("enforces_tool_choice", False, f"{meaning} A call that must happen is asked for as text.", source)
 
@@ -116,6 +120,7 @@ PROVIDERS = {
         "https://openrouter.ai/api/v1",
         _DEVELOPER,
         _NAMES,
+        _functions_only("https://openrouter.ai/docs/api-reference/overview"),
         Quirk("separates_reasoning", True, _SEPARATES.meaning, "https://openrouter.ai/docs/use-cases/reasoning-tokens"),
     ),
     "ollama": _server(
@@ -123,6 +128,7 @@ PROVIDERS = {
         _max_tokens(_OLLAMA),
         _constrains("https://docs.ollama.com/capabilities/structured-outputs"),
         _asks_for_required_calls("It ignores `tool_choice`.", _OLLAMA),
+        _functions_only(_OLLAMA),
         key_wires=(("context_length", "ollama"), ("keep_alive", "ollama")),
     ),
     "lmstudio": _server(
@@ -131,6 +137,7 @@ PROVIDERS = {
         _constrains("https://lmstudio.ai/docs/api/structured-output"),
         _asks_for_required_calls("It may answer `tool_choice: required` with text.", f"{_LM_STUDIO}/2115"),
         Quirk("takes_allowed_tools", False, "It refuses a `tool_choice` that is an object.", f"{_LM_STUDIO}/670"),
+        _functions_only("https://lmstudio.ai/docs/developer/openai-compat/tools"),
         Quirk(
             "output_formats", ("json_schema",), "It refuses `json_object`: a schema for any object is sent.", f"{_LM_STUDIO}/189"
         ),
@@ -140,15 +147,18 @@ PROVIDERS = {
         "http://127.0.0.1:8000/v1",
         _max_tokens("https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html"),
         _constrains("https://docs.vllm.ai/en/latest/features/structured_outputs/"),
+        _functions_only("https://docs.vllm.ai/en/latest/features/tool_calling.html"),
     ),
     "llamacpp": _server(
         "http://127.0.0.1:8080/v1",
         _max_tokens(_LLAMA),
         _constrains(_LLAMA),
         _asks_for_required_calls("It takes a named `tool_choice` for `auto`.", "https://pypi.org/project/langchain-llama-cpp/"),
+        _functions_only("https://github.com/ggml-org/llama.cpp/blob/master/docs/function-calling.md"),
     ),
     "groq": _server(
         "https://api.groq.com/openai/v1",
+        _functions_only("https://console.groq.com/docs/api-reference"),
         Quirk("refused_fields", ("logprobs", "top_logprobs", "logit_bias", "store"), "It refuses these fields.", _GROQ),
         Quirk(
             "refused_message_fields",
@@ -159,6 +169,7 @@ PROVIDERS = {
     ),
     "mistral": _server(
         "https://api.mistral.ai/v1",
+        _functions_only(_MISTRAL),
         Quirk(
             "max_tokens_field",
             "max_tokens",
@@ -200,6 +211,7 @@ PROVIDERS = {
     "deepseek": _server(
         "https://api.deepseek.com/v1",
         _max_tokens("https://api-docs.deepseek.com/api/create-chat-completion"),
+        _functions_only("https://api-docs.deepseek.com/api/create-chat-completion"),
         Quirk(
             "output_formats",
             ("json_object",),
@@ -208,10 +220,13 @@ PROVIDERS = {
         ),
     ),
     "together": _server(
-        "https://api.together.ai/v1", _max_tokens("https://docs.together.ai/docs/inference/openai-compatibility")
+        "https://api.together.ai/v1",
+        _max_tokens("https://docs.together.ai/docs/inference/openai-compatibility"),
+        _functions_only("https://docs.together.ai/reference/chat-completions-1"),
     ),
     "xai": _server(
         "https://api.x.ai/v1",
+        _functions_only("https://docs.x.ai/docs/api-reference"),
         Quirk("refused_fields", ("presence_penalty", "frequency_penalty"), "Its models that reason refuse these fields.", _XAI),
         Quirk("takes_stop_sequences", False, "Its models that reason refuse `stop`: the gateway ends the text there.", _XAI),
     ),

@@ -34,6 +34,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     reasoning_details      sends reasoning with signatures or encrypted as `reasoning_details` on Chat, and takes it back
     context_length         tokens of context to ask for, if the wire can; 0: the server's default
     keep_alive             time for which the server is to keep the model loaded, if the wire can; empty: the server's default
+    takes_custom_tools     accepts custom tools, which take free text; otherwise they are declared as functions
     """
 
     developer_role: bool = False
@@ -60,3 +61,4 @@ class Profile(Struct, frozen=True, kw_only=True):
     reasoning_details: bool = False
     context_length: int = 0
     keep_alive: str = ""
+    takes_custom_tools: bool = True

@@ -110,6 +110,7 @@ def tool_calling_mode(
         emulates_stop=not profile.takes_stop_sequences,
         secret=secret,
         validate=validate,
+        takes_custom_tools=profile.takes_custom_tools,
         passes_tool=passes_tool or passes_no_tool,
         on_unsupported_tool=settings.on_unsupported_tool,
     )

@@ -4,6 +4,8 @@
     ----------------------------------   -----------------------------------------------   ---------------------------
     a namespace with functions           the functions, as NAMESPACE__NAME                 with its name and namespace
     further tools in the conversation    the tools, with the others                        as it was declared
+    a custom tool, which takes free      a function with that text as its one argument     as a custom call, with its
+      text                                                                                   whole input at once
     a provider's own tool                nothing, or the request is refused                -
 
 Names stay unique and valid: if NAMESPACE__NAME is too long, or another tool has it, it gets a hash.
@@ -17,9 +19,10 @@ from msgspec.structs import replace
 
 from toolrelay.core.events import CallStarted, StreamEvent
 from toolrelay.core.json import JsonObject
-from toolrelay.core.messages import Call, CallKind, Item
+from toolrelay.core.messages import Call, CallKind, Item, Result
 from toolrelay.core.request import ALLOWED_TOOLS, AnyTool, OpaqueTool, Request, Tool, ToolChoice
 from toolrelay.errors import ClientError, invalid
+from toolrelay.toolcalls.custom_tools import CustomCalls, as_function, as_function_call, is_custom
 from toolrelay.toolcalls.names import make_valid_name
 from toolrelay.toolcalls.options import ToolCallOptions
 from toolrelay.wires.responses.request import NAME as RESPONSES
@@ -39,9 +42,12 @@ class FlatTools:
         self._flat_names: dict[_Key, str] = {}
         self._keys: dict[str, _Key] = {}
         self._taken = {tool.name for tool in request.functions()}
+        self._custom_names: set[str] = set()
         self.dropped: list[str] = []
         tools = tuple(self._flatten_tools(request.tools))
         choice = request.tool_choice
+        if choice is not None:
+            choice = replace(choice, names=tuple((self._flat_kind(kind), name) for kind, name in choice.names))
         if choice is not None and choice.raw is not None and not self._passes_choice(choice.raw, request.tools):
             choice = self._flatten_choice(choice, choice.raw, tools)
         if choice is not None and choice.mode == "required" and request.tools and not tools:
@@ -49,6 +55,7 @@ class FlatTools:
         self.request = replace(
             request, tools=tools, tool_choice=choice if tools else None, items=tuple(self._flatten_items(request.items))
         )
+        self._custom_calls = CustomCalls(self._custom_names)
 
     # Tools
 
@@ -56,11 +63,16 @@ class FlatTools:
         """Yield each tool once: the conversation may repeat a declaration."""
         seen: set[tuple[CallKind, str]] = set()
         for tool in self._expand(tools):
-            if isinstance(tool, Tool):
-                if (tool.kind, tool.name) in seen:
-                    continue
-                seen.add((tool.kind, tool.name))
-            yield tool
+            if not isinstance(tool, Tool):
+                yield tool
+                continue
+            declared = as_function(tool) if _flattens_custom_tools(self._options) else tool
+            if (declared.kind, declared.name) in seen:
+                continue
+            seen.add((declared.kind, declared.name))
+            if declared.kind != tool.kind:
+                self._custom_names.add(tool.name)
+            yield declared
 
     def _expand(self, tools: Iterable[AnyTool]) -> Iterator[AnyTool]:
         for tool in tools:
@@ -92,6 +104,9 @@ class FlatTools:
             self._keys[name] = key
         return name
 
+    def _flat_kind(self, kind: CallKind) -> CallKind:
+        return "function" if _flattens_custom_tools(self._options) else kind
+
     # tool_choice
 
     def _passes_choice(self, raw: JsonObject, tools: Sequence[AnyTool]) -> bool:
@@ -121,7 +136,7 @@ class FlatTools:
 
     def _resolve(self, raw: JsonObject) -> tuple[tuple[CallKind, str], ...]:
         """Return the tools that an object names: a function of a namespace, or all functions of one."""
-        kind: CallKind = "custom" if raw.get("type") == "custom" else "function"
+        kind = self._flat_kind("custom" if raw.get("type") == "custom" else "function")
         name, namespace = raw.get("name"), raw.get("namespace")
         if raw.get("type") == "namespace":
             return tuple((kind, flat) for (owner, _), flat in self._flat_names.items() if owner == name)
@@ -137,13 +152,20 @@ class FlatTools:
 
     def _flatten_items(self, items: Iterable[Item]) -> Iterator[Item]:
         for item in items:
-            if type(item) is Call and item.namespace is not None:
-                yield replace(item, name=self._flat_name((item.namespace, item.name)), namespace=None)
+            if type(item) is Call:
+                call = as_function_call(item) if _flattens_custom_tools(self._options) else item
+                if call.namespace is not None:
+                    call = replace(call, name=self._flat_name((call.namespace, call.name)), namespace=None)
+                yield call
+            elif type(item) is Result and _flattens_custom_tools(self._options):
+                yield replace(item, kind="function")
             elif not is_tool_group(item):
                 yield item
 
     def restore(self, events: Sequence[StreamEvent]) -> Sequence[StreamEvent]:
-        """Give calls the names that the client declared."""
+        """Give calls the names and kinds that the client declared."""
+        if self._custom_names:
+            events = self._custom_calls.restore(events)
         if not any(type(event) is CallStarted and event.name in self._keys for event in events):
             return events
         return [self._restore_call(event) if type(event) is CallStarted else event for event in events]
@@ -155,11 +177,22 @@ class FlatTools:
 
 def needs_flattening(request: Request, options: ToolCallOptions) -> bool:
     """Return whether the model's server would not understand a tool, or a call of the conversation."""
+    if _flattens_custom_tools(options) and (any(map(_has_custom_tool, request.tools)) or any(map(is_custom, request.items))):
+        return True
     if any(isinstance(tool, OpaqueTool) and not _passes(tool, options) for tool in request.tools):
         return True
     if request.wire != RESPONSES or _passes(_NAMESPACE, options):
         return False
     return any(is_tool_group(item) or (type(item) is Call and item.namespace is not None) for item in request.items)
+
+
+def _flattens_custom_tools(options: ToolCallOptions) -> bool:
+    """A model that prints its calls is told of custom tools in a way of its own."""
+    return options.native and not options.takes_custom_tools
+
+
+def _has_custom_tool(tool: AnyTool) -> bool:
+    return tool.kind == "custom" if isinstance(tool, Tool) else any(map(_has_custom_tool, tool.tools))
 
 
 def _passes(tool: OpaqueTool, options: ToolCallOptions) -> bool:

@@ -37,6 +37,7 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
     secret                returns the key of the `sealed` dialect's tags
     is_gateway_call       returns whether the gateway runs calls of this name; a bad one gets an error result, not `on_bad_call`
     validate              returns the first error of arguments against a tool's schema, or None
+    takes_custom_tools    the server accepts custom tools (free text); otherwise they are declared as functions
     passes_tool           returns whether the server takes a tool that is no function as it is
     on_unsupported_tool   what happens to other tools that are no functions
     """
@@ -56,6 +57,7 @@ class ToolCallOptions(Struct, frozen=True, kw_only=True):
     secret: Callable[[], bytes] = bytes
     is_gateway_call: Callable[[str], bool] | None = None
     validate: Callable[[Tool, str], str | None] | None = None
+    takes_custom_tools: bool = True
     passes_tool: Callable[[OpaqueTool], bool] = passes_no_tool
     on_unsupported_tool: OnUnsupportedTool = "drop"
 

@@ -11,6 +11,7 @@ from toolrelay.errors import ClientError
 from toolrelay.wires.base import Unsupported
 from toolrelay.wires.extra import unknown_names
 
+CUSTOM_TOOLS = "custom tools (free text)"  # the row of a wire that has only functions
 _TOOL_CHOICE = "tool_choice that names a provider's own tool"
 _OPAQUE = {
     OpaqueTool: "a provider's own tools (web_search, file_search, mcp, …)",

@@ -31,6 +31,7 @@ def read(body: Json, _path: str) -> ProviderRequest:
         entries=entries,
         system="".join(block["text"] for block in _blocks(body.get("system") or "")),
         tools={tool["name"]: tool["input_schema"] for tool in tools},
+        descriptions={tool["name"]: tool.get("description", "") for tool in tools},
         choice=_choice(body.get("tool_choice", {"type": "auto"})) if tools else "",
         stream=body.get("stream", False),
         schema=((body.get("output_config") or {}).get("format") or {}).get("schema"),

@@ -12,6 +12,7 @@ from tests.stories.scripts import (
     Called,
     Entry,
     Json,
+    MadeCall,
     ModelAnswer,
     ProviderRequest,
     Returned,
@@ -38,15 +39,17 @@ def read(body: Json, _path: str) -> ProviderRequest:
             case role:
                 entries += [Said(role, text)] if text else []
         for call in message.get("tool_calls", ()):
-            assert call["type"] == "function"
-            entries.append(Called(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"])))
-    for tool in body.get("tools", ()):
-        assert tool["type"] == "function"
+            made = call[call["type"]]
+            arguments = {"input": made["input"]} if call["type"] == "custom" else json.loads(made["arguments"])
+            entries.append(Called(call["id"], made["name"], arguments))
+    tools = [tool["function"] for tool in body.get("tools", ()) if tool["type"] == "function"]
     wanted = body.get("response_format") or {}
     return ProviderRequest(
         entries=entries,
         system="\n".join(system),
-        tools={tool["function"]["name"]: tool["function"].get("parameters") for tool in body.get("tools", ())},
+        tools={tool["name"]: tool.get("parameters") for tool in tools},
+        descriptions={tool["name"]: tool.get("description", "") for tool in tools},
+        custom=[tool["custom"]["name"] for tool in body.get("tools", ()) if tool["type"] == "custom"],
         choice=_choice(body.get("tool_choice", "auto")) if body.get("tools") else "",
         stream=body.get("stream", False),
         schema=wanted["json_schema"]["schema"] if wanted.get("type") == "json_schema" else None,
@@ -58,7 +61,7 @@ def _text(content: Any) -> str:
 
 
 def _choice(value: Any) -> str:
-    return value if isinstance(value, str) else str(value["function"]["name"])
+    return value if isinstance(value, str) else str(value[value["type"]]["name"])
 
 
 def frames(answer: ModelAnswer, style: Style) -> list[bytes]:
@@ -67,10 +70,11 @@ def frames(answer: ModelAnswer, style: Style) -> list[bytes]:
         deltas += [{"content": None, "reasoning_content": piece} for piece in pieces(REASONING)]
     deltas += [{"content": piece} for piece in pieces(answer.text)]
     for index, call in enumerate(_calls(answer, style)):
-        arguments = call["function"].pop("arguments")
+        kind, member = ("custom", "input") if call["type"] == "custom" else ("function", "arguments")
+        arguments = call[kind][member]
         split = [arguments] if style.whole_calls else ["", *pieces(arguments)]
-        deltas.append({"tool_calls": [{"index": index, **call, "function": {**call["function"], "arguments": split[0]}}]})
-        deltas += [{"tool_calls": [{"index": index, "function": {"arguments": piece}}]} for piece in split[1:]]
+        deltas.append({"tool_calls": [{"index": index, **call, kind: {**call[kind], member: split[0]}}]})
+        deltas += [{"tool_calls": [{"index": index, kind: {member: piece}}]} for piece in split[1:]]
     choices: list[Json] = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None} for delta in deltas]
     choices.append({"index": 0, "delta": {}, "logprobs": None, "finish_reason": _finish(answer)})
     chunks = [_chunk([choice]) for choice in choices]
@@ -95,11 +99,14 @@ def whole(answer: ModelAnswer, style: Style) -> bytes:
 
 def _calls(answer: ModelAnswer, style: Style) -> list[Json]:
     template = style.call_id or "call_DdmO9pD3xa9XTPNJ{:06d}"
-    return [
-        {"id": template.format(number), "type": "function", "function": {"name": call.name, "arguments": arguments}}
-        for number, call in enumerate(answer.calls)
-        for arguments in [json.dumps(call.arguments, ensure_ascii=False) if call.arguments else style.no_arguments]
-    ]
+    return [{"id": template.format(number), **_call(call, style)} for number, call in enumerate(answer.calls)]
+
+
+def _call(call: MadeCall, style: Style) -> Json:
+    if call.is_custom:
+        return {"type": "custom", "custom": {"name": call.name, **call.arguments}}
+    arguments = json.dumps(call.arguments, ensure_ascii=False) if call.arguments else style.no_arguments
+    return {"type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def _finish(answer: ModelAnswer) -> str:

@@ -30,7 +30,9 @@ def read(body: Json, _path: str) -> ProviderRequest:
                 entries.append(Said(item["role"], _text(item["content"])))
             case "function_call":
                 entries.append(Called(item["call_id"], item["name"], json.loads(item["arguments"])))
-            case "function_call_output":
+            case "custom_tool_call":
+                entries.append(Called(item["call_id"], item["name"], {"input": item["input"]}))
+            case "function_call_output" | "custom_tool_call_output":
                 entries.append(Returned(item["call_id"], _text(item["output"])))
             case "reasoning":
                 pass
@@ -42,6 +44,8 @@ def read(body: Json, _path: str) -> ProviderRequest:
         entries=entries,
         system="\n".join(system),
         tools={tool["name"]: tool.get("parameters") for tool in tools},
+        descriptions={tool["name"]: tool.get("description", "") for tool in tools},
+        custom=[tool["name"] for tool in body.get("tools", ()) if tool["type"] == "custom"],
         choice=_choice(body.get("tool_choice", "auto")) if tools else "",
         stream=body.get("stream", False),
         schema=wanted.get("schema"),
@@ -62,16 +66,14 @@ def _items(answer: ModelAnswer, style: Style) -> list[Json]:
         part = {"type": "output_text", "text": answer.text, "annotations": [], "logprobs": []}
         items.append({"id": "msg_67ccf190ca38", "type": "message", "status": "completed", "role": "assistant", "content": [part]})
     for number, call in enumerate(answer.calls):
-        items.append(
-            {
-                "id": f"fc_67ccf18f64008190a39b619f4c8455ef{number}",
-                "type": "function_call",
-                "status": "completed",
-                "arguments": json.dumps(call.arguments, ensure_ascii=False) if call.arguments else style.no_arguments,
-                "call_id": (style.call_id or "call_unDe2kStl3nAvi{:06d}").format(number),
-                "name": call.name,
-            }
-        )
+        call_id = (style.call_id or "call_unDe2kStl3nAvi{:06d}").format(number)
+        item: Json = {"id": f"fc_67ccf18f64008190a39b619f4c8455ef{number}", "call_id": call_id, "name": call.name}
+        if call.is_custom:
+            item |= {"type": "custom_tool_call", "status": "completed", **call.arguments}
+        else:
+            arguments = json.dumps(call.arguments, ensure_ascii=False) if call.arguments else style.no_arguments
+            item |= {"type": "function_call", "status": "completed", "arguments": arguments}
+        items.append(item)
     return items
 
 
@@ -97,11 +99,13 @@ def frames(answer: ModelAnswer, style: Style) -> list[bytes]:
                 {"type": "response.content_part.done", **place, "part": part},
             ]
         else:
-            kind, arguments = "response.function_call_arguments", item["arguments"]
+            kind, member = "response.function_call_arguments", "arguments"
+            if item["type"] == "custom_tool_call":
+                kind, member = "response.custom_tool_call_input", "input"
             events += [
-                _item("added", index, {**item, "status": "in_progress", "arguments": ""}),
-                *({"type": f"{kind}.delta", **at, "delta": piece} for piece in pieces(arguments)),
-                {"type": f"{kind}.done", **at, "name": item["name"], "arguments": arguments},
+                _item("added", index, {**item, "status": "in_progress", member: ""}),
+                *({"type": f"{kind}.delta", **at, "delta": piece} for piece in pieces(item[member])),
+                {"type": f"{kind}.done", **at, "name": item["name"], member: item[member]},
             ]
         events.append(_item("done", index, item))
     events.append({"type": "response.completed", "response": _response(items, "completed", _USAGE)})

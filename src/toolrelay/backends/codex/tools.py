@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import msgspec
-
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import Call, CallKind
 from toolrelay.core.request import Request, Tool, ToolChoice
+from toolrelay.toolcalls.custom_tools import as_function, as_function_call, decode_input
 from toolrelay.toolcalls.names import ToolNames
 
 # Codex's own tools, by the names that models know. A call of one is never passed to a client that has no such tool.
@@ -29,12 +28,6 @@ _RESERVED_PREFIX = "mcp__"
 _RENAME_PREFIX = "client\0"  # \0 is not allowed in names, so that ToolNames chooses another spelling
 
 _ANY_OBJECT: JsonObject = {"type": "object", "properties": {}}
-_FREE_TEXT: JsonObject = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
 
 
 class CodexTools:
@@ -62,16 +55,14 @@ class CodexTools:
                 "type": "function",
                 "name": name,
                 "description": tool.description or "",
-                "inputSchema": _FREE_TEXT if tool.kind == "custom" else tool.parameters or _ANY_OBJECT,
+                "inputSchema": tool.parameters or _ANY_OBJECT,
             }
-            for name, tool in self.offered.items()
+            for name, tool in ((name, as_function(tool)) for name, tool in self.offered.items())
         ]
 
     def encode_call(self, call: Call) -> JsonObject:
         """Encode a call of the conversation's history."""
-        arguments = call.arguments or "{}"
-        if call.kind == "custom":
-            arguments = msgspec.json.encode({"input": call.arguments}).decode()
+        arguments = as_function_call(call).arguments or "{}"
         name = self._to_model(call.name)
         item: JsonObject = {"type": "function_call", "call_id": call.id, "name": name, "arguments": arguments}
         if call.namespace is not None:
@@ -81,10 +72,7 @@ class CodexTools:
 
 def decode_arguments(tool: Tool, arguments: str) -> tuple[CallKind, str]:
     """Return the kind and the arguments as the client declared the tool."""
-    if tool.kind == "function":
-        return "function", arguments
-    text = msgspec.json.decode(arguments).get("input")
-    return "custom", text if isinstance(text, str) else arguments
+    return tool.kind, arguments if tool.kind == "function" else decode_input(arguments)
 
 
 def _allowed(request: Request) -> list[Tool]:

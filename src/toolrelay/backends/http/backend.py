@@ -31,6 +31,7 @@ from toolrelay.errors import BackendError, ConfigurationError, ToolrelayError
 from toolrelay.setting_types import BaseUrl, Count, Secret
 from toolrelay.settings import Environment, ModelSettings
 from toolrelay.wires.base import OutgoingRequest, ProviderWire, discover_provider_wires
+from toolrelay.wires.outgoing import CUSTOM_TOOLS
 
 BACKOFF = (0.2, 0.6)
 MAX_RETRY_AFTER = 5.0
@@ -391,13 +392,14 @@ def _wire_of(settings: HttpSettings) -> ProviderWire | None:
 
 
 def profile_of(settings: HttpSettings, profile: Profile) -> Profile:
-    """What a wire has no word for is emulated: stop sequences, a required call. The model's own keys are added."""
+    """What a wire has no word for is emulated: stop sequences, a required call, custom tools. The model's own keys are added."""
     wire = _wire_of(settings)
     unsupported = {} if wire is None else wire.unsupported
     return replace(
         profile,
         takes_stop_sequences=profile.takes_stop_sequences and "stop" not in unsupported,
         enforces_tool_choice=profile.enforces_tool_choice and "tool_choice" not in unsupported,
+        takes_custom_tools=profile.takes_custom_tools and CUSTOM_TOOLS not in unsupported,
         **{key: getattr(settings, key) for key in _MODEL_KEYS},
     )
 

@@ -13,7 +13,7 @@ from toolrelay.wires.anthropic.thinking import default_max_tokens, own_block, th
 from toolrelay.wires.base import OutgoingRequest, Unsupported
 from toolrelay.wires.extra import merge_extra
 from toolrelay.wires.json import encode_repaired, without_nones
-from toolrelay.wires.outgoing import FOREIGN
+from toolrelay.wires.outgoing import CUSTOM_TOOLS, FOREIGN
 
 PATH = "/messages"
 
@@ -46,7 +46,7 @@ UNSUPPORTED: Unsupported = {
     "audio": "refused",
     "images by file id": "refused",
     "files by id": "refused",
-    "custom tools (free text)": "refused",
+    CUSTOM_TOOLS: "emulated",
     **FOREIGN,
 }
 _TIERS = {"auto": "auto", "default": "standard_only"}
@@ -99,7 +99,7 @@ class MessagesRequestEncoder(ConversationEncoder):
         if isinstance(tool, OpaqueTool):
             return self.opaque(tool, "tools", "the provider's own tool")
         if tool.kind == "custom":
-            self.reject("custom tools (free text)", "tools", f"the custom tool {tool.name!r}, which takes free text")
+            self.reject(CUSTOM_TOOLS, "tools", f"the custom tool {tool.name!r}, which takes free text")
         schema = tool.parameters or {"type": "object", "properties": {}}
         members: JsonObject = {"name": tool.name, "input_schema": schema if "type" in schema else {"type": "object", **schema}}
         if tool.description is not None:

@@ -12,7 +12,7 @@ from toolrelay.wires.gemini.conversation import ConversationEncoder
 from toolrelay.wires.gemini.schema import function_schema, output_schema
 from toolrelay.wires.gemini.thinking import budget_settings, effort_settings, thinks
 from toolrelay.wires.json import encode_repaired, without_nones
-from toolrelay.wires.outgoing import FOREIGN
+from toolrelay.wires.outgoing import CUSTOM_TOOLS, FOREIGN
 
 # What Gemini cannot express of a request from another wire (decision 13). docs/wires.md is generated from it.
 UNSUPPORTED: Unsupported = {
@@ -40,7 +40,7 @@ UNSUPPORTED: Unsupported = {
     "n": "refused",
     "images by file id": "refused",
     "files by id": "refused",
-    "custom tools (free text)": "refused",
+    CUSTOM_TOOLS: "emulated",
     **FOREIGN,
 }
 _TIERS = {"auto": None, "default": "standard", "flex": "flex", "priority": "priority"}
@@ -96,7 +96,7 @@ class GeminiRequestEncoder(ConversationEncoder):
     def _declaration(self, tool: Tool) -> JsonObject:
         """Encode a function. The API requires a description."""
         if tool.kind == "custom":
-            self.reject("custom tools (free text)", "tools", f"the custom tool {tool.name!r}, which takes free text")
+            self.reject(CUSTOM_TOOLS, "tools", f"the custom tool {tool.name!r}, which takes free text")
         self.keep_extra(tool.extra)
         schema, dropped = function_schema(tool.parameters)
         self._drop_keywords(dropped)

@@ -24,7 +24,7 @@ from toolrelay.core.profiles import Profile
 from toolrelay.core.request import AnyTool, OpaqueTool, OutputFormat, Request, Tool
 from toolrelay.wires.base import OutgoingRequest, Unsupported
 from toolrelay.wires.json import arguments_object, encode_repaired, without_nones
-from toolrelay.wires.outgoing import FOREIGN, RequestEncoder
+from toolrelay.wires.outgoing import CUSTOM_TOOLS, FOREIGN, RequestEncoder
 
 NAME = "ollama"
 
@@ -55,7 +55,7 @@ UNSUPPORTED: Unsupported = {
     "images by URL": "refused",
     "images by file id": "refused",
     "files": "refused",
-    "custom tools (free text)": "refused",
+    CUSTOM_TOOLS: "emulated",
     **FOREIGN,
 }
 _THINK: dict[str, Json] = {"none": False, "minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high"}
@@ -204,7 +204,7 @@ class _OllamaRequestEncoder(RequestEncoder):
         if isinstance(tool, OpaqueTool):
             return self.opaque(tool, "tools", "the provider's own tool")
         if tool.kind == "custom":
-            self.reject("custom tools (free text)", "tools", f"the custom tool {tool.name!r}")
+            self.reject(CUSTOM_TOOLS, "tools", f"the custom tool {tool.name!r}")
         self.keep_extra(tool.extra)
         members: JsonObject = {"name": tool.name, "description": tool.description or ""}
         members["parameters"] = tool.parameters or {"type": "object"}
