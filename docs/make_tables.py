@@ -77,6 +77,10 @@ def _quirk_value(value: object) -> str:
 CLIENTS = {
     "openai": ("OpenAI's Python SDK, with its stream helpers", "tests/oracles/test_openai_python.py"),
     "openai (npm)": ("OpenAI's JavaScript SDK, in Node", "tests/oracles/test_openai_node.py"),
+    "@anthropic-ai/sdk (npm)": (
+        "Anthropic's JavaScript SDK, in Node, with its stream helper and tool runner",
+        "tests/oracles/test_anthropic_node.py",
+    ),
     "anthropic": ("Anthropic's Python SDK, with its stream helpers and tool runner", "tests/oracles/test_anthropic_python.py"),
     "openai-agents": ("OpenAI's agents library", "tests/oracles/test_openai_agents.py"),
     "langchain-openai": ("LangChain in Python", "tests/oracles/test_langchain.py"),
