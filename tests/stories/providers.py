@@ -19,7 +19,8 @@ from tests.stories.scripts import Entry, ModelAnswer, ProviderRequest, Said, Sto
 from tests.upstream import LAST_CHUNK, Gate, ReceivedRequest, Script, chunk, reply, stream_head
 from toolrelay.backends.base import discover as discover_backends
 from toolrelay.backends.providers import PROVIDERS
-from toolrelay.wires.base import discover_provider_wires
+from toolrelay.core.profiles import Profile
+from toolrelay.wires.base import Unsupported, discover_provider_wires
 from toolrelay.wires.outgoing import CUSTOM_TOOLS
 
 KEY = "sk-of-azure"  # what tests.provider_servers expects
@@ -58,17 +59,23 @@ class StoryModel(Struct, frozen=True, kw_only=True):
     dialect: str = ""
 
     @property
+    def _profile(self) -> Profile:
+        return PROVIDERS[self.provider].profile
+
+    @property
+    def _unsupported(self) -> Unsupported:
+        return next(wire.unsupported for wire in discover_provider_wires().values() if wire.config_name == self.wire)
+
+    @property
     def enforces_tool_choice(self) -> bool:
         """Return whether its server is told that a call must happen, or none; otherwise the gateway sees to it."""
-        wire = next(wire for wire in discover_provider_wires().values() if wire.config_name == self.wire)
-        return PROVIDERS[self.provider].profile.enforces_tool_choice and "tool_choice" not in wire.unsupported
+        return self._profile.enforces_tool_choice and "tool_choice" not in self._unsupported
 
     @property
     def takes_custom_tools(self) -> bool:
         """Return whether its server is sent custom tools as they are. Codex declares all tools as functions."""
-        wire = next(wire for wire in discover_provider_wires().values() if wire.config_name == self.wire)
         is_direct = PROVIDERS[self.provider].backend == "http" and not self.dialect
-        return is_direct and self.profile.takes_custom_tools and CUSTOM_TOOLS not in wire.unsupported
+        return is_direct and self._profile.takes_custom_tools and CUSTOM_TOOLS not in self._unsupported
 
     @property
     def server(self) -> WireServer:

@@ -258,7 +258,7 @@ def test_custom_tool_is_called_with_free_text(
         assert [call.is_custom for call in reply.calls] == [tools[call.name][1] is FREE_TEXT for call in reply.calls]
         received = stage.server.received[run][number]
         check_conversation(received, told)
-        is_asked_as_text = bool(model.dialect) or (round_.choice != "auto" and not model.profile.enforces_tool_choice)
+        is_asked_as_text = bool(model.dialect) or (round_.choice != "auto" and not model.enforces_tool_choice)
         if is_asked_as_text:
             assert "*** Begin" in received.system
         elif model.takes_custom_tools:

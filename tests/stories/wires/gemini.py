@@ -34,6 +34,7 @@ def read(body: Json, path: str) -> ProviderRequest:
         entries=entries,
         system="".join(part["text"] for part in (body.get("systemInstruction") or {"parts": ()})["parts"]),
         tools={tool["name"]: tool.get("parametersJsonSchema", _NO_PARAMETERS) for tool in declared},
+        descriptions={tool["name"]: tool["description"] for tool in declared},
         choice=_choice(body.get("toolConfig")) if declared else "",
         stream=path.endswith(":streamGenerateContent?alt=sse"),
         schema=config.get("responseJsonSchema"),

@@ -43,12 +43,13 @@ def read(body: Json, path: str) -> ProviderRequest:
             assert isinstance(made["arguments"], dict)
             names[call["id"]] = made["name"]
             entries.append(Called(call["id"], made["name"], made["arguments"]))
-    tools = {tool["function"]["name"]: tool["function"]["parameters"] for tool in body.get("tools", ())}
+    declared = [tool["function"] for tool in body.get("tools", ())]
     return ProviderRequest(
         entries=entries,
         system="\n".join(system),
-        tools=tools,
-        choice="auto" if tools else "",
+        tools={tool["name"]: tool["parameters"] for tool in declared},
+        descriptions={tool["name"]: tool["description"] for tool in declared},
+        choice="auto" if declared else "",
         stream=body["stream"],
         schema=body.get("format"),
     )
