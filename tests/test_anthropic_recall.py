@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from tests.model_server import CLIENT_APIS, ModelServer
-from tests.tool_gateway import ToolGateway, running_tools
+from tests.tool_gateway import ToolGateway, running_tools, second_request
 from tests.upstream import stream
 
 SIGNED = {"type": "thinking", "thinking": "I should look.", "signature": "sig"}
-HI = {"role": "user", "content": "Hi"}
 
 
 def frames(*events: str) -> bytes:
@@ -60,19 +59,6 @@ def tooled(server: ModelServer) -> Iterator[ToolGateway]:
     table = f'[models.fast]\nprovider = "anthropic"\nbase_url = "{server.url}/v1"\ntoolsets = ["mine"]\n'
     with running_tools(table) as gateway:
         yield gateway
-
-
-def second_request(name: str, answer: dict[str, Any]) -> list[Any]:
-    """What the client sends back: the answer, and the result of its own call."""
-    if name == "anthropic_messages":
-        result = {"type": "tool_result", "tool_use_id": answer["content"][-1]["id"], "content": "r"}
-        return [HI, {"role": "assistant", "content": answer["content"]}, {"role": "user", "content": [result]}]
-    if name == "openai_chat":
-        message = answer["choices"][0]["message"]
-        return [HI, message, {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "r"}]
-    items = [item for item in answer["output"] if item["type"] != "mcp_call"]
-    (call,) = (item for item in items if item["type"] == "function_call")
-    return [HI, *items, {"type": "function_call_output", "call_id": call["call_id"], "output": "r"}]
 
 
 @pytest.mark.parametrize("name", CLIENT_APIS)

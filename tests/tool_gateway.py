@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.gateway import Gateway, running
 
@@ -76,6 +77,9 @@ async def hang() -> str:
 '''
 
 
+_HI = {"role": "user", "content": "Hi"}
+
+
 class ToolGateway:
     """A running gateway. Its tools note their runs in a file, and `wait` returns what is written into the pipe."""
 
@@ -106,3 +110,16 @@ def running_tools(config: str, *, environ: dict[str, str] | None = None) -> Iter
         paths = {"PYTHONPATH": f"{root}{os.pathsep}{folder}"}
         with running(config + TOOLSETS, environ={**paths, **(environ or {})}) as gateway:
             yield ToolGateway(gateway, folder)
+
+
+def second_request(name: str, answer: dict[str, Any]) -> list[Any]:
+    """What the client sends back: the answer, and the result of its own call."""
+    if name == "anthropic_messages":
+        result = {"type": "tool_result", "tool_use_id": answer["content"][-1]["id"], "content": "r"}
+        return [_HI, {"role": "assistant", "content": answer["content"]}, {"role": "user", "content": [result]}]
+    if name == "openai_chat":
+        message = answer["choices"][0]["message"]
+        return [_HI, message, {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "r"}]
+    items = [item for item in answer["output"] if item["type"] != "mcp_call"]
+    (call,) = (item for item in items if item["type"] == "function_call")
+    return [_HI, *items, {"type": "function_call_output", "call_id": call["call_id"], "output": "r"}]

@@ -98,6 +98,7 @@ _GEMINI = "https://ai.google.dev/gemini-api/docs"
 _OLLAMA = "https://docs.ollama.com/api/openai-compatibility"
 _LM_STUDIO = "https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues"
 _LLAMA = "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md"
+_OPENROUTER = "https://openrouter.ai/docs/use-cases/reasoning-tokens"
 _GROQ = "https://console.groq.com/docs/openai"
 _MISTRAL = "https://docs.mistral.ai/api"
 _NINE = "https://github.com/langchain-ai/langchain/pull/24668"
@@ -121,7 +122,13 @@ PROVIDERS = {
         _DEVELOPER,
         _NAMES,
         _functions_only("https://openrouter.ai/docs/api-reference/overview"),
-        Quirk("separates_reasoning", True, _SEPARATES.meaning, "https://openrouter.ai/docs/use-cases/reasoning-tokens"),
+        Quirk("separates_reasoning", True, _SEPARATES.meaning, _OPENROUTER),
+        Quirk(
+            "reasoning_details",
+            True,
+            "It signs or encrypts reasoning in `reasoning_details`, and needs it back.",
+            f"{_OPENROUTER}#preserving-reasoning-blocks",
+        ),
     ),
     "ollama": _server(
         "http://127.0.0.1:11434/v1",
@@ -162,7 +169,7 @@ PROVIDERS = {
         Quirk("refused_fields", ("logprobs", "top_logprobs", "logit_bias", "store"), "It refuses these fields.", _GROQ),
         Quirk(
             "refused_message_fields",
-            ("name", "reasoning_content"),
+            ("name", "reasoning_content", "reasoning_details"),
             "It refuses these fields of messages.",
             "https://github.com/janhq/jan/issues/8136",
         ),
@@ -203,7 +210,7 @@ PROVIDERS = {
         ),
         Quirk(
             "refused_message_fields",
-            ("reasoning_content", "refusal"),
+            ("reasoning_content", "reasoning_details", "refusal"),
             "It refuses fields of messages that it does not know.",
             "https://github.com/charmbracelet/crush/issues/1590",
         ),

@@ -29,7 +29,7 @@ _MEMBERS = frozenset(
     | {"temperature", "top_p", "n", "max_tokens", "max_completion_tokens", "max_output_tokens", "logprobs", "top_logprobs"}
     | {"reasoning", "reasoning_effort"}
 )
-_LEFT_OUT = frozenset({"metadata", "encrypted_content", "signature", "annotations", "extra_content"})
+_LEFT_OUT = frozenset({"metadata", "encrypted_content", "signature", "annotations", "extra_content", "reasoning_details"})
 _CODES = frozenset(
     {"model", "role", "type", "status", "effort", "detail", "mode", "tool_choice", "function_call", "include", "phase", "$ref"}
 )

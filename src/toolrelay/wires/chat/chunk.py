@@ -55,6 +55,7 @@ class ChoiceDelta(Struct, gc=False):
     tool_calls: list[CallDelta] | None = None
     reasoning_content: str | None = None
     reasoning: str | dict[str, Any] | None = None
+    reasoning_details: Any = None
     refusal: str | None = None
     function_call: FunctionDelta | None = None
     annotations: list[Any] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -16,6 +17,8 @@ from toolrelay.core.events import (
     ChoiceFinished,
     Finish,
     ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
     RefusalDelta,
     StreamEvent,
     TextDelta,
@@ -28,17 +31,23 @@ from toolrelay.errors import BackendError
 from toolrelay.wires.chat import chunk as chunks
 from toolrelay.wires.chat.call_tracker import CallTracker, PartialCall
 from toolrelay.wires.chat.chunk import CallDelta, ChatChunk, ChoiceDelta, ChunkChoice, decode_chunk, decode_tolerantly
+from toolrelay.wires.chat.reasoning_details import DetailCollector
 from toolrelay.wires.decoder import FrameDecoder, provider_error
 from toolrelay.wires.json import arguments_text, decode, is_deep, is_object, may_be_deep
 
 
 class _ChoiceState(Struct, eq=False):
-    """A choice that is being received. `halves` are high surrogates that wait for the low ones, by the text that they end."""
+    """A choice that is being received. `halves` are high surrogates that wait for the low ones, by the text that they end.
+
+    `details` are those of the reasoning so far, until text or a call follows. `is_reasoning`: its last event is reasoning.
+    """
 
     number: int
     calls: CallTracker
     finish: Finish | None = None
     halves: dict[object, str] = {}
+    details: DetailCollector | None = None
+    is_reasoning: bool = False
 
     def join(self, stream: object, text: str) -> str:
         """Return the text without a high surrogate at its end, which waits for the next delta of the same stream."""
@@ -124,6 +133,9 @@ class ChatDecoder(FrameDecoder):
             or delta.refusal is not None
             or delta.function_call is not None
             or delta.annotations is not None
+            or delta.reasoning_details
+            or state.details is not None
+            or state.is_reasoning
             or state.halves
         ):
             return False
@@ -204,8 +216,14 @@ def _take_plain_arguments(state: _ChoiceState, deltas: list[CallDelta], out: lis
 
 def _take_delta(state: _ChoiceState, choice: ChunkChoice, delta: ChoiceDelta, out: list[StreamEvent]) -> None:
     reasoning = delta.reasoning_content or delta.reasoning
+    if delta.reasoning_details and isinstance(delta.reasoning_details, list):
+        state.details = state.details or DetailCollector()
+        text = state.details.add(delta.reasoning_details)
+        reasoning = reasoning or text
     if isinstance(reasoning, str):
         _take_reasoning(state, reasoning, out)
+    if delta.content or delta.refusal or delta.tool_calls or delta.function_call is not None:
+        _finish_reasoning(state, delta.tool_calls or (), out)
     if delta.content or choice.logprobs is not None:
         _take_content(state, choice, delta.content or "", out)
     if delta.refusal:
@@ -226,7 +244,24 @@ def _take_delta(state: _ChoiceState, choice: ChunkChoice, delta: ChoiceDelta, ou
 def _take_reasoning(state: _ChoiceState, reasoning: str, out: list[StreamEvent]) -> None:
     text = state.join("reasoning", reasoning) if reasoning else ""
     if text:
+        state.is_reasoning = True
         out.append(ReasoningDelta(text, "text", 0, state.number))
+
+
+def _finish_reasoning(state: _ChoiceState, coming: Sequence[CallDelta], out: list[StreamEvent]) -> None:
+    """End the reasoning before text or calls, with its details. Those of other choices than the first are dropped."""
+    if state.details is not None and not state.number:
+        numbers = {call.id: call.index for call in state.calls.all if call.id and call.name}
+        for call in coming:
+            if call.id and call.id not in numbers:
+                numbers[call.id] = max(numbers.values(), default=-1) + 1
+        sealed = state.details.seal(numbers)
+        if sealed is not None:
+            if not state.is_reasoning:
+                out.append(ReasoningStarted())
+            out.append(ReasoningFinished(encrypted=sealed))
+    state.details = None
+    state.is_reasoning = False
 
 
 def _take_content(state: _ChoiceState, choice: ChunkChoice, content: str | list[Any], out: list[StreamEvent]) -> None:
@@ -286,6 +321,7 @@ def _flush_halves(state: _ChoiceState, out: list[StreamEvent]) -> None:
 def _finish_choice(state: _ChoiceState, out: list[StreamEvent]) -> None:
     _flush_halves(state, out)
     _finish_calls(state, out)
+    _finish_reasoning(state, (), out)
 
 
 def _finish_calls(state: _ChoiceState, out: list[StreamEvent]) -> None:

@@ -16,6 +16,7 @@ from toolrelay.core.events import (
     ChoiceFinished,
     Finish,
     ReasoningDelta,
+    ReasoningFinished,
     RefusalDelta,
     StreamEvent,
     TextDelta,
@@ -25,6 +26,7 @@ from toolrelay.core.indexes import MAX_INDEXES
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Message, Reasoning, Refusal, Text
 from toolrelay.wires.base import KEEP_ALIVE, Envelope
+from toolrelay.wires.chat.reasoning_details import REASONING_DETAILS, name_calls, unseal_details
 from toolrelay.wires.errors import encode_error
 from toolrelay.wires.json import encode, without_nones
 from toolrelay.wires.sse import DONE
@@ -45,6 +47,8 @@ class ChatEncoder:
         self._choices_with_content: set[int] = set()
         self._reasoning_parts: dict[int, tuple[str, int]] = {}  # the kind and number of each choice's last part
         self._annotations: dict[int, list[Json]] = {}
+        self._details: list[JsonObject] = []  # of the first choice's reasoning
+        self._call_ids: dict[int, str] = {}  # of the first choice
         self._function_calls: set[tuple[int, int]] = set()  # of the first choice
         self._custom_calls: set[tuple[int, int]] = set()
         self._set_head(AnswerStarted())
@@ -87,6 +91,8 @@ class ChatEncoder:
                 self._delta(event.choice, {"refusal": event.text}, out)
             case ReasoningDelta():
                 self._reasoning_delta(event, out)
+            case ReasoningFinished():
+                self._details += unseal_details(event.encrypted)
             case AnnotationAdded():
                 annotation = _annotation(event.annotation)
                 if annotation is not None:
@@ -153,6 +159,8 @@ class ChatEncoder:
             self._custom_calls.add(key)
         elif not event.choice:
             self._function_calls.add(key)
+        if not event.choice:
+            self._call_ids[event.index] = event.id
         call = {"index": event.index, **_call(event.id, event.kind, event.name, ""), **(event.extra or {})}
         self._delta(event.choice, {"tool_calls": [call]}, out)
 
@@ -161,6 +169,9 @@ class ChatEncoder:
         self._delta(event.choice, {"tool_calls": [{"index": event.index, kind: {member: event.text}}]}, out)
 
     def _finish(self, choice: int, finish: Finish, out: list[bytes]) -> None:
+        details = name_calls(self._details, self._call_ids) if not choice else []
+        if details:  # all at once, as annotations
+            self._delta(choice, {REASONING_DETAILS: details}, out)
         annotations = self._annotations.pop(choice, None)
         if annotations:  # all at once: OpenAI's library cannot add to a list of them
             self._delta(choice, {"annotations": annotations}, out)
@@ -187,6 +198,7 @@ def _choice(index: int, answer: Answer, *, is_legacy: bool) -> JsonObject:
     texts: list[Text] = []
     refusals: list[str] = []
     reasoning: list[str] = []
+    details: list[JsonObject] = []
     for item in answer.items:
         if type(item) is Message:
             for part in item.content:
@@ -196,6 +208,7 @@ def _choice(index: int, answer: Answer, *, is_legacy: bool) -> JsonObject:
                     refusals.append(part.text)
         elif type(item) is Reasoning:
             reasoning += [_PARAGRAPH.join(parts) for parts in (item.summary, item.text) if parts]
+            details += unseal_details(item.encrypted)
     calls = answer.calls
     message: JsonObject = {
         "role": "assistant",
@@ -204,6 +217,9 @@ def _choice(index: int, answer: Answer, *, is_legacy: bool) -> JsonObject:
     }
     if reasoning:
         message["reasoning_content"] = "".join(reasoning)
+    named = name_calls(details, {number: call.id for number, call in enumerate(calls)})
+    if named:
+        message[REASONING_DETAILS] = named
     annotations: list[Json] = [shown for text in texts for raw in text.annotations if (shown := _annotation(raw)) is not None]
     if annotations:
         message["annotations"] = annotations

@@ -26,6 +26,7 @@ from toolrelay.core.messages import (
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import AnyTool, OpaqueTool, OutputFormat, Request, Tool, ToolChoice
 from toolrelay.wires.base import OutgoingRequest, Unsupported
+from toolrelay.wires.chat.reasoning_details import REASONING_DETAILS, is_accepted, name_calls, unseal_details
 from toolrelay.wires.chat.request import NAME
 from toolrelay.wires.extra import merge_extra
 from toolrelay.wires.json import encode, without_nones
@@ -94,6 +95,9 @@ class _ChatRequestEncoder(RequestEncoder):
                 if type(item) is Call:
                     group_of_call[item.id] = groups[-1]
         messages = [message for group in groups for message in group if len(message) > 2 or message["content"] is not None]
+        if self.profile.reasoning_details:
+            for message in messages:
+                _name_details(message)
         for name in self.profile.refused_message_fields:
             for message in messages:
                 if message.pop(name, None) is not None:
@@ -116,6 +120,11 @@ class _ChatRequestEncoder(RequestEncoder):
                 calls = message.setdefault("tool_calls", [])
                 if isinstance(calls, list):
                     calls.append(self._call(item))
+            case Reasoning() if self.profile.reasoning_details and (details := unseal_details(item.encrypted)):
+                self.keep_extra(item.extra)
+                known = message.setdefault(REASONING_DETAILS, [])
+                if isinstance(known, list):
+                    known += [detail for detail in details if is_accepted(detail) and detail not in known]
             case Reasoning():
                 # A summary alone may be such a model's plain reasoning, as it was shown to a client that asked for summaries.
                 text = item.text or (() if item.encrypted is not None else item.summary)
@@ -304,5 +313,18 @@ def _continues(message: JsonObject, item: Item) -> bool:
             return True
         case Message():
             return message["content"] is None and "tool_calls" not in message and "refusal" not in message
+        case Reasoning(text=(), summary=(), encrypted=str(encrypted)):  # details may come after the calls
+            return (message["content"] is not None or "tool_calls" in message) and bool(unseal_details(encrypted))
         case _:
             return False
+
+
+def _name_details(message: JsonObject) -> None:
+    """Give the reasoning details of a message the ids of its calls. They have the text of the reasoning, too."""
+    details, calls = message.get(REASONING_DETAILS), message.get("tool_calls")
+    if not isinstance(details, list):
+        return
+    message.pop("reasoning_content", None)
+    made = enumerate(calls if isinstance(calls, list) else ())
+    ids = {number: str(call["id"]) for number, call in made if isinstance(call, dict)}
+    message[REASONING_DETAILS] = name_calls([detail for detail in details if isinstance(detail, dict)], ids)
