@@ -87,7 +87,7 @@ def test_details_come_back_through_a_client_that_echoes(tooled: ToolGateway, ser
 def test_chat_client_that_does_not_echo_gets_them_back_by_its_call(tooled: ToolGateway, server: ModelServer) -> None:
     first = server.enqueue(MIXED, DONE)
     api = CLIENT_APIS["openai_chat"]
-    tools = {"tools": [api.tool("theirs")]}
+    tools: dict[str, Any] = {"tools": [api.tool("theirs")]}
     answer = tooled.gateway.post(api.path, api.request_body(**tools)).json()
     hi, message, result = second_request("openai_chat", answer)
     assert message.pop("reasoning_details")

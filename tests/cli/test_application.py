@@ -26,6 +26,7 @@ COMMANDS = [
     ("chat",),
     ("console",),
     ("check",),
+    ("probe",),
     ("tools",),
     ("replay",),
     ("approvals",),

@@ -44,8 +44,10 @@ def try_model(run: Run, server: ModelServer, settings: str, *answers: Step) -> t
 
 
 def test_native_call_needs_no_change(run: Run, server: ModelServer) -> None:
-    code, [name, answered, source, _, advice] = try_model(run, server, "", makes("get_weather", ARGUMENTS))
-    assert (code, name, answered, source, advice) == (0, "fast", "yes", "native", "nothing")
+    code, cells = try_model(run, server, "", makes("get_weather", ARGUMENTS))
+    name, answered, source, simulated, first, whole, advice = cells
+    assert (code, name, answered, source, simulated, advice) == (0, "fast", "yes", "native", "nothing", "nothing")
+    assert float(first) <= float(whole)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,20 @@ def test_native_call_needs_no_change(run: Run, server: ModelServer) -> None:
 def test_printed_call_is_read_from_text(run: Run, server: ModelServer, settings: str, printed: str) -> None:
     code, cells = try_model(run, server, settings, says(printed))
     assert (code, cells[2], cells[-1]) == (0, "read from text", "nothing")
+    assert cells[3].startswith("calls (")
+
+
+def test_everything_that_is_simulated_is_listed(run: Run, server: ModelServer) -> None:
+    server.enqueue(makes("get_weather", ARGUMENTS), says(HERMES))
+    table = f'provider = "xai"\nbase_url = "{server.url}/v1"\n'
+    configure(f'[models.one]\n{table}[models.two]\n{table}tool_calling = "hermes"\n')
+    _, one, two = run("check", "--try").out.splitlines()
+    assert ("  stop  " in one, "  calls (hermes), stop  " in two) == (True, True)
+
+
+def test_errors_of_servers_are_escaped(run: Run, server: ModelServer) -> None:
+    _, cells = try_model(run, server, "", error(400, "\x1b[2Jevil\u202e"))
+    assert cells[-1] == "\\u001b[2Jevil\\u202e"
 
 
 @pytest.mark.parametrize(

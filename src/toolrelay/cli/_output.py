@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -41,3 +42,9 @@ def examples(*lines: str) -> str:
 def print_configuration_error(error: ConfigurationError) -> None:
     lines = error.message.splitlines()
     typer.echo("\n".join(("toolrelay: the configuration is wrong:", *(f"  {line}" for line in lines))), err=True)
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -16,13 +16,15 @@ from toolrelay.cli._output import (
     ConfigFile,
     examples,
     print_configuration_error,
+    print_table,
 )
 from toolrelay.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from toolrelay.backends.base import HealthReport
+    from toolrelay.cli.trials import Trial
     from toolrelay.settings import ModelSettings, Settings
 
 CONNECT_SECONDS = 5.0
@@ -31,7 +33,7 @@ EXAMPLES = examples(
     "toolrelay check --config /etc/toolrelay.toml --offline",
     "toolrelay check --try fast",
 )
-_TRIAL_HEADER = ("MODEL", "ANSWERED", "TOOL CALL", "SECONDS", "WHAT TO CHANGE")
+_TRIAL_HEADER = ("MODEL", "ANSWERED", "TOOL CALL", "SIMULATED", "FIRST", "SECONDS", "WHAT TO CHANGE")
 _HEADER = ("MODEL", "PROVIDER", "MODEL THERE", "WIRE", "BASE URL", "KEY", "SERVER")
 
 
@@ -52,7 +54,8 @@ def check(
     key is set, never the key. Asks each server for its list of models, and says if the model is not in it.
 
     With --try each model, or each that is named, is asked one question with one tool. The table says whether it answered, whether
-    its call was native or read from its text, how long it took, and what to change.
+    its call was native or read from its text, what the gateway simulated, the seconds until its first word and its end,
+    and what to change.
 
     Exit codes: 0 all is well, 1 the configuration is wrong, 2 a server or a model does not answer, 3 with --try: a model
     answered, but not with the call.
@@ -109,19 +112,13 @@ def _print_models(settings: Settings, reports: dict[str, HealthReport], *, keys:
     if settings.toolsets:
         typer.echo("tools: turned off by TOOLRELAY_TOOLS=off" if settings.tools_off else f"tools: {tools}")
     typer.echo()
-    _print_table([_HEADER, *(_row(settings.models[name], reports.get(name)) for name in _configured_names(settings))])
+    print_table([_HEADER, *(_row(settings.models[name], reports.get(name)) for name in _configured_names(settings))])
 
 
 def _configured_names(settings: Settings) -> list[str]:
     """Return the names of the models, without a demo model that nobody named."""
     named = settings.environment.tables.get("models") or settings.models
     return [name for name in settings.models if name in named]
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _check_names(settings: Settings, models: list[str], *, with_trial: bool, offline: bool) -> None:
@@ -142,7 +139,7 @@ def _try_models(settings: Settings, names: list[str]) -> int:
     import asyncio
 
     from toolrelay.app import open_models
-    from toolrelay.cli.trials import Trial, try_model
+    from toolrelay.cli.trials import try_model
 
     async def try_all() -> list[Trial]:
         models = open_models(settings)
@@ -153,14 +150,17 @@ def _try_models(settings: Settings, names: list[str]) -> int:
                 await model.backend.close()
 
     trials = asyncio.run(try_all())
-    cells = [
-        (each.model, "yes" if each.answered else "NO", each.call, f"{each.seconds:.1f}", each.advice or "nothing")
-        for each in trials
-    ]
-    _print_table([_TRIAL_HEADER, *cells])
+    print_table([_TRIAL_HEADER, *map(_trial_row, trials)])
     if not all(each.answered for each in trials):
         return UNREACHABLE
     return 0 if all(each.is_good for each in trials) else NO_CALL
+
+
+def _trial_row(trial: Trial) -> tuple[str, ...]:
+    simulated = ", ".join(trial.simulated) or ("nothing" if trial.answered else "-")
+    first = "-" if trial.first_seconds is None else f"{trial.first_seconds:.1f}"
+    answered = "yes" if trial.answered else "NO"
+    return trial.model, answered, trial.call, simulated, first, f"{trial.seconds:.1f}", trial.advice or "nothing"
 
 
 def _row(model: ModelSettings, report: HealthReport | None) -> tuple[str, ...]:

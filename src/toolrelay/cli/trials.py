@@ -1,4 +1,4 @@
-"""Trials of models for `toolrelay check --try`: one real turn with a tool, and what to change if it went wrong."""
+"""Turns with a tool on real models, and the trial of `toolrelay check --try`: what worked, and what to change."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Literal
 from msgspec import Struct
 
 from toolrelay.backends.base import Backend, Deliver, Wanted
+from toolrelay.cli._text import escape_controls, shorten
 from toolrelay.core.assembly import Assembly
 from toolrelay.core.commands import Notice, RecordStep
-from toolrelay.core.events import CallFinished, CallStarted, StreamEvent, TextDelta
-from toolrelay.core.messages import Call, Message
+from toolrelay.core.events import CallFinished, CallStarted, Noticed, StreamEvent, TextDelta
+from toolrelay.core.messages import Call, Item, Message
 from toolrelay.core.policy import Policy
 from toolrelay.core.request import Request, Tool
 from toolrelay.core.turn import Turn
 from toolrelay.core.validation import validate
 from toolrelay.dialects.base import discover
-from toolrelay.errors import ToolrelayError
+from toolrelay.errors import BackendError, ToolrelayError
 from toolrelay.parsing.scanner import Scanner
 from toolrelay.runtime.driver import drive
 from toolrelay.runtime.models import Model
@@ -46,12 +47,17 @@ CallSource = Literal["native", "read from text", "none", "wrong", "off", "-"]
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """`call`: where the call came from; none: the model answered without one; wrong: it is not the call that was asked for."""
+    """`call`: where the call came from; none: the model answered without one; wrong: it is not the call that was asked for.
+
+    `simulated` is what the gateway does for the model's server. `first_seconds` is the time until the first event, if one came.
+    """
 
     model: str
     answered: bool
     call: CallSource
     seconds: float
+    first_seconds: float | None = None
+    simulated: tuple[str, ...] = ()
     advice: str = ""
 
     @property
@@ -59,12 +65,22 @@ class Trial(Struct, frozen=True, kw_only=True):
         return self.call in ("native", "read from text", "off")
 
 
-async def try_model(model: Model, seconds: float = MAX_SECONDS) -> Trial:
-    """Ask the model one question that needs a tool. The tool is not run."""
-    name, settings = model.settings.name, model.settings
-    tools = () if settings.tool_calling == "off" else (_TOOL,)
-    items = (Message(role="user", content=_QUESTION),)
-    request = Request(wire="openai_chat", model=name, items=items, tools=tools, stream=True, include_usage=True)
+class PlayedTurn(Struct, frozen=True, kw_only=True):
+    """The outcome of one turn. `rules` are those of notices. `has_native_call`: the model's server reported a call."""
+
+    calls: tuple[Call, ...] = ()
+    text: str = ""
+    rules: frozenset[str] = frozenset()
+    has_native_call: bool = False
+    seconds: float = 0.0
+    first_seconds: float | None = None
+    error: ToolrelayError | None = None
+
+
+async def play_turn(model: Model, items: Sequence[Item], tools: Sequence[Tool], seconds: float = MAX_SECONDS) -> PlayedTurn:
+    """Ask the model. Tools are not run. After `seconds` without an end, the outcome is an error."""
+    name = model.settings.name
+    request = Request(wire="openai_chat", model=name, items=tuple(items), tools=tuple(tools), stream=True, include_usage=True)
     observer = _Observer()
     backend = _WatchedBackend(model.backend)
     turn = Turn(token=_TOKEN, request=request, policy=Policy(records_answers=False))
@@ -73,30 +89,68 @@ async def try_model(model: Model, seconds: float = MAX_SECONDS) -> Trial:
         async with asyncio.timeout(seconds):
             await drive(ToolCallLayer(turn, model.mode), backend, observer, observer)
     except TimeoutError:
-        return Trial(model=name, answered=False, call="-", seconds=seconds, advice=f"no answer within {seconds:g} s")
+        observer.error = BackendError(f"no answer within {seconds:g} s", status=504)
     except ToolrelayError as error:
         observer.error = error
-    took = time.monotonic() - started
-    if observer.error is not None:
-        return Trial(model=name, answered=False, call="-", seconds=took, advice=_one_line(observer.error.message))
-    call, advice = _judge(model, observer, is_native=backend.has_native_call)
-    return Trial(model=name, answered=True, call=call, seconds=took, advice=advice)
+    return PlayedTurn(
+        calls=tuple(observer.calls()),
+        text=observer.text(),
+        rules=frozenset(observer.rules),
+        has_native_call=backend.has_native_call,
+        seconds=time.monotonic() - started,
+        first_seconds=None if backend.first_event is None else backend.first_event - started,
+        error=observer.error,
+    )
 
 
-def _judge(model: Model, observer: _Observer, *, is_native: bool) -> tuple[CallSource, str]:
+async def try_model(model: Model, seconds: float = MAX_SECONDS) -> Trial:
+    """Ask the model one question that needs a tool. The tool is not run."""
+    name = model.settings.name
+    tools = () if model.settings.tool_calling == "off" else (_TOOL,)
+    played = await play_turn(model, (Message(role="user", content=_QUESTION),), tools, seconds)
+    if played.error is not None:
+        advice = one_line(played.error.message)
+        return Trial(model=name, answered=False, call="-", seconds=played.seconds, advice=advice)
+    call, advice = _judge(model, played)
+    return Trial(
+        model=name,
+        answered=True,
+        call=call,
+        seconds=played.seconds,
+        first_seconds=played.first_seconds,
+        simulated=_simulated_parts(model, call),
+        advice=advice,
+    )
+
+
+def _simulated_parts(model: Model, call: CallSource) -> tuple[str, ...]:
+    """Return what the gateway does in the place of the model's server."""
+    if model.settings.tool_calling == "off":
+        return ()
+    options = model.mode.options
+    is_read = call == "read from text" or not options.native
+    parts = {
+        f"calls ({options.dialect.name})": is_read,
+        "tool_choice": not is_read and not options.enforces_tool_choice,
+        "stop": options.emulates_stop,
+    }
+    return tuple(name for name, is_simulated in parts.items() if is_simulated)
+
+
+def _judge(model: Model, played: PlayedTurn) -> tuple[CallSource, str]:
     setting, tool_calling = f"models.{quote_key(model.settings.name)}", model.settings.tool_calling
     if tool_calling == "off":
         return "off", ""
-    calls, text = observer.calls(), observer.text()
-    if not calls:
-        return "none", _advise(setting, text, is_native=model.mode.options.native, tool_calling=tool_calling)
-    made = calls[0]
+    if not played.calls:
+        advice = _advise(setting, played.text, is_native=model.mode.options.native, tool_calling=tool_calling)
+        return "none", f"{advice}; `toolrelay probe {model.settings.name}` tries more"
+    made = played.calls[0]
     problem = "another tool" if made.name != _TOOL.name else validate(_TOOL, made.arguments)
     if problem is not None:
-        return "wrong", f"the call is not the one that was asked for ({_one_line(problem)}); a larger model may do better"
-    if "native_tools_refused" in observer.rules:
+        return "wrong", f"the call is not the one that was asked for ({one_line(problem)}); a larger model may do better"
+    if "native_tools_refused" in played.rules:
         return "read from text", f'the server refuses tools: set {setting}.tool_calling = "{model.mode.options.dialect.name}"'
-    return ("native" if is_native else "read from text"), ""
+    return ("native" if played.has_native_call else "read from text"), ""
 
 
 def _advise(setting: str, text: str, *, is_native: bool, tool_calling: str) -> str:
@@ -121,20 +175,23 @@ def _has_call(scanner: Scanner, text: str) -> bool:
     return names[:1] == [_TOOL.name] and any(isinstance(event, CallFinished) for event in events)
 
 
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_ADVICE else f"{line[:MAX_ADVICE]}…"
+def one_line(text: str) -> str:
+    """Return text of others as one line that is safe for a terminal."""
+    return escape_controls(shorten(" ".join(text.split()), MAX_ADVICE))
 
 
 class _WatchedBackend:
-    """Notes whether the model made a call of its own accord, not in its text."""
+    """Notes when the answer began, and whether the model made a call of its own accord, not in its text."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.has_native_call = False
+        self.first_event: float | None = None
 
     async def stream_into(self, request: Request, deliver: Deliver) -> None:
         def watch(batch: list[StreamEvent]) -> Awaitable[Wanted | None] | Wanted | None:
+            if self.first_event is None and not isinstance(batch[0], Noticed):
+                self.first_event = time.monotonic()
             self.has_native_call = self.has_native_call or any(isinstance(event, CallStarted) for event in batch)
             return deliver(batch)
 
