@@ -51,7 +51,7 @@ def groq(body: Json, _: ReceivedRequest) -> Iterator[str]:
         if name in body:
             yield f"property '{name}' is unsupported"
     for place, message in enumerate(_messages(body)):
-        for name in ("name", "reasoning_content"):
+        for name in ("name", "reasoning_content", "reasoning_details"):
             if name in message:
                 yield f"'messages.{place}' : property '{name}' is unsupported"
 
@@ -97,6 +97,9 @@ def lmstudio(body: Json, request: ReceivedRequest) -> Iterator[str]:
             yield f"Expected boolean, received null: tools.{place}.strict"
     if "text" in body and "format" not in body["text"]:
         yield "Required: text.format"
+    for message in _messages(body):
+        if message["content"] is None:
+            yield "Invalid 'content': 'content' field must be a string or an array of objects."
 
 
 def azure(_: Json, request: ReceivedRequest) -> Iterator[str]:

@@ -107,8 +107,15 @@ _AZURE = "https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle
 
 PROVIDERS = {
     "openai": _server("https://api.openai.com/v1", _DEVELOPER, _COMPLETION_TOKENS, _STRUCTURED, _NAMES, _SEPARATES, _ENCRYPTED),
-    "anthropic": Preset(
-        backend="http", base_url="https://api.anthropic.com/v1", wire="anthropic", profile=Profile(tool_names="plain")
+    "anthropic": _server(
+        "https://api.anthropic.com/v1",
+        Quirk(
+            "tool_names",
+            "plain",
+            _NAMES.meaning,
+            "https://platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use",
+        ),
+        wire="anthropic",
     ),
     "gemini": _server(
         "https://generativelanguage.googleapis.com/v1beta",
@@ -149,18 +156,27 @@ PROVIDERS = {
             "output_formats", ("json_schema",), "It refuses `json_object`: a schema for any object is sent.", f"{_LM_STUDIO}/189"
         ),
         Quirk("needs_text_format", True, "It refuses `text` without `format`.", f"{_LM_STUDIO}/1576"),
+        Quirk("takes_null_content", False, "It refuses calls without content: empty text is sent.", f"{_LM_STUDIO}/261"),
     ),
     "vllm": _server(
         "http://127.0.0.1:8000/v1",
         _max_tokens("https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html"),
         _constrains("https://docs.vllm.ai/en/latest/features/structured_outputs/"),
         _functions_only("https://docs.vllm.ai/en/latest/features/tool_calling.html"),
+        Quirk(
+            "reasoning_fields",
+            ("reasoning_content", "reasoning"),
+            "Newer versions read earlier reasoning from `reasoning` only: both are sent.",
+            "https://github.com/QwenLM/qwen-code/issues/4285",
+        ),
     ),
     "llamacpp": _server(
         "http://127.0.0.1:8080/v1",
         _max_tokens(_LLAMA),
         _constrains(_LLAMA),
-        _asks_for_required_calls("It takes a named `tool_choice` for `auto`.", "https://pypi.org/project/langchain-llama-cpp/"),
+        _asks_for_required_calls(
+            "It takes a named `tool_choice` for `auto`.", "https://github.com/ggml-org/llama.cpp/issues/26535"
+        ),
         _functions_only("https://github.com/ggml-org/llama.cpp/blob/master/docs/function-calling.md"),
     ),
     "groq": _server(

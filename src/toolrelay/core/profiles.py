@@ -32,6 +32,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     takes_allowed_tools    accepts a tool_choice of type allowed_tools on Chat; otherwise only the allowed tools are declared
     needs_text_format      refuses `text` without a `format` on Responses
     reasoning_details      sends reasoning with signatures or encrypted as `reasoning_details` on Chat, and takes it back
+    reasoning_fields       the names under which it reads earlier reasoning in Chat messages
+    takes_null_content     accepts a message of the assistant without content on Chat; otherwise it gets empty text
     context_length         tokens of context to ask for, if the wire can; 0: the server's default
     keep_alive             time for which the server is to keep the model loaded, if the wire can; empty: the server's default
     takes_custom_tools     accepts custom tools, which take free text; otherwise they are declared as functions
@@ -59,6 +61,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     takes_allowed_tools: bool = True
     needs_text_format: bool = False
     reasoning_details: bool = False
+    reasoning_fields: tuple[str, ...] = ("reasoning_content",)
+    takes_null_content: bool = True
     context_length: int = 0
     keep_alive: str = ""
     takes_custom_tools: bool = True

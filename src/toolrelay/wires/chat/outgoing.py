@@ -98,6 +98,9 @@ class _ChatRequestEncoder(RequestEncoder):
         if self.profile.reasoning_details:
             for message in messages:
                 _name_details(message)
+        if not self.profile.takes_null_content:
+            for message in messages:
+                message["content"] = "" if message["content"] is None else message["content"]
         for name in self.profile.refused_message_fields:
             for message in messages:
                 if message.pop(name, None) is not None:
@@ -129,7 +132,7 @@ class _ChatRequestEncoder(RequestEncoder):
                 # A summary alone may be such a model's plain reasoning, as it was shown to a client that asked for summaries.
                 text = item.text or (() if item.encrypted is not None else item.summary)
                 if text:
-                    message["reasoning_content"] = "\n\n".join(text)
+                    message |= dict.fromkeys(self.profile.reasoning_fields, "\n\n".join(text))
                 if item.encrypted is not None or (item.text and item.summary):
                     self.reject("reasoning items that are summarised or sealed")
                 self.keep_extra(item.extra)
