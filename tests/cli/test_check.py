@@ -247,12 +247,12 @@ GEMINI_LIST = reply(b'{"models": [{"name": "models/a", "displayName": "A"}], "ne
 
 def test_server_with_geminis_api_is_asked_for_all_its_models(run: Run, server: ModelServer) -> None:
     asked = server.enqueue(GEMINI_LIST)
-    configure(f'[models.a]\nprovider = "gemini"\nbase_url = "{server.url}/v1beta"\napi_key = "sk-secret"\n')
+    configure(f'[models.a]\nprovider = "gemini"\nbase_url = "{server.url}/v1beta"\napi_key = "sk-secret"\napi_version = "2"\n')
     code, out, err = run("check")
     assert (code, err) == (0, "")
     assert out.endswith("  answers\n")
     request = server.request(asked).result(30)
-    assert (request.path, request.headers["x-goog-api-key"]) == ("/v1beta/models?pageSize=1000", "sk-secret")
+    assert (request.path, request.headers["x-goog-api-key"]) == ("/v1beta/models?pageSize=1000&api-version=2", "sk-secret")
 
 
 def test_gemini_without_its_version_gets_a_hint(run: Run, server: ModelServer) -> None:

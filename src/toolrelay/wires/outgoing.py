@@ -10,6 +10,7 @@ from toolrelay.core.request import OpaqueTool, Request, ToolChoice
 from toolrelay.errors import ClientError
 from toolrelay.wires.base import Unsupported
 from toolrelay.wires.extra import unknown_names
+from toolrelay.wires.sealed_reasoning import EXTRA_CONTENT, carried_text, unseal
 
 CUSTOM_TOOLS = "custom tools (free text)"  # the row of a wire that has only functions
 _TOOL_CHOICE = "tool_choice that names a provider's own tool"
@@ -45,9 +46,18 @@ class RequestEncoder:
         self.drop(name)
 
     def keep_extra(self, extra: JsonObject | None) -> JsonObject:
-        """Return the members that only the client's wire knows, if this is that wire; else drop them by name."""
-        if not extra or self.is_same_wire:
-            return extra or {}
+        """Return the members that only the client's wire knows, if this is that wire; else drop them by name.
+
+        What another wire sealed is dropped in any case: strict servers refuse members that they do not know.
+        """
+        if not extra:
+            return {}
+        if self.is_same_wire:
+            text = carried_text(extra)
+            if text is None or unseal(text) is None:
+                return extra
+            self.drop(EXTRA_CONTENT)
+            return {key: value for key, value in extra.items() if key != EXTRA_CONTENT}
         self.dropped += [name for name in unknown_names(extra) if name not in self.dropped]
         return {}
 

@@ -110,7 +110,7 @@ def items(*frames: Json) -> list[Any]:
     ]
 
 
-SIGNED = {"extra_content": {"google": {"thought_signature": SIG}}}
+SIGNED = {"extra_content": {"google": {"thought_signature": f"toolrelay:gemini:call:{SIG}"}}}
 
 
 def test_thoughts_are_summaries_of_reasoning() -> None:

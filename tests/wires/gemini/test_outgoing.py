@@ -203,11 +203,26 @@ def test_signature_before_a_call_goes_back_with_the_call() -> None:
     assert signatures(*items, model=OLD) == ["c2ln", None, "c2ln2A=="]
 
 
-def test_signature_that_a_chat_client_kept_goes_back_with_its_call() -> None:
-    kept = {"extra_content": {"google": {"thought_signature": "a2VwdA=="}}}
-    body, outgoing = sent(request(HI, made(1, extra=kept)))
+@pytest.mark.parametrize("kept", ["a2VwdA==", "toolrelay:gemini:call:a2VwdA=="])
+def test_signature_that_a_chat_client_kept_goes_back_with_its_call(kept: str) -> None:
+    """Sealed by the gateway, or as Google's Chat Completions gave it."""
+    body, outgoing = sent(request(HI, made(1, extra={"extra_content": {"google": {"thought_signature": kept}}})))
     assert body["contents"][1]["parts"][0]["thoughtSignature"] == "a2VwdA=="
     assert outgoing.dropped == ()
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses"])
+def test_signature_is_not_sent_to_models_of_other_wires(wire: str) -> None:
+    """Strict servers answer 400: https://github.com/NousResearch/hermes-agent/pull/38543."""
+    sealed: Json = {"extra_content": {"google": {"thought_signature": "toolrelay:gemini:call:a2VwdA=="}}, "other": 1}
+    asked = replace(request(HI, made(1, extra=sealed)), wire=wire)
+    outgoing = discover()[wire].encode_request(asked, PROVIDERS["openai"].profile)
+    assert b"extra_content" not in outgoing.body
+    assert b'"other":1' in outgoing.body
+    assert outgoing.dropped == ("extra_content",)
+    of_google: Json = {"extra_content": {"google": {"thought_signature": "a2VwdA=="}}}
+    asked = replace(request(HI, made(1, extra=of_google)), wire=wire)
+    assert b"extra_content" in discover()[wire].encode_request(asked, PROVIDERS["openai"].profile).body
 
 
 def test_first_call_without_a_signature_is_marked_for_models_that_require_one() -> None:

@@ -51,7 +51,7 @@ class ContentFrame(Struct, rename="camel"):
 
     @property
     def says_nothing(self) -> bool:
-        return self.candidates is None and self.prompt_feedback is None and self.usage_metadata is None and self.error is None
+        return all(getattr(self, name) is None for name in self.__struct_fields__)
 
 
 _decode_frame = msgspec.json.Decoder(ContentFrame).decode

@@ -53,7 +53,7 @@ def encode_request(request: Request, profile: Profile) -> OutgoingRequest:
     encoder = GeminiRequestEncoder(request, profile)
     body: dict[str, Any] = {**encoder.conversation(), **encoder.tools(), **encoder.settings()}
     encoder.keep_extra(encoder.other_members())
-    return OutgoingRequest(path=_path(request), body=encode_repaired(encoder.adapt(body)), dropped=tuple(encoder.dropped))
+    return OutgoingRequest(path=_path(request), body=encode_repaired(body), dropped=tuple(encoder.dropped))
 
 
 def _path(request: Request) -> str:

@@ -17,6 +17,7 @@ from toolrelay.core.json import Json, JsonObject
 
 MAX_DEPTH = 60  # levels of subschemas
 MAX_NODES = 5000  # subschemas, with those that references repeat
+MAX_PARTS = 64  # of an allOf
 
 # https://ai.google.dev/api/generate-content#FIELDS.response_json_schema, and the JSONSchema type of Google's SDK
 _SUBSCHEMAS = ("items", "additionalProperties")
@@ -61,9 +62,8 @@ class _Rewriter:
         out: JsonObject = {}
         for key, value in schema.items():
             self._add(out, key, value, open_refs, depth)
-        values = [schema["const"]] if "const" in schema else schema.get("enum")
-        if isinstance(values, list):
-            self._set_enum(out, values)
+        if "const" in schema or "enum" in schema:
+            self._set_enum(out, [schema["const"]] if "const" in schema else schema["enum"])
         self._tighten(out, schema)
         return _with_null(out) if schema.get("nullable") is True else out
 
@@ -85,9 +85,14 @@ class _Rewriter:
                 merged = {} if target is None or "type" not in target else {"type": target["type"]}
             else:
                 merged, inside = self._flatten(target, (*open_refs, str(reference)), depth + 1)
-        for part in parts if isinstance(parts, list) else ():
+        given = parts if isinstance(parts, list) else []
+        if len(given) > MAX_PARTS:
+            self._drop("allOf")
+        for part in given[:MAX_PARTS]:
             if isinstance(part, dict):
                 members, refs = self._flatten(part, open_refs, depth + 1)
+                if "anyOf" in merged and "anyOf" in members:
+                    self._drop("anyOf")
                 merged = _merge(merged, members)
                 inside = (*inside, *(each for each in refs if each not in inside))
         own: JsonObject = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
@@ -100,18 +105,23 @@ class _Rewriter:
             out[key] = value
         elif key == "properties" and isinstance(value, dict):
             out[key] = {name: self.rewrite(inner, open_refs, depth + 1) for name, inner in value.items()}
-        elif (key == "anyOf" or (key == "oneOf" and "anyOf" not in out)) and isinstance(value, list):
+        elif key in ("anyOf", "oneOf") and "anyOf" not in out and isinstance(value, list):
             out["anyOf"] = [self.rewrite(inner, open_refs, depth + 1) for inner in value]
-        elif key == "prefixItems" and isinstance(value, list):
-            out[key] = [self.rewrite(inner, open_refs, depth + 1) for inner in value]
+        elif key in ("prefixItems", "items") and isinstance(value, list):  # as `items` were before draft 2020-12
+            out["prefixItems"] = [self.rewrite(inner, open_refs, depth + 1) for inner in value]
         elif key in _KEPT:
             out[key] = value
         elif key not in _SILENT and key not in _LATER:
             self._drop(key)
 
-    def _set_enum(self, out: JsonObject, values: list[Json]) -> None:
-        """Keep lists of strings and numbers. Null is a type here; of other values there can be no list."""
-        rest: list[Json] = [value for value in values if value is not None]
+    def _set_enum(self, out: JsonObject, values: Json) -> None:
+        """Keep lists of strings and numbers. Null is a type here; of other values, and the empty string, there can be no list."""
+        if not isinstance(values, list):
+            self._drop("enum")
+            return
+        if "" in values:
+            self._drop("enum")
+        rest: list[Json] = [value for value in values if value is not None and value != ""]
         is_listed = all(isinstance(value, str | int | float) and not isinstance(value, bool) for value in rest)
         if rest and all(isinstance(value, bool) for value in rest):
             out.setdefault("type", "boolean")
@@ -120,11 +130,11 @@ class _Rewriter:
         if is_listed and rest:
             out["enum"] = rest
             out.setdefault("type", "string" if all(isinstance(value, str) for value in rest) else "number")
-        if len(rest) < len(values):
+        if None in values:
             out["type"] = _nullable_type(out.get("type")) if rest else "null"
 
     def _tighten(self, out: JsonObject, schema: JsonObject) -> None:
-        """Make exclusive limits of integers inclusive ones, and names only those required that are declared."""
+        """Make exclusive limits of integers inclusive ones, and require only names that are declared."""
         for exclusive, inclusive, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
             limit = schema.get(exclusive)
             if limit is True:  # as JSON Schema had it before draft 6
@@ -141,12 +151,18 @@ class _Rewriter:
             if isinstance(given, int | float):
                 bound = max(given, bound) if step > 0 else min(given, bound)
             out[inclusive] = bound
-        required, properties = out.get("required"), out.get("properties")
-        if isinstance(required, list) and isinstance(properties, dict):
-            kept: list[Json] = [name for name in required if name in properties]
-            if len(kept) < len(required):
-                self._drop("required")
-            out["required"] = kept
+        if "required" in out:
+            self._check_required(out, out["required"], out.get("properties"))
+
+    def _check_required(self, out: JsonObject, required: Json, properties: Json) -> None:
+        given = required if isinstance(required, list) else []
+        names = [name for name in given if isinstance(name, str)]
+        kept: list[Json] = [name for name in names if not isinstance(properties, dict) or name in properties]
+        if kept != required:
+            self._drop("required")
+        out["required"] = kept
+        if not kept:
+            del out["required"]
 
     def _drop(self, name: str) -> None:
         if name not in self.dropped:

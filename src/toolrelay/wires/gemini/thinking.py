@@ -1,8 +1,8 @@
 """Thought signatures as reasoning items, and what models take as settings for thinking.
 
 A signature belongs to a part of the answer: a call, a text, or a thought. It is the encrypted content of a reasoning item, sealed
-with this wire's name and the kind of its part: before a call, after a text. A call has it also as `extra_content`, the member of
-Google's Chat Completions, because that is all that a Chat client can send back.
+with this wire's name and the kind of its part: before a call, after a text. A call carries it, too, because
+that is all that a Chat client can send back.
 https://ai.google.dev/gemini-api/docs/thought-signatures
 """
 
@@ -12,7 +12,7 @@ import re
 from typing import Literal
 
 from toolrelay.core.json import JsonObject
-from toolrelay.wires.sealed_reasoning import seal, unseal
+from toolrelay.wires.sealed_reasoning import EXTRA_CONTENT, carried_text, seal, sealed_extra, unseal
 
 NAME = "gemini"
 
@@ -21,7 +21,6 @@ SignedPart = Literal["call", "text", "thought"]
 # In the place of a signature that is not known: the call was another model's, or the client lost it. Gemini 3 refuses a call
 # without any.
 NO_SIGNATURE = "skip_thought_signature_validator"
-_EXTRA = "extra_content"
 
 
 def seal_signature(kind: SignedPart, signature: str) -> str:
@@ -40,16 +39,20 @@ def own_signature(encrypted: str) -> tuple[SignedPart, str] | None:
 
 def signed_extra(signature: str) -> JsonObject:
     """Return the member of a call that carries its signature."""
-    return {_EXTRA: {"google": {"thought_signature": signature}}}
+    return sealed_extra(seal_signature("call", signature))
 
 
 def split_extra(extra: JsonObject | None) -> tuple[str, JsonObject | None]:
-    """Return the signature that a client sent back with its call, empty if there is none, and the other members."""
-    match (extra or {}).get(_EXTRA):
-        case {"google": {"thought_signature": str(signature)}}:
-            return signature, {key: value for key, value in (extra or {}).items() if key != _EXTRA}
-        case _:
-            return "", extra
+    """Return the signature that a client sent back with its call, empty if there is none, and the other members.
+
+    A signature that is not sealed came from Google's Chat Completions.
+    """
+    text = carried_text(extra)
+    if text is None:
+        return "", extra
+    own = own_signature(text)
+    signature = own[1] if own is not None else "" if unseal(text) is not None else text
+    return signature, {key: value for key, value in (extra or {}).items() if key != EXTRA_CONTENT}
 
 
 # What models take. Gemini up to 2.5 has a budget of tokens, later ones have levels; before 2.5 none thinks.
