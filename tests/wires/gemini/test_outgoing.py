@@ -6,15 +6,20 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.golden.transcripts import EXCHANGES, FRONTS
-from tests.wires.gemini.oracle import check_body, sent
+from tests.strategies import chat_bodies
+from tests.wires.gemini.oracle import WIRE, check_body, sent
+from tests.wires.strategies import responses_bodies
 from toolrelay.backends.providers import PROVIDERS
 from toolrelay.core.messages import Audio, Call, File, Image, Item, Message, Reasoning, Result, Text
+from toolrelay.core.profiles import Profile
 from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Sampling, Tool, ToolChoice
 from toolrelay.errors import ClientError
-from toolrelay.wires.base import discover, discover_provider_wires
+from toolrelay.wires.base import discover
 from toolrelay.wires.sealed_reasoning import seal
 
 Json = dict[str, Any]
@@ -49,11 +54,24 @@ def config(**members: Any) -> Json:
 def test_requests_of_every_wire_match_the_sdk_types(path: Any) -> None:
     asked = FRONTS[path.name.split(".")[1]].decode_request(path.read_bytes())
     try:
-        outgoing = discover_provider_wires()["gemini"].encode_request(asked, PROVIDERS["gemini"].profile)
+        outgoing = WIRE.encode_request(asked, PROVIDERS["gemini"].profile)
     except ClientError as refused:
         assert path.parent.name in ("custom-grammar-tool", "several-choices"), refused  # noqa: PT017 -- one of two outcomes
         return
     check_body(json.loads(outgoing.body))
+
+
+@settings(max_examples=60)
+@given(st.tuples(st.just("openai_chat"), chat_bodies()) | st.tuples(st.just("openai_responses"), responses_bodies()))
+def test_any_conversation_matches_the_sdk_types_or_is_refused(asked: tuple[str, Json]) -> None:
+    front, body = asked
+    try:
+        outgoing = WIRE.encode_request(replace(discover()[front].decode_request(json.dumps(body).encode()), model=NEW), Profile())
+    except ClientError as refused:
+        assert refused.code == "unsupported_by_upstream"  # noqa: PT017 -- one of two good outcomes
+        return
+    encoded = json.loads(outgoing.body)
+    check_body({"contents": encoded["contents"], "systemInstruction": encoded.get("systemInstruction")})
 
 
 # The address
