@@ -47,9 +47,11 @@ def _escape(text: str, at: int) -> tuple[str, int] | None:
     return "\ufffd" if 0xD800 <= code < 0xE000 or code > 0x10FFFF else chr(code), end
 
 
-def _number(word: str) -> str:
+def _encode_word(word: str) -> str:
     if _JSON_NUMBER.fullmatch(word):
         return word
+    if word in _WORDS:
+        return _WORDS[word]
     plain = word.replace("_", "").removeprefix("+")
     if _JSON_NUMBER.fullmatch(plain):
         return plain
@@ -69,7 +71,7 @@ PYTHON = LiteralSyntax(
     quotes=("'''", '"""', "'", '"'),
     word=_WORD,
     key=_WORD,
-    encode_word=lambda word: _WORDS.get(word) or _number(word),
+    encode_word=_encode_word,
     decode_escape=_escape,
 )
 

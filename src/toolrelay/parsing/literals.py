@@ -267,8 +267,8 @@ class _LiteralLexer:
             self._put(escape_text(text[at:end]))
             self._previous = text[end - 1]
             reader.at = end
-        if found is None or not is_complete(found):
-            return False
+        if found is None or found.lastindex is not None:
+            return False  # no mark, or not all of it
         if syntax.decode_escape is None or found.group() == self._quote:
             return self._quotation_mark(found.end())
         if found.group() != "\\":
@@ -283,8 +283,7 @@ class _LiteralLexer:
 
     def _quotation_mark(self, end: int) -> bool:
         reader, role = self._reader, QuoteRole.END
-        may_repair = self._expected != "colon" and self._syntax.decode_escape is not None and len(self._quote) == 1
-        if may_repair and (self._in_quotation or may_be_inner(reader.text, reader.at, self._previous)):
+        if (self._in_quotation or may_be_inner(reader.text, reader.at, self._previous)) and self._may_repair():
             role = find_role(
                 reader.text,
                 reader.at,
@@ -294,17 +293,22 @@ class _LiteralLexer:
                 ends=reader.ends,
                 closed=reader.closed,
             )
+        if role is QuoteRole.END:
+            self._quote, self._string_ended = "", True
+            reader.at = end
+            return True
         if role is QuoteRole.INCOMPLETE:
             return False
         if role is QuoteRole.AMBIGUOUS:
             raise MalformedCallError("malformed")
         reader.at = end
-        if role is QuoteRole.END:
-            self._quote, self._string_ended = "", True
-            return True
         if role is QuoteRole.QUOTATION:
             self._in_quotation = not self._in_quotation
             self._quotations += 1
         self._previous = self._quote
         self._put(escape_text(self._quote))
         return True
+
+    def _may_repair(self) -> bool:
+        """Return whether quotes inside the string may be escaped."""
+        return self._expected != "colon" and self._syntax.decode_escape is not None and len(self._quote) == 1
