@@ -46,8 +46,8 @@ _UNSAFE = re.compile(r"[^\x20-\x7e]")
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+")
 _MODEL_KEYS = ("context_length", "keep_alive")  # sent by wires that have them in `model_keys`
 
-_WIRES = tuple(sorted(wire.config_name for wire in discover_provider_wires().values()))
-WireWord = Annotated[str, Meta(extra={"choices": _WIRES})]
+_WIRES = {wire.config_name: wire for wire in discover_provider_wires().values()}
+WireWord = Annotated[str, Meta(extra={"choices": tuple(sorted(_WIRES))})]
 ApiVersion = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]*\Z", description='a version such as "2024-10-21"')]
 
 
@@ -387,13 +387,9 @@ def _headers(settings: HttpSettings, wire: ProviderWire, origin: Origin, profile
     return "".join(f"{name}: {value}\r\n" for name, value in headers)
 
 
-def _wire_of(settings: HttpSettings) -> ProviderWire | None:
-    return next((wire for wire in discover_provider_wires().values() if wire.config_name == settings.wire), None)
-
-
 def profile_of(settings: HttpSettings, profile: Profile) -> Profile:
     """What a wire has no word for is emulated: stop sequences, a required call, custom tools. The model's own keys are added."""
-    wire = _wire_of(settings)
+    wire = _WIRES.get(settings.wire)
     unsupported = {} if wire is None else wire.unsupported
     return replace(
         profile,
@@ -406,17 +402,17 @@ def profile_of(settings: HttpSettings, profile: Profile) -> Profile:
 
 def passes_tool(settings: HttpSettings, tool: OpaqueTool) -> bool:
     """A server may know all that its wire can say."""
-    wire = _wire_of(settings)
+    wire = _WIRES.get(settings.wire)
     return wire is not None and wire.name == tool.wire
 
 
 def open_backend(settings: HttpSettings, environment: Environment) -> HttpBackend:
-    wire = _wire_of(settings)
+    wire = _WIRES.get(settings.wire)
     if wire is None:
         raise ConfigurationError(f"models.{settings.name}.wire: the wire {settings.wire!r} is not available.")
     for key in _MODEL_KEYS:
         if getattr(settings, key) and key not in wire.model_keys:
-            able = " or ".join(f'"{each.config_name}"' for each in discover_provider_wires().values() if key in each.model_keys)
+            able = " or ".join(f'"{each.config_name}"' for each in _WIRES.values() if key in each.model_keys)
             raise ConfigurationError(f"models.{settings.name}.{key}: only wire = {able} can say it, not {settings.wire!r}.")
     profile = profile_of(settings, PROVIDERS[settings.provider].profile)
     return HttpBackend(settings, wire, profile, environ=environment.environ)
