@@ -236,18 +236,20 @@ class Assembly:
 
     def add(self, event: StreamEvent) -> Entry | None:
         """Add the event and return the entry that it belongs to."""
+        # An `isinstance` that fails costs 0.2 µs: frequent events come first, by their type.
         if type(event) is TextDelta:
-            tail = self._tail
-            if tail is not None and not event.choice and not event.logprobs:
-                tail.append(event.text)
-                return self._current
-        elif type(event) is ArgumentsDelta and not event.choice:
-            return self._add_arguments(event)
-        # An `isinstance` that fails costs 0.2 µs, one that succeeds 0.05: frequent events come first.
-        if isinstance(event, AnswerStarted):
+            if not event.choice:
+                if self._tail is not None and not event.logprobs:
+                    self._tail.append(event.text)
+                    return self._current
+                return self._add_to_message(event)
+        elif type(event) is ArgumentsDelta:
+            if not event.choice:
+                return self._add_arguments(event)
+        elif type(event) is AnswerStarted:
             self.started = event
             return None
-        if isinstance(event, AnswerFinished):
+        elif type(event) is AnswerFinished:
             self.finish = event.finish
             self.usage = event.usage
             self.service_tier = event.service_tier
@@ -256,15 +258,13 @@ class Assembly:
         if isinstance(event, _CHOICE_EVENTS) and event.choice:
             return self._other(event.choice).add(replace(event, choice=0))
         match event:
-            case TextDelta() | RefusalDelta() | AnnotationAdded() | MessageStarted():
+            case RefusalDelta() | AnnotationAdded() | MessageStarted():
                 return self._add_to_message(event)
             case ReasoningDelta() | ReasoningStarted() | ReasoningFinished():
                 return self._add_to_reasoning(event)
             case CallStarted():
                 self._calls[event.index] = call = CallEntry(event)
                 return self._open(call)
-            case ArgumentsDelta():
-                return self._add_arguments(event)
             case CallFinished():
                 finished = self._calls.get(event.index)
                 if finished is not None:
@@ -286,7 +286,7 @@ class Assembly:
                 self._other(event.choice).finish = event.finish
             case AnswerFailed():
                 self.error = event.error
-            case Noticed():
+            case Noticed() | TextDelta() | ArgumentsDelta() | AnswerStarted() | AnswerFinished():
                 pass
             case _:
                 assert_never(event)
@@ -295,15 +295,15 @@ class Assembly:
     def _add_to_message(self, event: TextDelta | RefusalDelta | AnnotationAdded | MessageStarted) -> Entry | None:
         if type(event) is MessageStarted:
             return self._open(MessageEntry(event.phase, is_separate=event.is_separate))
-        if isinstance(event, TextDelta | RefusalDelta) and not _has_content(event):
-            return None
+        if not (event.text or event.logprobs if type(event) is TextDelta else type(event) is not RefusalDelta or event.text):
+            return None  # empty deltas, which some providers send, must not start a message: chunking must not matter
         entry = self._current
         if type(entry) is not MessageEntry:
             entry = MessageEntry()
             self._open(entry)
         part = entry.part(refusal=type(event) is RefusalDelta)
         self._tail = None if part.refusal else part.pieces
-        if isinstance(event, TextDelta):
+        if type(event) is TextDelta:
             part.pieces.append(event.text)
             if event.logprobs:
                 part.logprobs.extend(event.logprobs)
@@ -363,11 +363,6 @@ def _is_complete(entry: Entry) -> bool:
     if isinstance(entry, MessageEntry):
         return bool(entry.parts)
     return entry.finished if isinstance(entry, CallEntry) else True
-
-
-def _has_content(event: TextDelta | RefusalDelta) -> bool:
-    """Empty deltas, which some providers send, must not start a message: the result must not depend on chunking."""
-    return bool(event.text or (isinstance(event, TextDelta) and event.logprobs))
 
 
 _CHOICE_EVENTS = (TextDelta, ReasoningDelta, ArgumentsDelta, CallStarted, CallFinished, RefusalDelta, AnnotationAdded)

@@ -107,8 +107,10 @@ class TurnProgress:
 
     def apply(self, step: StepEvent) -> None:
         match step:
-            case AnswerReceived():
+            case AnswerReceived():  # the steps of every turn come first
                 self._receive(step)
+            case TurnFinished() | TurnFailed():
+                self.has_ended = True
             case CallPlanned():
                 self._plan(step)
             case QuestionAsked(call_id=call_id, kind=kind):
@@ -133,8 +135,6 @@ class TurnProgress:
                 self._take_up(step)
             case CallsHandedOver():
                 self.handed_over = True
-            case TurnFinished() | TurnFailed():
-                self.has_ended = True
             case TurnResumed():
                 if self.has_ended:
                     self._counted_usage = self.usage

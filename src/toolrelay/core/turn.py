@@ -113,7 +113,8 @@ class Turn:
         self._taken, self._verdicts = taken, verdicts
         self._progress = TurnProgress()
         self._is_reading = True  # an answer of the model
-        declared, own = {tool.name for tool in request.functions()}, self.policy.tools
+        own = self.policy.tools
+        declared = {tool.name for tool in request.functions()} if request.tools else set()
         self._shared = tuple([name for name in own if name in declared])
         if self._shared and self.policy.same_name == "client":
             own = {name: tool for name, tool in own.items() if name not in declared}
@@ -360,7 +361,7 @@ class Turn:
         )
         received = self._record(
             AnswerReceived(
-                items=tuple([item for item in answer.items if not isinstance(item, GatewayCall | ApprovalRequest)]),
+                items=tuple([item for item in answer.items if not isinstance(item, _SHOWN_ITEMS)]),
                 finish=event.finish,
                 usage=event.usage,
                 cut=cut,
@@ -418,7 +419,8 @@ class Turn:
         self._is_reading = True
         if self.policy.joins_answers and self._progress.has_text:
             self._needs_break = not self.policy.status_text  # which ends with a break
-        self._begin_answer()
+        if self._progress.answer is not None:
+            self._begin_answer()
         return [CallModel(self._model_request())]
 
     def _end(self, answer: AnswerReceived) -> list[Command]:
@@ -437,6 +439,7 @@ class Turn:
         return commands + self._advance() if commands else []
 
 
+_SHOWN_ITEMS = (GatewayCall, ApprovalRequest)  # not the model's
 # All other events are only passed on. One set lookup is cheaper than trying the cases of a `match` in turn.
 _HANDLED: frozenset[type[StreamEvent]] = frozenset(
     {

@@ -159,15 +159,17 @@ class _CommandRunner:
 
     __slots__ = (
         "_called_at",
-        "_deadline",
+        "_drain_timer",
         "_draining",
         "_failure",
         "_first_at",
         "_has_unsaved",
+        "_is_expired",
         "_layer",
         "_ledger",
         "_observer",
         "_sink",
+        "_task",
         "deferred",
     )
 
@@ -179,8 +181,10 @@ class _CommandRunner:
         self._has_unsaved = False
         self._called_at = 0.0
         self._first_at: float | None = None
-        self._deadline: asyncio.Timeout  # of the current call
+        self._task: asyncio.Task[Any] | None = None  # the one that calls the model
         self._draining = False
+        self._drain_timer: asyncio.TimerHandle | None = None
+        self._is_expired = False  # the task was cancelled because the usage did not come in time
         self._failure: Exception | None = None
         self.deferred: list[Command] = []
 
@@ -195,18 +199,21 @@ class _CommandRunner:
             self._has_unsaved = False
 
     async def call_model(self, backend: Backend, request: Request) -> None:
-        self._draining = False
-        self._deadline = deadline = asyncio.timeout(None)
+        self._draining = self._is_expired = False
+        self._task = task = asyncio.current_task()
+        cancellations = 0 if task is None else task.cancelling()
         deliver = self._deliver
         if self._ledger is not None:
             deliver = self._deliver_timed
             self._called_at, self._first_at = time.monotonic(), None
         try:
-            async with deadline:
-                await backend.stream_into(request, deliver)
-        except TimeoutError:
-            if not deadline.expired():
+            await backend.stream_into(request, deliver)
+        except asyncio.CancelledError:
+            if not self._is_expired or task is None or task.uncancel() > cancellations:
                 raise
+        finally:
+            if self._drain_timer is not None:
+                self._drain_timer.cancel()
         if self._failure is not None:
             raise self._failure
         if not self.deferred:
@@ -255,8 +262,13 @@ class _CommandRunner:
     def _end_draining(self) -> None:
         """The usage has arrived: what follows may wait for a slow client."""
         self._draining = False
-        if not self._deadline.expired():
-            self._deadline.reschedule(None)
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+
+    def _stop_model(self) -> None:
+        if self._task is not None:
+            self._is_expired = True
+            self._task.cancel()
 
     def _execute(self, commands: Iterator[Command]) -> Awaitable[None] | None:
         for command in commands:
@@ -275,7 +287,7 @@ class _CommandRunner:
                 self._observer.notice(command)
             elif type(command) is DrainModel:
                 self._draining = True
-                self._deadline.reschedule(asyncio.get_running_loop().time() + USAGE_SECONDS)
+                self._drain_timer = asyncio.get_running_loop().call_later(USAGE_SECONDS, self._stop_model)
             else:
                 self.deferred.append(command)
         return None

@@ -231,7 +231,7 @@ class TurnLog:
             if self._questions is None:
                 self._questions = QuestionTimer()
             self._questions.note(step, time.monotonic())
-        elif isinstance(step, CallPlanned):
+        elif type(step) is CallPlanned:
             self._log_call(step)
 
     def _log_call(self, step: CallPlanned) -> None:

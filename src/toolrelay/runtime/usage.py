@@ -35,9 +35,9 @@ class _Counts:
         self.turn = LatencyCounter()
 
     def add_tokens(self, read: int, written: int, cached: int) -> None:
-        self.input = limit_tokens(self.input + limit_tokens(read))
-        self.output = limit_tokens(self.output + limit_tokens(written))
-        self.cached = limit_tokens(self.cached + limit_tokens(cached))
+        self.input = limit_tokens(self.input + read)
+        self.output = limit_tokens(self.output + written)
+        self.cached = limit_tokens(self.cached + cached)
 
 
 class UsageCounter:

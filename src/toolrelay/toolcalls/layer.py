@@ -19,7 +19,7 @@ The layer adds one command: DrainModel, when only the usage of an answer is stil
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -42,6 +42,10 @@ _NO_TOOLS = re.compile(
     r"|tools? (is|are) not supported|does not support tool",
     re.IGNORECASE,
 )
+
+
+_WITH_TEXT = (AnswerReceived, AnswerRejected)
+_CALLS_MODEL = frozenset({CallModel, AskAgain})
 
 
 class ToolCallLayer:
@@ -76,7 +80,9 @@ class ToolCallLayer:
                 return commands
         session = self._session
         before = session.state
-        out = self._restore(session.feed(events))
+        out = session.feed(events)
+        if self._flat is not None:
+            out = self._flat.restore(out)
         if session.state is READING:
             return self._turn.handle(out) if out else []
         commands = self._forward(out)
@@ -91,11 +97,9 @@ class ToolCallLayer:
         """End the answer: the model's stream ended, or was ended, before the answer did."""
         session = self._session
         if isinstance(session, ToolCallSession) and session.state in WAITING:
-            return self._forward(self._restore(session.finish_with_estimate()))
+            last = session.finish_with_estimate()
+            return self._forward(last if self._flat is None else self._flat.restore(last))
         return self._turn.handle_model_stop()
-
-    def _restore(self, events: Sequence[StreamEvent]) -> Sequence[StreamEvent]:
-        return events if self._flat is None else self._flat.restore(events)
 
     def _forward(self, events: Sequence[StreamEvent]) -> list[Command]:
         commands = self._turn.handle(events) if events else []
@@ -104,7 +108,9 @@ class ToolCallLayer:
             commands += self._turn.ask_again(session.rejected_for, session.request)
         return self._translate(commands)
 
-    def _translate(self, commands: Iterable[Command]) -> list[Command]:
+    def _translate(self, commands: list[Command]) -> list[Command]:
+        if _CALLS_MODEL.isdisjoint(map(type, commands)) and not self._session.printed:
+            return commands
         out: list[Command] = []
         for command in commands:
             if type(command) is CallModel:
@@ -114,11 +120,7 @@ class ToolCallLayer:
                 self._is_unanswered = self._chooser is not None or self._may_drop_tools
                 out += self._begin_answer()
                 continue
-            if (
-                type(command) is RecordStep
-                and isinstance(command.step, AnswerReceived | AnswerRejected)
-                and self._session.printed
-            ):
+            if type(command) is RecordStep and isinstance(command.step, _WITH_TEXT) and self._session.printed:
                 out.append(RecordStep(replace(command.step, raw=self._session.printed)))
                 continue
             if type(command) is AskAgain and isinstance(self._session, ToolCallSession):

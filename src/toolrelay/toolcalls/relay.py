@@ -49,16 +49,17 @@ class RelaySession:
             return events
         out: list[StreamEvent] = []
         for event in events:
-            if type(event) is CallStarted:
+            if type(event) not in _HANDLED:
+                out.append(event)
+            elif type(event) is CallStarted:
                 self._start_call(event, out)
             elif type(event) is ArgumentsDelta or type(event) is CallFinished:
                 if (event.choice, event.index) not in self._dropped:
                     out.append(event)
             else:
                 out.append(event)
-                if type(event) is AnswerFinished or type(event) is AnswerFailed:
-                    self.state = State.ENDED
-                    break
+                self.state = State.ENDED
+                break
         return out
 
     def _start_call(self, event: CallStarted, out: list[StreamEvent]) -> None:

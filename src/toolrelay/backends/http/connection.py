@@ -164,7 +164,8 @@ class UpstreamConnection(asyncio.Protocol):
         data = b"".join(self.chunks)
         self.chunks.clear()
         self._buffered = 0
-        self._resume()
+        if self._is_paused:
+            self._resume()
         return data
 
     def release(self, response: UpstreamResponse, drain_seconds: float) -> None:

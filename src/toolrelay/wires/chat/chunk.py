@@ -99,7 +99,7 @@ class ChatChunk(Struct, gc=False):
     error: Any = None
 
 
-_NO_DETAILS = _PromptDetails(), _CompletionDetails()
+_NO_DETAILS: dict[str, int | None] = {}
 decode_chunk = msgspec.json.Decoder(ChatChunk).decode
 _BESIDE: dict[str, Any] = {"usage": ChatUsage | None} | dict.fromkeys(("model", "system_fingerprint", "service_tier"), str | None)
 # The members that hold streamed texts, which the next chunk may continue, and those texts.
@@ -156,20 +156,31 @@ def flatten_annotation(raw: Json) -> JsonObject | None:
 
 
 def decode_usage(usage: ChatUsage) -> Usage:
-    prompt = usage.prompt_tokens_details or _NO_DETAILS[0]
-    completion = usage.completion_tokens_details or _NO_DETAILS[1]
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     return Usage(
         input=limit_tokens(usage.prompt_tokens or 0),
         output=limit_tokens(usage.completion_tokens or 0),
         total=_count(usage.total_tokens),
-        cached=_count(prompt.cached_tokens),
-        cache_written=_count(prompt.cache_write_tokens),
-        audio_in=_count(prompt.audio_tokens),
-        reasoning=_count(completion.reasoning_tokens),
-        audio_out=_count(completion.audio_tokens),
-        accepted_prediction=_count(completion.accepted_prediction_tokens),
-        rejected_prediction=_count(completion.rejected_prediction_tokens),
+        **_NO_DETAILS if prompt is None else _prompt_details(prompt),
+        **_NO_DETAILS if completion is None else _completion_details(completion),
     )
+
+
+def _prompt_details(details: _PromptDetails) -> dict[str, int | None]:
+    return {
+        "cached": _count(details.cached_tokens),
+        "cache_written": _count(details.cache_write_tokens),
+        "audio_in": _count(details.audio_tokens),
+    }
+
+
+def _completion_details(details: _CompletionDetails) -> dict[str, int | None]:
+    return {
+        "reasoning": _count(details.reasoning_tokens),
+        "audio_out": _count(details.audio_tokens),
+        "accepted_prediction": _count(details.accepted_prediction_tokens),
+        "rejected_prediction": _count(details.rejected_prediction_tokens),
+    }
 
 
 def _count(tokens: float | None) -> int | None:

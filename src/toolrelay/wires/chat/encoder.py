@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import to_builtins
+
 from toolrelay.core.assembly import Answer
 from toolrelay.core.events import (
     AnnotationAdded,
@@ -28,7 +30,7 @@ from toolrelay.core.messages import Message, Reasoning, Refusal, Text
 from toolrelay.wires.base import KEEP_ALIVE, Envelope
 from toolrelay.wires.chat.reasoning_details import REASONING_DETAILS, name_calls, unseal_details
 from toolrelay.wires.errors import encode_error
-from toolrelay.wires.json import encode, without_nones
+from toolrelay.wires.json import encode
 from toolrelay.wires.sse import DONE
 
 _PARAGRAPH = "\n\n"
@@ -265,18 +267,27 @@ def _head(envelope: Envelope, kind: str, started: AnswerStarted, tier: str | Non
     return head
 
 
+_DETAILS = {
+    "prompt_tokens_details": {
+        "cached": "cached_tokens",
+        "cache_written": "cache_write_tokens",
+        "audio_in": "audio_tokens",
+    },
+    "completion_tokens_details": {
+        "reasoning": "reasoning_tokens",
+        "audio_out": "audio_tokens",
+        "accepted_prediction": "accepted_prediction_tokens",
+        "rejected_prediction": "rejected_prediction_tokens",
+    },
+}
+"""OpenAI's names for the parts of input and output."""
+
+
 def _encode_usage(usage: Usage) -> JsonObject:
     total = usage.input + usage.output if usage.total is None else usage.total
-    prompt = {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_written, "audio_tokens": usage.audio_in}
-    completion = {
-        "reasoning_tokens": usage.reasoning,
-        "audio_tokens": usage.audio_out,
-        "accepted_prediction_tokens": usage.accepted_prediction,
-        "rejected_prediction_tokens": usage.rejected_prediction,
-    }
     members: JsonObject = {"prompt_tokens": usage.input, "completion_tokens": usage.output, "total_tokens": total}
-    for name, details in (("prompt_tokens_details", prompt), ("completion_tokens_details", completion)):
-        known = without_nones(details)
-        if known:
-            members[name] = known
+    known = to_builtins(usage)  # without members that are None
+    for name, details in _DETAILS.items():
+        if not details.keys().isdisjoint(known):
+            members[name] = {theirs: known[ours] for ours, theirs in details.items() if ours in known}
     return members

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-from msgspec.structs import asdict
+from msgspec import to_builtins
 
 from toolrelay.core.json import JsonObject
 from toolrelay.core.messages import (
@@ -58,6 +58,9 @@ def encode_request(request: Request, profile: Profile) -> OutgoingRequest:
     body |= encoder.settings()
     body = encoder.adapt(body)
     return OutgoingRequest(path="/chat/completions", body=encode(body), dropped=tuple(encoder.dropped))
+
+
+_SAME_NAMES = ("user", "service_tier", "prompt_cache_key", "safety_identifier")
 
 
 class _ChatRequestEncoder(RequestEncoder):
@@ -254,25 +257,26 @@ class _ChatRequestEncoder(RequestEncoder):
         limit = self.profile.max_tokens_field or sampling.max_tokens_field or "max_tokens"
         return {
             limit if name == "max_output_tokens" else name: value
-            for name, value in asdict(sampling).items()
-            if value is not None and name != "max_tokens_field"
+            for name, value in to_builtins(sampling).items()
+            if name != "max_tokens_field"
         }
 
     def settings(self) -> JsonObject:
         request = self.request
         self._reject_settings()
-        members = without_nones(
-            {
-                "response_format": self._response_format(request.output),
-                "reasoning_effort": request.reasoning.effort if request.reasoning else None,
-                "metadata": request.metadata,
-                "store": request.store if self.is_same_wire else None,
-                "user": request.user,
-                "service_tier": request.service_tier,
-                "prompt_cache_key": request.prompt_cache_key,
-                "safety_identifier": request.safety_identifier,
-            }
-        )
+        members: JsonObject = {}
+        if request.output is not None:
+            members["response_format"] = self._response_format(request.output)
+        if request.reasoning is not None and request.reasoning.effort is not None:
+            members["reasoning_effort"] = request.reasoning.effort
+        if request.metadata is not None:
+            members["metadata"] = request.metadata
+        if request.store is not None and self.is_same_wire:
+            members["store"] = request.store
+        for name in _SAME_NAMES:
+            value = getattr(request, name)
+            if value is not None:
+                members[name] = value
         extra = self.keep_extra(request.extra)
         if not request.stream:
             return merge_extra(members, {key: value for key, value in extra.items() if key != "stream_options"})
@@ -281,9 +285,7 @@ class _ChatRequestEncoder(RequestEncoder):
             members["stream_options"] = {"include_usage": True}
         return merge_extra(members, extra)
 
-    def _response_format(self, output: OutputFormat | None) -> JsonObject | None:
-        if output is None:
-            return None
+    def _response_format(self, output: OutputFormat) -> JsonObject:
         kind = self._output_format(output.type)
         if kind != "json_schema":
             return {"type": kind}
