@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ MINE: dict[str, Any] = {"kind": "python", "module": "m"}
 def configured(tables: dict[str, Any]) -> Settings:
     """Return the settings of a file with these tables. Without tables there is no file."""
     file = "toolrelay.toml" if tables else ""
-    read = FileReader(file, {}).read(with_defaults(tables, has_file=bool(file)))
+    read = FileReader(file, {}).read(with_defaults(tables, has_file=bool(file), data_dir=Path()))
     return Settings(
         models=read.models,
         toolsets=read.toolsets,

@@ -102,7 +102,8 @@ def load(
 ) -> Settings:
     """Combine defaults, file, environment and flags; each overrides the ones before it."""
     file, tables = _load_tables(path, environ)
-    settings = FileReader(file, environ).read(with_defaults(tables, has_file=bool(file)))
+    directory = Path(_data_dir(data_dir, environ))
+    settings = FileReader(file, environ).read(with_defaults(tables, has_file=bool(file), data_dir=directory))
     if not settings.models:
         raise ConfigurationError(f"{file}: models: there is none, and server.demo is false: nothing could be served")
     server = settings.server
@@ -114,27 +115,28 @@ def load(
         settings,
         server=server,
         tools_off=_variable(environ, "TOOLRELAY_TOOLS", Literal["on", "off"], "on") == "off",
-        environment=Environment(
-            data_dir=Path(_data_dir(data_dir, environ)), config_dir=_config_dir(file), environ=dict(environ), tables=tables
-        ),
+        environment=Environment(data_dir=directory, config_dir=_config_dir(file), environ=dict(environ), tables=tables),
         log=_variable(environ, "TOOLRELAY_LOG", Literal["json", "text"], "text" if stderr_is_tty else "json"),
         log_level=_variable(environ, "TOOLRELAY_LOG_LEVEL", _LogLevel, "info"),
     )
 
 
-def with_defaults(tables: Mapping[str, Any], *, has_file: bool) -> dict[str, Any]:
-    """Add the demo model, unless it is turned off. If there is no file, it has the toolsets that have a sample."""
+def with_defaults(tables: Mapping[str, Any], *, has_file: bool, data_dir: Path) -> dict[str, Any]:
+    """Add the demo model, unless it is turned off. If there is no file, it has the toolsets that have a sample, and the models
+    that have one are beside it.
+    """
     models, server = tables.get("models"), tables.get("server")
     is_off = isinstance(server, Mapping) and server.get("demo") is False
     if is_off or (models and (not isinstance(models, Mapping) or "demo" in models)):
         return dict(tables)
     if models:
         return {**tables, "models": {**models, "demo": {"provider": "demo"}}}
-    samples = (
-        {} if has_file else {name: {"kind": name, **kind.sample} for name, kind in discover_toolsets().items() if kind.sample}
-    )
-    defaults = {"toolsets": samples} if samples else {}
-    return {**tables, **defaults, "models": {"demo": {"provider": "demo", "toolsets": [*samples]}}}
+    if has_file:
+        return {**tables, "models": {"demo": {"provider": "demo", "toolsets": []}}}
+    toolsets = {name: {"kind": name, **kind.sample} for name, kind in discover_toolsets().items() if kind.sample}
+    samples = ((name, kind.sample(data_dir)) for name, kind in discover_backends().items() if kind.sample is not None)
+    offered = {name: dict(table) for name, table in samples if table is not None}
+    return {**tables, "toolsets": toolsets, "models": {"demo": {"provider": "demo", "toolsets": [*toolsets]}, **offered}}
 
 
 _T = TypeVar("_T", bound=Struct)

@@ -78,7 +78,7 @@ def is_fixed(base: Settings, path: SettingPath) -> bool:
 
 def apply_changes(base: Settings, changes: Mapping[str, Json], broken: Mapping[str, str] | None = None) -> Overlay:
     """Return the configuration with all changes that fit. `broken` are toolsets whose changes do not, and why."""
-    tables = with_defaults(base.environment.tables, has_file=bool(base.config_file))
+    tables = with_defaults(base.environment.tables, has_file=bool(base.config_file), data_dir=base.environment.data_dir)
     reasons: dict[str, str] = {}
     fitting: dict[SettingPath, Json] = {}
     for text in sorted(changes):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from enum import Enum, auto
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from msgspec import Struct
@@ -119,6 +120,7 @@ class BackendKind(Struct, Generic[S], frozen=True, kw_only=True):
     profile      returns what a model's server can do, from what its provider's can; None: the same
     passes_tool  returns whether a model's server takes a tool that is no function as it is; None: it takes none
     inspect      examines a model for `toolrelay check`; None: the CLI only tries to connect to the model's base_url
+    sample       returns the table of a model that is offered if nothing is configured, given the data directory
     """
 
     settings: type[S]
@@ -126,6 +128,7 @@ class BackendKind(Struct, Generic[S], frozen=True, kw_only=True):
     profile: Callable[[S, Profile], Profile] | None = None
     passes_tool: Callable[[S, OpaqueTool], bool] | None = None
     inspect: Callable[[S, Environment], Awaitable[HealthReport]] | None = None
+    sample: Callable[[Path], Mapping[str, str] | None] | None = None
 
 
 def discover() -> dict[str, BackendKind[Any]]:

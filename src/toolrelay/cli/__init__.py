@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from toolrelay import __version__
-from toolrelay.cli import approvals, chat, check, codex, console, init, keys, probe, replay, serve, store, tools
+from toolrelay.cli import approvals, chat, check, codex, console, init, keys, probe, pull, replay, serve, store, tools
 from toolrelay.cli._output import FAILED, MISUSED, CommandError, examples, print_configuration_error
 from toolrelay.errors import ConfigurationError, StoreError
 
@@ -37,6 +37,7 @@ application.command(epilog=console.EXAMPLES)(console.console)
 application.command(epilog=check.EXAMPLES)(check.check)
 application.command(epilog=probe.EXAMPLES)(probe.probe)
 application.command(epilog=tools.EXAMPLES)(tools.tools)
+application.command(epilog=pull.EXAMPLES)(pull.pull)
 application.command(epilog=replay.EXAMPLES)(replay.replay)
 application.add_typer(approvals.application, name="approvals")
 application.add_typer(keys.application, name="keys", help="Create, list, rotate and revoke keys of clients.")

@@ -16,7 +16,7 @@ import msgspec
 from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
-from toolrelay.dialects.base import Dialect
+from toolrelay.dialects.base import Dialect, ToolResult
 from toolrelay.dialects.hermes import render_calls, render_results
 from toolrelay.dialects.json_calls import json_call
 from toolrelay.parsing.errors import NotACallError, TruncatedCallError
@@ -52,7 +52,7 @@ def build_call_schema(tools: Sequence[Tool], *, name_key: str = "name", others: 
 
 
 def build_choice_schema(tools: Sequence[Tool]) -> JsonObject:
-    """Return the schema of a call of any of the tools, or an answer in words. None of the tools is called NO_TOOL."""
+    """Return the schema of a call of any of the tools, if there are any, or an answer. No tool is called NO_TOOL."""
     answer = _object({"tool": {"const": NO_TOOL}, "answer": {"type": "string"}})
     return build_call_schema(tools, name_key="tool", others=(answer,))
 
@@ -129,6 +129,11 @@ def _render_choice_calls(calls: Sequence[Call]) -> str:
     return "\n".join(f'{{"tool": {_encode(call.name).decode()}, "arguments": {call.arguments or "{}"}}}' for call in calls)
 
 
+def _render_choice_results(results: Sequence[ToolResult]) -> str:
+    # Without these words SmolLM2-135M repeats the call.
+    return f"{render_results(results)}\nAnswer me with this."
+
+
 def _render_choice_tools(tools: Sequence[Tool]) -> str:
     # Short on purpose, and the tool before the answer: with other wordings SmolLM2-135M calls always, or never.
     listed = "\n".join(
@@ -146,6 +151,6 @@ CHOICE = Dialect(
     start_markers=(StartMarker("{", "start"),),
     grammar=_choice_grammar,
     render_calls=_render_choice_calls,
-    render_results=render_results,
+    render_results=_render_choice_results,
     render_tools=_render_choice_tools,
 )

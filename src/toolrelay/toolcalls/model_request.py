@@ -108,7 +108,11 @@ class ModelRequest:
         if self.base_dialect is not CHOICE:
             schema = build_call_schema(tools)
         else:
-            schema = build_call_schema(tools, name_key="tool") if self.must_call else build_choice_schema(tools)
+            choice = self._received.tool_choice
+            may_call = choice is None or choice.mode != "none"
+            schema = (
+                build_call_schema(tools, name_key="tool") if self.must_call else build_choice_schema(tools if may_call else ())
+            )
         return replace(rendered, output=OutputFormat(type="json_schema", name="call", schema=schema, strict=True))
 
     def input_size(self) -> int:

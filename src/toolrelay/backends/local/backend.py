@@ -12,14 +12,15 @@ is busy with `parallel` others  waits for its turn; one that is cancelled leaves
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from importlib import util
 from pathlib import Path
 
 from toolrelay import log
 from toolrelay.backends.base import Backend, BackendKind, Deliver, HealthReport, Wanted, deliver_batch
 from toolrelay.backends.http import HttpBackend, HttpSettings
-from toolrelay.backends.local.model_files import find_model_file
+from toolrelay.backends.local.llama_wire import make_wire
+from toolrelay.backends.local.model_files import KNOWN_MODELS, find_model_file, is_pulled
 from toolrelay.backends.local.process import LlamaProcess, start_process
 from toolrelay.backends.local.settings import LocalSettings
 from toolrelay.backends.providers import PROVIDERS
@@ -27,7 +28,6 @@ from toolrelay.core.events import UPSTREAM_RETRIED, AnswerFailed, Noticed, Strea
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ConfigurationError, ToolrelayError
 from toolrelay.settings import Environment, ModelSettings
-from toolrelay.wires.base import discover as discover_wires
 
 PACKAGE = "xllamacpp"
 MAX_WAITING = 256
@@ -41,9 +41,8 @@ class _LlamaServer:
     def __init__(self, process: LlamaProcess, settings: LocalSettings) -> None:
         self.process = process
         common = {name: getattr(settings, name) for name in ModelSettings.__struct_fields__}
-        wire = next(wire for wire in discover_wires().values() if wire.config_name == "chat")
         http = HttpSettings(**common, base_url=f"{process.address}/v1", wire="chat", api_key=process.key)
-        self.http = HttpBackend(http, wire, PROVIDERS[settings.provider].profile)
+        self.http = HttpBackend(http, make_wire(has_guidance=process.has_guidance), PROVIDERS[settings.provider].profile)
 
     async def close(self) -> None:
         await self.http.close()
@@ -171,4 +170,12 @@ def _find(settings: LocalSettings, environment: Environment) -> Path:
     return path
 
 
-BACKEND = BackendKind(settings=LocalSettings, open=open_backend, inspect=inspect)
+def sample(data_dir: Path) -> Mapping[str, str] | None:
+    """Offer the first model that was pulled, if llama.cpp is installed."""
+    if util.find_spec(PACKAGE) is None:
+        return None
+    pulled = (name for name, known in KNOWN_MODELS.items() if is_pulled(known, data_dir))
+    return next(({"provider": "local", "model": name} for name in pulled), None)
+
+
+BACKEND = BackendKind(settings=LocalSettings, open=open_backend, inspect=inspect, sample=sample)

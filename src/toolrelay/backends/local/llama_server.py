@@ -18,18 +18,19 @@ WARNINGS = 2  # a level of llama.cpp's log; lower ones may quote prompts
 def main() -> None:
     options: dict[str, Any] = json.loads(sys.stdin.readline())
     try:
-        server = _start(options)
+        import xllamacpp  # type: ignore[import-untyped]  # noqa: PLC0415 -- a failure is reported, too
+
+        server = xllamacpp.Server(_params(xllamacpp, options))
+        has_guidance = xllamacpp.json_schema_to_grammar({}).startswith("%llguidance")
     except Exception as error:  # noqa: BLE001 -- the gateway reports it
         _print({"error": f"{error}"})
         return
-    _print({"address": server.listening_address})
+    _print({"address": server.listening_address, "has_guidance": has_guidance})
     sys.stdin.read()
     os._exit(0)  # the server's own end would wait for the answers that it writes
 
 
-def _start(options: dict[str, Any]) -> Any:  # noqa: ANN401 -- the package has no types
-    import xllamacpp  # type: ignore[import-untyped]  # noqa: PLC0415 -- its import may fail, which is reported
-
+def _params(xllamacpp: Any, options: dict[str, Any]) -> Any:  # noqa: ANN401 -- the package has no types
     params = xllamacpp.CommonParams()
     params.model.path = options["model"]
     params.model_alias = {options["name"]}
@@ -44,10 +45,10 @@ def _start(options: dict[str, Any]) -> Any:  # noqa: ANN401 -- the package has n
     params.ui = params.endpoint_slots = False
     params.cors_origins = ""
     params.verbosity = WARNINGS
-    return xllamacpp.Server(params)
+    return params
 
 
-def _print(line: dict[str, str]) -> None:
+def _print(line: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

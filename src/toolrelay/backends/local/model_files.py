@@ -44,12 +44,18 @@ def models_directory(data_dir: Path) -> Path:
     return data_dir / "models"
 
 
+def is_pulled(model: KnownModel, data_dir: Path) -> bool:
+    return _is_whole(models_directory(data_dir) / model.file, model)
+
+
 def find_known(model: KnownModel, data_dir: Path) -> Path | None:
-    """Return the file as `toolrelay pull` stored it, or in its package, if that is installed. Its size tells a cut one."""
-    for path in (models_directory(data_dir) / model.file, installed_file(model)):
-        if path is not None and path.is_file() and path.stat().st_size == model.size:
-            return path
-    return None
+    """Return the file as `toolrelay pull` stored it, or in its package, if that is installed."""
+    places = (models_directory(data_dir) / model.file, installed_file(model))
+    return next((path for path in places if path is not None and _is_whole(path, model)), None)
+
+
+def _is_whole(path: Path, model: KnownModel) -> bool:
+    return path.is_file() and path.stat().st_size == model.size
 
 
 def installed_file(model: KnownModel) -> Path | None:

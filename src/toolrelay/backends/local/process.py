@@ -33,15 +33,20 @@ class _Ready(Struct):
     """The line that the process prints when it is ready, or when it is not going to be."""
 
     address: str = ""
+    has_guidance: bool = False
     error: str = ""
 
 
 class LlamaProcess:
-    """A running process. `key` is what its server accepts: other programs on this machine cannot use it."""
+    """A running process. `key` is what its server accepts: other programs on this machine cannot use it.
+
+    `has_guidance`: see llama_wire.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process, key: str) -> None:
         self.key = key
         self.address = ""
+        self.has_guidance = False
         self._process = process
         self._stderr = bytearray()
         self._is_ready = False
@@ -80,7 +85,7 @@ class LlamaProcess:
             found = _CAUSE.search(self._stderr)
             cause = found[1].decode(errors="replace")[:300] if found else ready.error or self.describe_end()
             raise BackendError(f"llama.cpp cannot load {path.name}: {cause}", status=503, code="model_not_loaded")
-        self.address, self._is_ready = ready.address, True
+        self.address, self.has_guidance, self._is_ready = ready.address, ready.has_guidance, True
         self._stderr.clear()
 
     async def _exchange(self, line: bytes) -> _Ready:
