@@ -10,7 +10,7 @@ is native, its server does not                 declared; `none`: removed  asked 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -107,13 +107,23 @@ class ModelRequest:
         tools = list(self._model_tools().values())
         if self.base_dialect is not CHOICE:
             schema = build_call_schema(tools)
+        elif self.must_call:
+            schema = build_call_schema(tools, name_key="tool")
         else:
-            choice = self._received.tool_choice
-            may_call = choice is None or choice.mode != "none"
-            schema = (
-                build_call_schema(tools, name_key="tool") if self.must_call else build_choice_schema(tools if may_call else ())
-            )
+            schema = build_choice_schema(self._choosable(tools))
         return replace(rendered, output=OutputFormat(type="json_schema", name="call", schema=schema, strict=True))
+
+    def _choosable(self, tools: Sequence[Tool]) -> list[Tool]:
+        """Return the tools not called since the user's last message: a small model would repeat its call for ever."""
+        choice, called = self._received.tool_choice, set[str]()
+        if choice is not None and choice.mode == "none":
+            return []
+        for item in self._received.items:
+            if isinstance(item, Message) and item.role == "user":
+                called.clear()
+            elif isinstance(item, Call):
+                called.add(self.names.to_model(item.name))
+        return [tool for tool in tools if tool.name not in called]
 
     def input_size(self) -> int:
         """Return about how many characters the model was sent."""
