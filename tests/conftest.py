@@ -69,6 +69,7 @@ KILLS = 5  # of one gateway, in tests/test_crash.py
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--crashes", type=int, default=KILLS, help="how many times tests/test_crash.py kills the gateway")
+    parser.addoption("--prompts", type=int, default=10, help="how many forced calls tests/backends/local asks for, 100 at most")
     parser.addoption("--screenshots", default="", help="the folder for the pictures of tests/web/console/test_screenshots.py")
     parser.addoption("--turns", type=int, default=50, help="how many turns tests/test_many_turns.py runs at once")
 

@@ -34,12 +34,14 @@ def pull(
     from toolrelay.backends.local.download import DownloadError, pull_from_hub
     from toolrelay.backends.local.model_files import HUB, KNOWN_MODELS
     from toolrelay.config import process_environment
+    from toolrelay.runtime.data_directory import protect_data_directory
     from toolrelay.setting_types import did_you_mean
 
     directory = process_environment(data_dir).data_dir
     if model not in KNOWN_MODELS and not model.startswith(HUB):
         hint = did_you_mean(model, KNOWN_MODELS)
         raise CommandError(f"expected {', '.join(KNOWN_MODELS)} or {HUB}OWNER/REPO/FILE.gguf, found {model}{hint}", MISUSED)
+    protect_data_directory(directory)
     try:
         known = KNOWN_MODELS.get(model)
         path = pull_from_hub(model, directory) if known is None else _pull_known(known, directory)

@@ -143,7 +143,7 @@ def _render_choice_tools(tools: Sequence[Tool]) -> str:
     return f"""Tools:
 {listed}
 
-Reply with {{"tool": "NAME", "arguments": {{…}}}} to use a tool, or with {{"tool": "{NO_TOOL}", "answer": "…"}}."""
+Reply with {{"tool": "NAME", "arguments": {{…}}}} to use a tool, or with {{"tool": "{NO_TOOL}", "answer": …}}."""
 
 
 CHOICE = Dialect(

@@ -19,6 +19,7 @@ from toolrelay.core.messages import Call, Item, Message, Result
 from toolrelay.core.request import OutputFormat, Request, Tool, ToolChoice
 from toolrelay.core.request_checks import remove_tools
 from toolrelay.dialects.base import Dialect
+from toolrelay.dialects.hermes import DIALECTS as HERMES_DIALECTS
 from toolrelay.errors import invalid
 from toolrelay.parsing.scanner import Scanner
 from toolrelay.parsing.triggers import ScanOptions
@@ -56,6 +57,8 @@ class ModelRequest:
         if self._scan.begins_in_reasoning and not _opens_reasoning(request, options):
             self._scan = replace(self._scan, begins_in_reasoning=False)
         self.base_dialect: Dialect = options.dialect
+        if self.base_dialect is CHOICE and NO_TOOL in map(self.names.to_model, self.tools):
+            self.base_dialect = HERMES_DIALECTS[0]
         if self.base_dialect.seal is not None and (self.as_text or self.must_call):
             self.base_dialect = self.base_dialect.seal(derive_tag(request, options.secret()))
         if self.as_text and (request.sampling.n or 1) > 1:
@@ -63,8 +66,8 @@ class ModelRequest:
         self._prepare()
 
     def _prepare(self) -> None:
-        chooses = self.base_dialect is CHOICE
-        self.is_constrained = self.as_text and self._options.constrains_output and (self.must_call or self._offers_choice())
+        chooses = self.base_dialect is CHOICE and bool(self.tools)
+        self.is_constrained = self.as_text and self._options.constrains_output and (self.must_call or chooses)
         if self.is_constrained and not chooses:
             self.dialect = CONSTRAINED
         else:
@@ -75,9 +78,6 @@ class ModelRequest:
         else:
             self._conversation = self._make_native_request()
         self.request = self._render()
-
-    def _offers_choice(self) -> bool:
-        return self.base_dialect is CHOICE and bool(self.tools) and NO_TOOL not in self._model_tools()
 
     def _native_dialect(self) -> Dialect:
         """Return the dialect of calls in a native model's text. A client that reads blocks gets them as they are."""
