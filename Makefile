@@ -65,13 +65,14 @@ vendor: $(VENV)/.dev ## copy the console's libraries from their npm packages, ch
 screenshots: setup ## take the console's pictures in docs/images again
 	$(PY) -m pytest tests/web/console/test_screenshots.py --screenshots docs/images
 
-bench: setup ## measure the cost of the gateway, the dialects, the store, the vault, gateway tools, the console and Codex (ARGS="--quick": only the gateway, one short round)
+bench: setup ## measure the cost of the gateway, the dialects, the store, the vault, gateway tools, the console, the local model and Codex (ARGS="--quick": only the gateway, one short round)
 	$(PY) bench/run.py $(ARGS)
-	@$(if $(ARGS),,$(PY) bench/dialects.py --peers && $(PY) bench/store.py && $(PY) bench/vault.py && $(PY) bench/tools.py && $(PY) bench/console.py && $(PY) bench/codex.py)
+	@$(if $(ARGS),,$(PY) bench/dialects.py --peers && $(PY) bench/store.py && $(PY) bench/vault.py && $(PY) bench/tools.py && $(PY) bench/console.py && $(PY) bench/local.py && $(PY) bench/codex.py)
 
-soak: $(VENV)/.dev ## kill the gateway 200 times, run 500 turns at once, and 2,000 through Codex (memory growth); try ten times as many examples
+soak: $(VENV)/.dev ## kill the gateway 200 times, run 500 turns at once, force 100 calls of the local model, 2,000 turns through Codex (memory growth); try ten times as many examples
 	$(PY) -m pytest -n $(JOBS) --dist worksteal tests/test_crash.py tests/test_many_turns.py --crashes 200 --turns 500
 	$(PY) -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile soak tests/core tests/dialects tests/parsing tests/toolcalls tests/wires
+	$(PY) -m pytest tests/backends/local/test_gateway.py -k forced --prompts 100 --timeout 1200
 	$(PY) bench/codex.py --only memory --turns 2000 $(ARGS)
 
 lock: $(VENV)/.dev ## compile the lock files (LOCK_FLAGS=--upgrade: newer versions)

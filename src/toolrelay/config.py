@@ -266,7 +266,7 @@ class FileReader:
             elif kind:  # else the provider is wrong, which is reported below
                 others = ", ".join(providers)
                 self.add_problem(f"{path}.{key}", f'provider "{provider}" has no such setting; providers that have it: {others}')
-        defaults = {"base_url": preset.base_url, "wire": default_wire(preset, table)} if preset else {}
+        defaults = {"base_url": preset.base_url, "wire": default_wire(preset, table), "local": preset.is_local} if preset else {}
         defaults = {key: value for key, value in defaults.items() if value and key in settings_type.__struct_fields__}
         model = self.read_table(table, settings_type, path, "models", defaults=defaults)
         if model is None:

@@ -31,6 +31,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     key_wires   keys of a model's table that only another wire can say: with one of them, that wire is the default
     profile     the capabilities of its models
     quirks      the lines from which the profile was made, if it was
+    is_local    the default of a model's `local`: what it sees stays on this machine
     available   False: reserved for a later version; configuring it is an error
     """
 
@@ -40,6 +41,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     key_wires: tuple[tuple[str, str], ...] = ()
     profile: Profile = Profile()
     quirks: tuple[Quirk, ...] = ()
+    is_local: bool = False
     available: bool = True
 
 
@@ -277,6 +279,7 @@ PROVIDERS = {
     ),
     "local": Preset(
         backend="local",
+        is_local=True,
         profile=Profile(
             max_tokens_field="max_tokens",
             constrains_output=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.llama import model_file
-from toolrelay.backends.local import BACKEND, LocalSettings
+from toolrelay.backends.local import BACKEND
 from toolrelay.backends.local.model_files import KNOWN_MODELS, find_model_file, models_directory
 from toolrelay.backends.local.settings import default_threads
 from toolrelay.config import load
@@ -76,8 +76,11 @@ def test_cut_file_is_not_offered(tmp_path: Path) -> None:
     assert BACKEND.sample(tmp_path) is None
 
 
-def test_local_model_counts_as_local_by_default() -> None:
-    assert LocalSettings(provider="local").local
+def test_local_model_counts_as_local_by_default(tmp_path: Path) -> None:
+    file = tmp_path / "toolrelay.toml"
+    file.write_text('[models.a]\nprovider = "local"\n[models.b]\nprovider = "local"\nlocal = false\n')
+    models = load(str(file), {}, data_dir=str(tmp_path)).models
+    assert (models["a"].local, models["b"].local, models["demo"].local) == (True, False, False)
 
 
 @pytest.mark.parametrize(("quota", "cores"), [("max 100000", 64), ("200000 100000", 2), ("50000 100000", 1), ("junk", 64)])

@@ -15,7 +15,6 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 class LocalSettings(ModelSettings, frozen=True, kw_only=True):
     """`model` names a file: see model_files. `threads` 0: see default_threads. `parallel`: answers at the same time."""
 
-    local: bool = True
     context_tokens: Positive = 8192
     threads: Count = 0
     parallel: Positive = 1
