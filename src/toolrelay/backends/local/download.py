@@ -15,7 +15,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from importlib import util
+from importlib import import_module, util
 from pathlib import Path
 from typing import IO
 
@@ -56,12 +56,11 @@ def pull_from_hub(name: str, data_dir: Path) -> Path:
         raise DownloadError(f"expected {HUB}OWNER/REPO/FILE.gguf, found {name}")
     if util.find_spec("huggingface_hub") is None:
         raise DownloadError("the hub needs the package huggingface_hub: install it with `pip install huggingface_hub`")
-    from huggingface_hub import hf_hub_download  # noqa: PLC0415 -- optional, and slow to import
-
+    hub = import_module("huggingface_hub")  # optional, and slow to import
     folder = models_directory(data_dir) / owner / repository
     _make_directory(folder)
     try:
-        path = Path(hf_hub_download(f"{owner}/{repository}", file, local_dir=folder))
+        path = Path(hub.hf_hub_download(f"{owner}/{repository}", file, local_dir=folder))
     except Exception as error:  # its errors have no common root
         raise DownloadError(f"{name}: {str(error).strip().partition(chr(10))[0]}") from error
     with path.open("rb") as stored:
