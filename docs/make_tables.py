@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from toolrelay.backends.codex.request import UNSUPPORTED
 from toolrelay.backends.providers import PROVIDERS
+from toolrelay.core.events import (
+    AnnotationAdded,
+    AnswerFailed,
+    AnswerFinished,
+    AnswerStarted,
+    ArgumentsDelta,
+    CallFinished,
+    CallStarted,
+    GatewayCallFinished,
+    GatewayCallStarted,
+    ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
+    RefusalDelta,
+    StreamEvent,
+    TextDelta,
+)
 from toolrelay.core.messages import Call
+from toolrelay.core.profiles import Profile
 from toolrelay.dialects.base import discover as discover_dialects
 from toolrelay.dialects.families import FAMILIES
-from toolrelay.wires.base import discover_provider_wires
+from toolrelay.errors import InternalError, ToolrelayError
+from toolrelay.wires.base import Envelope, Wire, discover_provider_wires
+from toolrelay.wires.base import discover as discover_wires
 
 BEGIN, END = "<!-- tables -->\n", "<!-- /tables -->"
 EXAMPLE = Call(id="call_1", name="get_weather", arguments='{"city": "Paris"}')
@@ -103,8 +124,230 @@ MODELS = {
 }
 
 
+# A value for every field of a request, by front door. tests/test_api_fields.py compares the names with the vendors' SDKs.
+_FUNCTION = {"name": "f", "parameters": {"type": "object"}}
+_CHAT_TOOL = {"type": "function", "function": _FUNCTION}
+_SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
+REQUEST_FIELDS: dict[str, dict[str, object]] = {
+    "openai_chat": {
+        "messages": [{"role": "user", "content": "Hello"}],
+        "model": "other",
+        "audio": {"voice": "alloy", "format": "wav"},
+        "frequency_penalty": 0.5,
+        "function_call": "auto",
+        "functions": [_FUNCTION],
+        "logit_bias": {"1": 1},
+        "logprobs": True,
+        "max_completion_tokens": 7,
+        "max_tokens": 7,
+        "metadata": {"a": "b"},
+        "modalities": ["text", "audio"],
+        "moderation": {"model": "omni-moderation-latest"},
+        "n": 2,
+        "parallel_tool_calls": False,
+        "prediction": {"type": "content", "content": "x"},
+        "presence_penalty": 0.5,
+        "prompt_cache_key": "k",
+        "prompt_cache_options": {"mode": "implicit"},
+        "prompt_cache_retention": "24h",
+        "reasoning_effort": "low",
+        "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": _SCHEMA}},
+        "safety_identifier": "s",
+        "seed": 7,
+        "service_tier": "flex",
+        "stop": ["x"],
+        "store": True,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0.5,
+        "tool_choice": "none",
+        "tools": [_CHAT_TOOL],
+        "top_logprobs": 2,
+        "top_p": 0.5,
+        "user": "u",
+        "verbosity": "low",
+        "web_search_options": {"search_context_size": "low"},
+    },
+    "openai_responses": {
+        "input": "Hello",
+        "model": "other",
+        "access_programs": {"cyber": "standard"},
+        "background": True,
+        "context_management": [{"type": "compaction", "compact_threshold": 9000}],
+        "conversation": "conv_1",
+        "image": {"context_compression": "disabled"},
+        "include": ["file_search_call.results"],
+        "instructions": "Be brief.",
+        "max_output_tokens": 7,
+        "max_tool_calls": 7,
+        "metadata": {"a": "b"},
+        "moderation": {"model": "omni-moderation-latest"},
+        "parallel_tool_calls": False,
+        "previous_response_id": "resp_1",
+        "prompt": {"id": "pmpt_1"},
+        "prompt_cache_key": "k",
+        "prompt_cache_options": {"mode": "implicit"},
+        "prompt_cache_retention": "24h",
+        "reasoning": {"effort": "low"},
+        "safety_identifier": "s",
+        "service_tier": "flex",
+        "store": False,
+        "stream": True,
+        "stream_options": {"include_obfuscation": False},
+        "temperature": 0.5,
+        "text": {"format": {"type": "json_schema", "name": "a", "schema": _SCHEMA}},
+        "tool_choice": "none",
+        "tools": [{"type": "function", **_FUNCTION}],
+        "top_logprobs": 2,
+        "top_p": 0.5,
+        "truncation": "auto",
+        "user": "u",
+    },
+    "anthropic_messages": {
+        "messages": [{"role": "user", "content": "Hello"}],
+        "model": "other",
+        "max_tokens": 7,
+        "cache_control": {"type": "ephemeral"},
+        "container": "container_1",
+        "diagnostics": {"previous_message_id": "msg_1"},
+        "inference_geo": "us",
+        "metadata": {"user_id": "u"},
+        "output_config": {"format": {"type": "json_schema", "schema": _SCHEMA}},
+        "service_tier": "standard_only",
+        "speed": "fast",
+        "stop_sequences": ["x"],
+        "stream": True,
+        "system": "Be brief.",
+        "temperature": 0.5,
+        "thinking": {"type": "enabled", "budget_tokens": 2048},
+        "tool_choice": {"type": "none"},
+        "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+        "top_k": 7,
+        "top_p": 0.5,
+        "user_profile_id": "u",
+        "workspace_id": "w",
+    },
+}
+_LEAST: dict[str, dict[str, object]] = {
+    "openai_chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
+    "openai_responses": {"model": "m", "input": "Hi"},
+    "anthropic_messages": {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 9},
+}
+# Members of a message over a WebSocket, beside those of POST /responses.
+WEBSOCKET_FIELDS = {
+    "type": "`response.create`; `response.steer` is refused with `response.steer.failed`",
+    "stream_id": "works: up to 32 lanes, each in order, 16 responses at a time",
+    "generate": "works: with `false` the request is checked and kept, and the model is not asked",
+}
+# What the gateway does with a field that changes nothing in the request to the model's server.
+_IN_GATEWAY = "in the gateway"
+_SAME = {"stop_sequences": "stop"}  # names in the table of what a wire does not support
+
+
+def _outcome(door: Wire, server: Wire, name: str) -> str:
+    """Send a field through the door to a server, and see what becomes of it."""
+    least = _LEAST[door.name]
+    profile = Profile()
+    plain = server.encode_request(door.decode_request(json.dumps(least).encode()), profile)
+    tools = REQUEST_FIELDS[door.name]["tools"] if name in ("tool_choice", "parallel_tool_calls") else None
+    tools = REQUEST_FIELDS[door.name]["functions"] if name == "function_call" else tools
+    beside = {"functions" if name == "function_call" else "tools": tools} if tools is not None else {}
+    if tools is not None:
+        plain = server.encode_request(door.decode_request(json.dumps({**least, **beside}).encode()), profile)
+    try:
+        request = door.decode_request(json.dumps({**least, **beside, name: REQUEST_FIELDS[door.name][name]}).encode())
+        sent = server.encode_request(request, profile)
+    except ToolrelayError:
+        return "emulated" if server.unsupported.get(_SAME.get(name, name)) == "emulated" else "**refused**"
+    if set(sent.dropped) - set(plain.dropped):
+        return "dropped" if sent.body == plain.body else "works in part"
+    if sent.body == plain.body:
+        return _IN_GATEWAY
+    return "passed on" if name in (request.extra or {}) else "works"
+
+
+def request_fields() -> str:
+    """List what becomes of every field of a request, by front door and by the API of the model's server."""
+    wires = discover_wires()
+    out = ""
+    for name, fields in REQUEST_FIELDS.items():
+        door = wires[name]
+        out += (
+            f"\n### Fields of POST /v1{door.path}\n\n| field | {' | '.join(f'server on `{each}`' for each in REQUEST_FIELDS)} |\n"
+        )
+        out += f"|---|{'---|' * len(REQUEST_FIELDS)}\n"
+        for field in fields:
+            outcomes = [_outcome(door, wires[server], field) for server in REQUEST_FIELDS]
+            out += f"| `{field}` | {' | '.join(outcomes)} |\n"
+    rows = "".join(f"| `{field}` | {meaning} |\n" for field, meaning in WEBSOCKET_FIELDS.items())
+    return f"{out}\n### Further members over a WebSocket\n\n| member | |\n|---|---|\n{rows}"
+
+
+_ALL_EVENTS: list[StreamEvent] = [
+    AnswerStarted(),
+    ReasoningStarted(),
+    ReasoningDelta("a", "text", 0),
+    ReasoningDelta("b", "summary", 0),
+    ReasoningFinished(encrypted="x"),
+    TextDelta("Hi"),
+    AnnotationAdded({"type": "url_citation"}),
+    RefusalDelta("No"),
+    CallStarted(0, "f", "call_1", "function", 0, None, None),
+    ArgumentsDelta(0, "{}"),
+    CallFinished(0),
+    CallStarted(1, "g", "call_2", "custom", 0, None, None),
+    ArgumentsDelta(1, "text"),
+    CallFinished(1),
+    *[GatewayCallStarted(id=f"call_{number}", name="t", arguments="{}", toolset="s") for number in (3, 4)],
+    GatewayCallFinished(id="call_3", output="done", failed=False),
+    GatewayCallFinished(id="call_4", output="no", failed=True),
+]
+# Events of the SDKs' types that no answer of the gateway has, by the beginning of their names, and why.
+_WHOLE = "a provider's own tool: its items come whole, in `response.output_item.added` and `.done`"
+NOT_SENT = {
+    "response.audio.": "spoken answers are not relayed",
+    "response.queued": "a background response begins with `response.created`",
+    "response.steer.": "responses cannot be steered; over a WebSocket the answer is `response.steer.failed`",
+    "response.compaction.": "the item comes whole",
+    "response.code_interpreter_call": _WHOLE,
+    "response.file_search_call.": _WHOLE,
+    "response.image_generation_call.": _WHOLE,
+    "response.mcp_list_tools.": _WHOLE,
+    "response.shell_call": _WHOLE,
+    "response.web_search_call.": _WHOLE,
+}
+
+
+def sent_events(door: str) -> set[str]:
+    """Return the types of the events that a door can send, found by encoding every event of an answer in each of its ends."""
+    wire = discover_wires()[door]
+    types: set[str] = set()
+    for finish in ("stop", "length", None):
+        request = wire.decode_request(json.dumps({**_LEAST[door], "stream": True}).encode())
+        encoder = wire.encoder(Envelope(token="0" * 20, created=0, model="m", request=request))
+        last = AnswerFailed(InternalError("no")) if finish is None else AnswerFinished(finish=finish)
+        frames = encoder.encode([*_ALL_EVENTS, last] if finish != "length" else [TextDelta("Hi"), last])
+        types |= {
+            found.decode() for found in re.findall(rb'^data: \{"type": ?"([^"]+)"', frames + encoder.keep_alive(), re.MULTILINE)
+        }
+    return types
+
+
+def response_events() -> str:
+    """List the events of the APIs that have several."""
+    responses, messages = (", ".join(f"`{name}`" for name in sorted(sent_events(door))) for door in _EVENT_DOORS)
+    rows = "".join(f"| `{name}…` | {why} |\n" for name, why in NOT_SENT.items())
+    return (
+        f"\n### Events of Responses\n\nSent: {responses}.\n\n| not sent | why |\n|---|---|\n{rows}\n### Events of Messages\n\n"
+        f"Sent: {messages}. Chat Completions has one kind of event, `chat.completion.chunk`.\n"
+    )
+
+
+_EVENT_DOORS = ("openai_responses", "anthropic_messages")
+
+
 def compatibility() -> str:
-    """List the tested packages with their versions in the lock files."""
+    """List the tested packages with their versions in the lock files, then fields and events of the APIs."""
     root = Path(__file__).parent.parent
     lines = (root / "requirements/dev.txt").read_text().splitlines()
     locked = dict(line.split(" ")[0].split("==") for line in lines if "==" in line)
@@ -116,9 +359,19 @@ def compatibility() -> str:
             name, npm, _ = package.partition(" (npm)")
             version = packages[f"node_modules/{name}"]["version"] if npm else locked[name]
             out += f"| {what} | {package} | {version} | [{tests}](../{tests}) |\n"
-    return f"{out}\n"
+    return f"{out}\n## Fields and events of the APIs\n{_LEGEND}{request_fields()}{response_events()}\n"
 
 
+_LEGEND = """
+What becomes of a field, by the API that the model's server speaks, tried by `make docs` with the code itself:
+
+- *works*: the gateway understands it, and it reaches the server, in the server's own form.
+- *works in part*: the server's API has no place for a part of it, which is dropped.
+- *passed on*: the gateway does not know it; the server gets it as it is.
+- *in the gateway*: the gateway does what it says; the server does not get it.
+- *emulated*: the server's API has no such field, and the gateway does the same itself.
+- *dropped*: left out, with the warning `field_dropped` in the log. **refused**: an error that names it.
+"""
 _ESCAPES = str.maketrans({"\n": "⏎", "|": "&#124;", "<": "&lt;", "`": "&#96;", "]": "&#93;"})
 
 

@@ -64,6 +64,9 @@ REQUESTS: dict[str, list[Request]] = {
     "files by URL": [foreign_request(user_message(File(url="https://example.org/a.pdf")))],
     "content parts of unknown type": [foreign_request(user_message(OpaquePart(wire="foreign", raw={"type": "video"})))],
     "tool_choice that names a provider's own tool": [foreign_request(tools=(_FUNCTION,), tool_choice=_OWN_CHOICE)],
+    "prompt (a template), moderation, inference_geo": [
+        foreign_request(extra={name: {"id": "x"}}) for name in ("prompt", "moderation", "inference_geo")
+    ],
     "other fields, at any level": [foreign_request(extra={"other fields, at any level": 1})],
     "a call's namespace": [foreign_request(Call(id="c", name="f", arguments="{}", namespace="n"))],
     "annotations of earlier answers": [

@@ -19,9 +19,12 @@ _OPAQUE = {
     OpaqueItem: "a provider's own items (web_search_call, …)",
     OpaquePart: "content parts of unknown type",
 }
+# Fields of requests that only one API knows, and without which a request would mean something else.
+_DECISIVE = ("prompt", "moderation", "inference_geo")
+_DECISIVE_ROW = "prompt (a template), moderation, inference_geo"
 # The rows that every wire's table of unsupported features ends with.
 FOREIGN: Unsupported = {
-    **dict.fromkeys((*_OPAQUE.values(), _TOOL_CHOICE), "refused"),
+    **dict.fromkeys((*_OPAQUE.values(), _TOOL_CHOICE, _DECISIVE_ROW), "refused"),
     "other fields, at any level": "dropped",
 }
 
@@ -60,6 +63,14 @@ class RequestEncoder:
             return {key: value for key, value in extra.items() if key != EXTRA_CONTENT}
         self.dropped += [name for name in unknown_names(extra) if name not in self.dropped]
         return {}
+
+    def keep_request_extra(self, extra: JsonObject | None) -> JsonObject:
+        """Return the fields of the request that only the client's wire knows; else drop them, or refuse them."""
+        if extra and not self.is_same_wire:
+            for name in _DECISIVE:
+                if extra.get(name) is not None:
+                    self.reject(_DECISIVE_ROW, name, f"the field {name!r}")
+        return self.keep_extra(extra)
 
     def opaque(self, value: OpaqueItem | OpaquePart | OpaqueTool, param: str, shown: str) -> JsonObject:
         """Return what only one wire understands as it came, or refuse it on other wires."""

@@ -138,7 +138,7 @@ class MessagesRequestEncoder(ConversationEncoder):
             }
         )
         members = merge_extra(members, self.output_settings(max_tokens))
-        return merge_extra(members, self.keep_extra(request.extra))
+        return merge_extra(members, self.keep_request_extra(self.request.extra))
 
     def output_settings(self, max_tokens: int) -> JsonObject:
         """Encode the output's format and the effort."""

@@ -277,7 +277,7 @@ class _ChatRequestEncoder(RequestEncoder):
             value = getattr(request, name)
             if value is not None:
                 members[name] = value
-        extra = self.keep_extra(request.extra)
+        extra = self.keep_request_extra(self.request.extra)
         if not request.stream:
             return merge_extra(members, {key: value for key, value in extra.items() if key != "stream_options"})
         members["stream"] = True

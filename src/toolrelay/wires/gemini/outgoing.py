@@ -52,7 +52,7 @@ _ESCAPED = {ord(mark): f"%{ord(mark):02X}" for mark in "%?#"}
 def encode_request(request: Request, profile: Profile) -> OutgoingRequest:
     encoder = GeminiRequestEncoder(request, profile)
     body: dict[str, Any] = {**encoder.conversation(), **encoder.tools(), **encoder.settings()}
-    encoder.keep_extra(encoder.other_members())
+    encoder.keep_request_extra(encoder.other_members())
     return OutgoingRequest(path=_path(request), body=encode_repaired(body), dropped=tuple(encoder.dropped))
 
 

@@ -214,7 +214,7 @@ class _OllamaRequestEncoder(RequestEncoder):
 
     def settings(self) -> JsonObject:
         self._reject_settings()
-        self.keep_extra(self.request.extra)
+        self.keep_request_extra(self.request.extra)
         sampling = self.request.sampling
         members: dict[str, Any] = {
             "format": self._format(self.request.output),

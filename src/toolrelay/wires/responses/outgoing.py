@@ -255,7 +255,7 @@ class ResponsesRequestEncoder(RequestEncoder):
         )
         if request.stream:
             members["stream"] = True
-        return members | {key: value for key, value in self.keep_extra(request.extra).items() if key != "text"}
+        return members | {key: value for key, value in self.keep_request_extra(self.request.extra).items() if key != "text"}
 
     def _text(self) -> JsonObject | None:
         members = text_members(self.request)

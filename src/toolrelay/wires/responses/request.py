@@ -83,7 +83,7 @@ def decode_request(body: bytes) -> Request:
 
 
 def decode_members(value: JsonObject, *, needs_input: bool = True) -> Request:
-    """Decode the members of a request. Without `needs_input` it may only name what it continues."""
+    """Decode the members of a request. Without `needs_input` it may only name what it continues. A template may be all input."""
     if "input" not in value and "messages" in value:
         raise invalid("This is /v1/responses, which takes 'input'. 'messages' belongs to /v1/chat/completions.", "input")
     fields = convert(value, _ResponsesBody, "")
@@ -91,7 +91,7 @@ def decode_members(value: JsonObject, *, needs_input: bool = True) -> Request:
     _check_state(fields, conversation)
     if not fields.model:
         raise invalid("'model' is missing.", "model", code="missing_required_parameter")
-    if not needs_input and not fields.input:
+    if not fields.input and (not needs_input or value.get("prompt") is not None):
         fields.input = []
     elif fields.input == []:
         raise invalid("'input' must hold at least one item.", "input", code="empty_array")
