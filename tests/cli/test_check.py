@@ -114,6 +114,15 @@ def test_server_that_lists_the_model_exits_with_0(run: Run, server: ModelServer,
     assert out.endswith("  answers\n")
 
 
+@pytest.mark.parametrize("path", ["", "/v1"])
+def test_server_with_ollamas_own_api_is_asked_below_v1(run: Run, server: ModelServer, path: str) -> None:
+    asked = server.enqueue(reply(b'{"data": [{"id": "a:latest"}]}'))
+    configure(f'[models.a]\nprovider = "ollama"\nbase_url = "{server.url}{path}"\ncontext_length = 8192\n')
+    code, out, err = run("check")
+    assert (code, err, server.request(asked).result(30).path) == (0, "", "/v1/models")
+    assert "  ollama  " in out
+
+
 def test_server_with_anthropics_api_is_asked_for_all_its_models(run: Run, server: ModelServer) -> None:
     asked = server.enqueue(reply(b'{"data": [{"type": "model", "id": "a"}], "has_more": false}'))
     configure(f'[models.a]\nprovider = "anthropic"\nbase_url = "{server.url}/v1"\napi_key = "sk-secret"\n')

@@ -83,6 +83,13 @@ def test_details_without_reasoning_are_its_text() -> None:
     assert sent_back(*items)[0]["reasoning_details"] == [SUMMARY, ENCRYPTED]
 
 
+def test_text_of_details_after_plain_reasoning_is_not_shown_again() -> None:
+    """As a gateway sends it, which streams the reasoning first."""
+    stream = chunks({"reasoning_content": "I look it up."}, {"content": "Done."}, {"reasoning_details": [SIGNED]})
+    texts = [item.text for item in items_of(decode_all(CHAT, stream)) if isinstance(item, Reasoning)]
+    assert texts == [("I look it up.",), ()]
+
+
 @pytest.mark.parametrize(
     "deltas",
     [

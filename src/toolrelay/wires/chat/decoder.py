@@ -40,6 +40,7 @@ class _ChoiceState(Struct, eq=False):
     """A choice that is being received. `halves` are high surrogates that wait for the low ones, by the text that they end.
 
     `details` are those of the reasoning so far, until text or a call follows. `is_reasoning`: its last event is reasoning.
+    `has_reasoning`: reasoning came outside of details, whose text is the same.
     """
 
     number: int
@@ -48,6 +49,7 @@ class _ChoiceState(Struct, eq=False):
     halves: dict[object, str] = {}
     details: DetailCollector | None = None
     is_reasoning: bool = False
+    has_reasoning: bool = False
 
     def join(self, stream: object, text: str) -> str:
         """Return the text without a high surrogate at its end, which waits for the next delta of the same stream."""
@@ -219,7 +221,8 @@ def _take_delta(state: _ChoiceState, choice: ChunkChoice, delta: ChoiceDelta, ou
     if delta.reasoning_details and isinstance(delta.reasoning_details, list):
         state.details = state.details or DetailCollector()
         text = state.details.add(delta.reasoning_details)
-        reasoning = reasoning or text
+        reasoning = reasoning or ("" if state.has_reasoning else text)
+    state.has_reasoning = state.has_reasoning or bool(delta.reasoning_content or delta.reasoning)
     if isinstance(reasoning, str):
         _take_reasoning(state, reasoning, out)
     if delta.content or delta.refusal or delta.tool_calls or delta.function_call is not None:
