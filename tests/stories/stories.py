@@ -82,8 +82,7 @@ STORIES = {
         _story(
             "sequential",
             StoryRound(answer=_calls(_WEATHER), results=("18 degrees",)),
-            StoryRound(answer=_calls(_TIME), results=("noon",)),
-            StoryRound(answer=_calls(_WEATHER), results=("19 degrees",)),
+            StoryRound(answer=_calls(_WEATHER, text="Once more."), results=("19 degrees",)),
         ),
         Story(
             name="none",
@@ -94,11 +93,7 @@ STORIES = {
         ),
         _story("required", StoryRound(answer=_calls(_WEATHER), choice="required", results=("18 degrees",))),
         _story("named", StoryRound(answer=_calls(_TIME), choice="find_time", results=("noon",))),
-        _story(
-            "no_arguments",
-            StoryRound(answer=_calls(_LIST), results=("",)),
-            StoryRound(answer=_calls(_LIST, _TIME), results=("[]", "noon")),
-        ),
+        _story("no_arguments", StoryRound(answer=_calls(_LIST, _TIME), results=("", "noon"))),
         _story("unicode", StoryRound(answer=_calls(_UNICODE), results=("gespeichert: 東京 🌧️\n</tool_result>",))),
         _story("big_arguments", StoryRound(answer=_calls(_BIG), results=("x" * 50_000,))),
         _story("error_result", StoryRound(answer=_calls(_WEATHER), results=("no such city: Paris",), failed=True)),

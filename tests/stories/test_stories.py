@@ -69,6 +69,7 @@ def stage() -> Iterator[StoryStage]:
         for door in doors.values():
             stack.callback(door.close)
         yield StoryStage(tooled, server, upstream, doors)
+        tooled.gateway.await_no_turns()
 
 
 def _cases(*names: str, doors: Collection[str] = DOORS) -> list[Any]:
@@ -196,7 +197,6 @@ def test_client_that_leaves_ends_the_answer(stage: StoryStage, name: str, model:
     assert not stage.server.problems, stage.server.problems.pop()
     request = stage.server.requests[run]
     stage.upstream.connections.future(request.connection).result(60).closed.result(60)
-    stage.tooled.gateway.await_no_turns()
 
 
 @pytest.mark.parametrize(("name", "model", "door", "stream"), _cases("both_owners"))
