@@ -240,14 +240,21 @@ def test_pure_packages_have_no_async_and_no_io() -> None:
     assert impure == []
 
 
-def lint_imports(folder: Path, module: str, line: str) -> subprocess.CompletedProcess[str]:
-    """Check a copy of the source with one more module in it."""
+IMPURE = ("import os", "import asyncio", "from time import monotonic", "from toolrelay import config")
+
+
+@pytest.fixture(scope="module")
+def broken_contracts(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the import check says about a copy of the source with an impure module in every pure package, and a private import."""
+    folder = tmp_path_factory.mktemp("imports")
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     (folder / "tests").mkdir()
     shutil.copy(ROOT / "tests/import_contracts.py", folder / "tests")
-    (folder / "src/toolrelay" / module).write_text(f"{line}\n")
-    return subprocess.run(
+    for package in PURE:
+        (folder / "src/toolrelay" / package / "_impure.py").write_text("\n".join(IMPURE) + "\n")
+    (folder / "src/toolrelay/__main__.py").write_text("from toolrelay.cli import _output\n")
+    ended = subprocess.run(
         [Path(sys.executable).with_name("lint-imports"), "--no-logo", "--no-cache"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": f"{folder / 'src'}:{folder}"},
@@ -255,17 +262,15 @@ def lint_imports(folder: Path, module: str, line: str) -> subprocess.CompletedPr
         text=True,
         check=False,
     )
+    assert ended.returncode != 0
+    return ended.stdout
 
 
-@pytest.mark.parametrize("line", ["import os", "import asyncio", "from time import monotonic", "from toolrelay import config"])
+@pytest.mark.parametrize("line", IMPURE)
 @pytest.mark.parametrize("package", PURE)
-def test_impure_import_breaks_the_contract(tmp_path: Path, package: str, line: str) -> None:
-    ended = lint_imports(tmp_path, f"{package}/_impure.py", line)
-    assert ended.returncode != 0
-    assert f"toolrelay.{package}._impure -> {line.split()[1]}" in ended.stdout
+def test_impure_import_breaks_the_contract(broken_contracts: str, package: str, line: str) -> None:
+    assert f"toolrelay.{package}._impure -> {line.split()[1]}" in broken_contracts
 
 
-def test_import_of_a_private_module_breaks_the_contract(tmp_path: Path) -> None:
-    ended = lint_imports(tmp_path, "__main__.py", "from toolrelay.cli import _output")
-    assert ended.returncode != 0
-    assert "toolrelay.__main__ imports toolrelay.cli._output" in ended.stdout
+def test_import_of_a_private_module_breaks_the_contract(broken_contracts: str) -> None:
+    assert "toolrelay.__main__ imports toolrelay.cli._output" in broken_contracts
