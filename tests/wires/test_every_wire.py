@@ -76,7 +76,8 @@ def carried(wire: Wire, events: list[StreamEvent]) -> Gist:
     given = gist(fold(events))
     if wire.name != "ollama":
         return given
-    usage = None if given.usage is None else Usage(input=given.usage.input, output=given.usage.output)
+    tokens = (given.usage or (0, 0))[:2]
+    usage = (*tokens, sum(tokens), 0, 0) if any(tokens) else None
     return replace(given, finish="stop" if given.finish == "content_filter" else given.finish, usage=usage)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-import msgspec
 from msgspec import Struct
 
 from toolrelay.core.json import Json, JsonObject
@@ -25,10 +24,9 @@ from toolrelay.core.messages import (
 )
 from toolrelay.wires.gemini.content import audio_part, file_part, image_part
 from toolrelay.wires.gemini.thinking import NAME, NO_SIGNATURE, is_before_3, own_signature, signs_calls, split_extra
-from toolrelay.wires.json import is_object
+from toolrelay.wires.json import arguments_object
 from toolrelay.wires.outgoing import RequestEncoder
 
-INVALID_ARGUMENTS = "invalid_arguments"  # the member that holds arguments which are no JSON object
 _SIGNATURE = "thoughtSignature"
 
 
@@ -58,7 +56,7 @@ class _Caller(Struct, frozen=True):
     name: str
 
 
-class ConversationEncoder(RequestEncoder):
+class ContentsEncoder(RequestEncoder):
     """Encodes `systemInstruction` and `contents`."""
 
     wire = NAME
@@ -155,12 +153,8 @@ class ConversationEncoder(RequestEncoder):
             self.reject("a call's namespace")
         signature, extra = split_extra(call.extra)
         self.keep_extra(extra)
-        arguments: Any = {INVALID_ARGUMENTS: call.arguments}
-        if not call.arguments.strip():
-            arguments = {}
-        elif is_object(call.arguments):
-            arguments = msgspec.Raw(call.arguments.encode(errors="replace"))  # the model's own text
-        part: JsonObject = {"functionCall": {"id": self.call_id(call.id), "name": call.name, "args": arguments}}
+        args: Any = arguments_object(call.arguments)
+        part: JsonObject = {"functionCall": {"id": self.call_id(call.id), "name": call.name, "args": args}}
         return {**part, _SIGNATURE: signature or before} if signature or before else part
 
     def _sign_calls(self, turns: list[_Turn]) -> None:

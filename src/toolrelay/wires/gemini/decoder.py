@@ -25,7 +25,7 @@ from toolrelay.wires.decoder import FrameDecoder, provider_error
 from toolrelay.wires.errors import MAX_MESSAGE
 from toolrelay.wires.gemini import frames
 from toolrelay.wires.gemini.errors import decode_stream_error
-from toolrelay.wires.gemini.frames import AnswerPart, Candidate, ContentFrame, FunctionCall, UsageTotals
+from toolrelay.wires.gemini.frames import AnswerPart, Candidate, ContentFrame, FunctionCall, UsageMetadata
 from toolrelay.wires.gemini.thinking import NAME, SignedPart, seal_signature, signed_extra
 from toolrelay.wires.json import decode, may_be_deep
 
@@ -52,7 +52,7 @@ class GeminiDecoder(FrameDecoder):
         self._is_started = False
         self._has_content = False
         self._signatures: list[str] = []  # of the text so far
-        self._usage = UsageTotals()
+        self._usage = UsageMetadata()
         self._finish_reason: str | None = None
         self._finish_message = ""
         self._is_blocked = False

@@ -81,7 +81,7 @@ def decode_part(raw: Raw) -> tuple[AnswerPart, JsonObject | None]:
     return part, members if members.keys() - _NOT_OPAQUE else None
 
 
-class UsageTotals:
+class UsageMetadata:
     """The usage of an answer. Each frame has the figures so far, and the last ones count."""
 
     __slots__ = ("_members",)

@@ -8,7 +8,7 @@ from toolrelay.core.json import Json, JsonObject
 from toolrelay.core.profiles import Profile
 from toolrelay.core.request import OpaqueTool, Request, Tool, ToolChoice
 from toolrelay.wires.base import OutgoingRequest, Unsupported
-from toolrelay.wires.gemini.conversation import ConversationEncoder
+from toolrelay.wires.gemini.conversation import ContentsEncoder
 from toolrelay.wires.gemini.schema import function_schema, output_schema
 from toolrelay.wires.gemini.thinking import budget_settings, effort_settings, thinks
 from toolrelay.wires.json import encode_repaired, without_nones
@@ -63,7 +63,7 @@ def _path(request: Request) -> str:
     return f"/{name}:streamGenerateContent?alt=sse" if request.stream else f"/{name}:generateContent"
 
 
-class GeminiRequestEncoder(ConversationEncoder):
+class GeminiRequestEncoder(ContentsEncoder):
     unsupported = UNSUPPORTED
     refusal = "This model is reached over Google's Gemini API, which cannot say:"
 
