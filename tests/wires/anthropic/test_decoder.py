@@ -9,7 +9,7 @@ import pytest
 
 from tests.exchange import check_one_end, decode_all, envelope, fold
 from toolrelay.core.assembly import Answer
-from toolrelay.core.events import AnswerFailed, AnswerFinished, StreamEvent, Usage
+from toolrelay.core.events import AnswerFailed, AnswerFinished, CallFinished, StreamEvent, Usage
 from toolrelay.core.messages import Message, Reasoning, Text
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ClientError
@@ -71,6 +71,17 @@ def test_call_is_finished_with_its_arguments(frames: list[Any], arguments: str) 
     events = decode(START, *frames, ending("tool_use"), STOP)
     assert calls_of(events) == [("f", arguments)]
     assert fold(events).finish == "calls"
+
+
+@pytest.mark.parametrize("piece", ["", '{"a"'])
+@pytest.mark.parametrize("reason", ["tool_use", "max_tokens"])
+def test_call_that_another_block_follows_was_not_truncated(piece: str, reason: str) -> None:
+    """Clients take calls in the order of their ends."""
+    first = [CALL, delta(0, "input_json_delta", partial_json=piece), end(0)]
+    second = [begin(1, type="tool_use", name="g", input={}), delta(1, "input_json_delta", partial_json="{}"), end(1)]
+    events = decode(START, *first, *second, ending(reason), STOP)
+    assert [event.index for event in events if isinstance(event, CallFinished)] == [0, 1]
+    assert calls_of(events) == [("f", piece or "{}"), ("g", "{}")]
 
 
 @pytest.mark.parametrize("pieces", [[], ['{"a"']])

@@ -64,6 +64,18 @@ def refusal(**fields: Any) -> ClientError:
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
 
 
+def test_empty_text_before_calls_of_another_api_is_left_out() -> None:
+    """Chat clients send `content: ""` beside tool_calls."""
+    items = (
+        Message(role="assistant", content=""),
+        Call(id="c1", name="f", arguments="{}"),
+        Message(role="assistant", content=""),
+    )
+    request = Request(wire="openai_chat", model="m", items=items)
+    assert [item["type"] for item in written(request)["input"]] == ["function_call", "message"]
+    assert len(written(replace(request, wire=WIRE_NAME))["input"]) == 3
+
+
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "name": "f", "parameters": {}},
     {"type": "custom", "name": "c"},

@@ -122,6 +122,7 @@ class AnthropicDecoder(FrameDecoder):
                 self._start(message.model, out)
                 self._usage.add(message.usage)
             case "content_block_start":
+                self._finish_incomplete(out)
                 self._start_block(self._index(frame), frame.content_block or {}, out)
             case "content_block_delta" if frame.delta is not None:
                 self._take_delta(frame, frame.delta, out)
@@ -251,6 +252,14 @@ class AnthropicDecoder(FrameDecoder):
             case _:
                 out.append(ItemReceived(wire=NAME, raw=_opaque(block)))
 
+    def _finish_incomplete(self, out: list[StreamEvent]) -> None:
+        """Finish calls without complete arguments, which turned out not to be truncated."""
+        for block in self._incomplete:
+            if not block.arguments:
+                out.append(ArgumentsDelta(block.call, "{}"))
+            out.append(CallFinished(block.call))
+        self._incomplete.clear()
+
     # The end
 
     def _close(self, out: list[StreamEvent]) -> None:
@@ -266,10 +275,7 @@ class AnthropicDecoder(FrameDecoder):
         said = FINISHES.get(str(self._stop.get("stop_reason")), "stop")
         finish: Finish = said if said in ("length", "content_filter") else "calls" if self._call_count else "stop"
         if finish == "calls":  # otherwise they were truncated
-            for block in self._incomplete:
-                if not block.arguments:
-                    out.append(ArgumentsDelta(block.call, "{}"))
-                out.append(CallFinished(block.call))
+            self._finish_incomplete(out)
         self._is_over = True
         out.append(AnswerFinished(finish=finish, usage=self._usage.total(), extra=self._extra()))
 

@@ -103,7 +103,10 @@ class ResponsesRequestEncoder(RequestEncoder):
     # The conversation
 
     def input(self) -> list[Json]:
-        return [members for item in self.request.items if (members := self.item(self._readable(item))) is not None]
+        items = self.request.items
+        if not self.is_same_wire:
+            items = tuple([item for item, after in zip(items, (*items[1:], None), strict=True) if not _is_blank(item, after)])
+        return [members for item in items if (members := self.item(self._readable(item))) is not None]
 
     def _readable(self, item: Item) -> Item:
         """Return reasoning without what only another API can read."""
@@ -335,3 +338,8 @@ def reasoning_members(request: Request) -> JsonObject:
         return {}
     extra = reasoning.extra if reasoning.extra and request.wire == NAME else {}
     return without_nones({"effort": reasoning.effort, "summary": reasoning.summary}) | extra
+
+
+def _is_blank(item: Item, after: Item | None) -> bool:
+    """Return whether the item is the empty text of a Chat message that has calls."""
+    return type(item) is Message and item.role == "assistant" and item.content in ("", ()) and type(after) is Call
