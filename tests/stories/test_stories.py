@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import subprocess
+import sys
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,12 +33,13 @@ from tests.stories.providers import (
     StoryServer,
     opening,
 )
-from tests.stories.scripts import Called, Entry, ModelAnswer, ProviderRequest, Returned, Said, StoryRound, Style
+from tests.stories.scripts import Called, Entry, Json, ModelAnswer, ProviderRequest, Returned, Said, StoryRound, Style
 from tests.stories.stories import CUSTOM_STORY, FREE_TEXT, GATEWAY_STORIES, GRAMMAR, STORIES, TOOLS, declared_tools
 from tests.tool_gateway import ToolGateway, running_tools
 from tests.upstream import Upstream
 
 PLAYED = [model for model in MODELS.values() if model.wire not in MISSING_WIRES]
+FAILURE_WIRES = ("anthropic", "gemini")  # they can say that a result is an error
 TOOLED = "_tools"  # after the name of a model: the same with gateway tools
 ASKED = """
 [toolsets.asked]
@@ -123,7 +127,7 @@ def test_story(stage: StoryStage, name: str, model: StoryModel, door: str, *, st
         history += reply.history
         if results:
             history += client.results(results, failed=round_.failed)
-        told += _told(round_, knows_failure=door == "messages" and model.wire in ("anthropic", "gemini"))
+        told += _told(round_, knows_failure=door == "messages" and model.wire in FAILURE_WIRES)
 
 
 def check_reply(reply: ClientReply, answer: ModelAnswer) -> None:
@@ -269,3 +273,68 @@ def test_custom_tool_is_called_with_free_text(
             assert GRAMMAR in received.descriptions["apply_patch"]
         history += [*reply.history, *client.results(list(zip(reply.calls, round_.results, strict=True)), failed=False)]
         told += _told(round_, knows_failure=False)
+
+
+# The SDKs in Node
+
+NODE = Path(sys.executable).parent / "node"
+SCRIPT = Path(__file__).parent.parent / "node" / "stories.mjs"
+NODE_CLIENTS = ("chat", "responses", "messages", "aiChat", "aiResponses")
+"""Clients of tests/node/stories.mjs: openai on two APIs, @anthropic-ai/sdk, and the AI SDK on two APIs."""
+
+
+class NodePlay(Struct, frozen=True, kw_only=True):
+    """A story of one client with one model. `run` is its number."""
+
+    client: str
+    name: str
+    model: StoryModel
+    streamed: bool
+    run: int
+
+    def encode(self) -> Json:
+        story = STORIES[self.name]
+        tools = [
+            {"name": name, "description": description, "schema": schema}
+            for name, (description, schema) in declared_tools(story).items()
+        ]
+        rounds = [{"choice": each.choice, "results": each.results, "failed": each.failed} for each in story.rounds]
+        members = {"client": self.client, "model": self.model.name, "streamed": self.streamed}
+        return {**members, "text": opening(self.name, self.run), "tools": tools, "rounds": rounds}
+
+
+@pytest.fixture(scope="module")
+def node_plays(stage: StoryStage) -> list[tuple[NodePlay, Any]]:
+    """Every story of every client with a model of each wire and with one that prints its calls, in one process."""
+    models = [model for model in PLAYED if model.provider == "compatible"]
+    plays = [
+        NodePlay(client=client, name=name, model=model, streamed=(row + column + place) % 2 == 0, run=next(_runs))
+        for row, client in enumerate(NODE_CLIENTS)
+        for column, name in enumerate(STORIES)
+        for place, model in enumerate(models)
+    ]
+    given = json.dumps([play.encode() for play in plays])
+    command: list[str | Path] = [NODE, SCRIPT, stage.tooled.gateway.url]
+    run = subprocess.run(command, input=given, capture_output=True, text=True, timeout=100, check=False)
+    assert run.returncode == 0, run.stderr
+    return list(zip(plays, json.loads(run.stdout), strict=True))
+
+
+@pytest.mark.parametrize("client", NODE_CLIENTS)
+@pytest.mark.parametrize("name", STORIES)
+def test_story_is_the_same_for_the_sdks_in_node(
+    stage: StoryStage, node_plays: list[tuple[NodePlay, Any]], name: str, client: str
+) -> None:
+    for play, replies in node_plays:
+        if (play.name, play.client) != (name, client):
+            continue
+        assert isinstance(replies, list), replies["error"]
+        told: list[Entry] = [Said("user", opening(name, play.run))]
+        knows_failure = client == "messages" and play.model.wire in FAILURE_WIRES
+        received = stage.server.received[play.run]
+        for round_, reply, request in zip(STORIES[name].rounds, replies, received, strict=True):
+            parts = [part if isinstance(part, str) else ReceivedCall(*part) for part in reply["parts"]]
+            check_reply(ClientReply(parts=parts, finish=reply["finish"], history=[]), round_.answer)
+            check_conversation(request, told)
+            check_tools(request, declared_tools(STORIES[name]), round_.choice, play.model)
+            told += _told(round_, knows_failure=knows_failure)
