@@ -14,6 +14,7 @@ from toolrelay.backends.providers import PROVIDERS, Quirk
 from toolrelay.core.messages import Call, Message, Reasoning, Result
 from toolrelay.core.request import OutputFormat, ReasoningOptions, Request, Sampling, Tool, ToolChoice
 from toolrelay.runtime.models import tool_calling_mode
+from toolrelay.toolcalls.flattening import FlatTools, needs_flattening
 from toolrelay.toolcalls.options import ToolCallOptions
 from toolrelay.toolcalls.session import ToolCallSession
 from toolrelay.wires.base import discover
@@ -64,7 +65,9 @@ def options_of(provider: str, **members: Any) -> ToolCallOptions:
 
 def sent(provider: str, request: Request = REQUEST, wire: str = "chat", **members: Any) -> Json:
     """Return the body that the provider's server gets, behind the tool-calling layer."""
-    given = ToolCallSession(request, options_of(provider, **members)).request
+    options = options_of(provider, **members)
+    flat = FlatTools(request, options).request if needs_flattening(request, options) else request
+    given = ToolCallSession(flat, options).request
     body: Json = json.loads(WIRES[wire].encode_request(given, PROVIDERS[provider].profile).body)
     return body
 
@@ -126,6 +129,11 @@ def _takes_allowed_tools(provider: str, _: Quirk) -> bool:
     return len(body["tools"]) == 1 and isinstance(body.get("tool_choice", "auto"), str)
 
 
+def _takes_custom_tools(provider: str, _: Quirk) -> bool:
+    body = sent(provider, changed(tools=(Tool(name="shell", kind="custom"),)))
+    return [tool["type"] for tool in body["tools"]] == ["function"]
+
+
 def _output_formats(provider: str, quirk: Quirk) -> bool:
     asked = [OutputFormat(type="json_object"), OutputFormat(type="json_schema", name="n", schema={"type": "object"})]
     return all(sent(provider, changed(output=each))["response_format"]["type"] in quirk.value for each in asked)
@@ -182,6 +190,7 @@ EFFECTS: dict[str, Callable[[str, Quirk], bool]] = {
         _reasoning_fields,
         _takes_null_content,
         _takes_allowed_tools,
+        _takes_custom_tools,
         _output_formats,
         _needs_text_format,
         _call_ids,
