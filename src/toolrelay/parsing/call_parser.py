@@ -9,7 +9,7 @@ from functools import lru_cache
 from toolrelay.parsing.errors import MalformedCallError, NotACallError, ParseError, TruncatedCallError
 from toolrelay.parsing.grammar import CallSink, CallSyntax
 from toolrelay.parsing.markers import markers_of
-from toolrelay.parsing.stream_reader import BLANKS, Lexer, Parse, Reader, match_end
+from toolrelay.parsing.stream_reader import BLANKS, Parse, Reader, match_end
 
 MARKS_LIMIT = 1024  # characters after a start marker
 HELD_LIMIT = 1024 * 1024
@@ -52,7 +52,6 @@ class CallParser:
         self._start = at
         self._printed = ""
         self._parse = syntax.grammar(self._reader, sink, marker)
-        self._lexer: Lexer | None = None
 
     def feed(self, text: str) -> ParseState:
         """Parse the input so far and more text."""
@@ -76,11 +75,11 @@ class CallParser:
         """Parse the input so far."""
         while True:
             try:
-                self._lexer = self._resume()
+                self._resume()
             except StopIteration:
                 return ParseState.BROKEN if self.rule else ParseState.FINISHED
             except ParseError as error:
-                self._lexer = None
+                self._reader.lexer = None
                 failed = self._handle(error)
                 if failed is not None:
                     return failed
@@ -90,14 +89,17 @@ class CallParser:
                 return ParseState.BROKEN
             return self.feed("") if self._excess else ParseState.WAITING
 
-    def _resume(self) -> Lexer | None:
-        """Resume the grammar, or the lexer that it waits for: most text is inside a long value."""
-        if self._lexer is None or self._reader.closed:
-            return next(self._parse)
-        try:
-            return next(self._parse) if self._lexer.advance() else self._lexer
-        except ParseError as error:
-            return self._parse.throw(error)
+    def _resume(self) -> None:
+        """Resume the grammar, or only the lexer that it waits for: most text is inside a long value."""
+        reader = self._reader
+        if reader.lexer is not None and not reader.closed:
+            try:
+                if not reader.lexer.advance():
+                    return
+            except ParseError as error:
+                self._parse.throw(error)
+                return
+        next(self._parse)
 
     def _handle(self, error: ParseError) -> ParseState | None:
         """Return the final state after an error; None: go on with a grammar that skips an empty block or the call."""

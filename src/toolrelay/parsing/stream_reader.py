@@ -26,8 +26,8 @@ class Lexer(Protocol):
         ...
 
 
-Parse: TypeAlias = Generator[Lexer | None, None, T]
-"""A parser in progress: yields whenever it needs more text, returns T. More text may go to the lexer that it yields, if any."""
+Parse: TypeAlias = Generator[None, None, T]
+"""A parser in progress: yields whenever it needs more text, returns T."""
 Emit: TypeAlias = Callable[[str], None]
 """Receives output piece by piece."""
 
@@ -48,15 +48,17 @@ def match_end(pattern: re.Pattern[str], text: str, at: int, stop: int = _NO_LIMI
 class Reader:
     """A buffer: `text`, consumed up to `at`. `closed`: no more text follows. `complete`: because the model ended its answer.
 
-    `ends`: marks that end a call. `repaired`: invalid JSON in the text so far was repaired.
+    `ends`: marks that end a call. `repaired`: invalid JSON in the text so far was repaired. `lexer` waits for more text: until
+    its value ends, it can be advanced without the parser that waits for it.
     """
 
-    __slots__ = ("at", "closed", "complete", "ends", "repaired", "text")
+    __slots__ = ("at", "closed", "complete", "ends", "lexer", "repaired", "text")
 
     def __init__(self, text: str = "", at: int = 0, ends: tuple[str, ...] = ()) -> None:
         self.text = text
         self.at = at
         self.ends = ends
+        self.lexer: Lexer | None = None
         self.repaired = False
         self.closed = False
         self.complete = False
@@ -264,4 +266,6 @@ def run_lexer(lexer: Lexer, reader: Reader) -> Parse[None]:
     """Run a lexer to the end of its value."""
     while not lexer.advance():
         reader.require_more()
-        yield lexer
+        reader.lexer = lexer
+        yield
+    reader.lexer = None
