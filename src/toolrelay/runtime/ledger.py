@@ -12,6 +12,7 @@ from toolrelay.core.approvals import approval_id
 from toolrelay.core.identity import make_conversation_id
 from toolrelay.core.messages import Item
 from toolrelay.core.steps import (
+    AnswerReceived,
     QuestionAsked,
     QuestionClosed,
     StepEvent,
@@ -35,7 +36,7 @@ from toolrelay.wires.responses.request import NAME as RESPONSES
 CANCELLED = "cancelled"
 _KEY_IN_USE = "Another request with this Idempotency-Key runs tools already. Repeat this request to get the answer to that one."
 _CANCELLED = (CANCELLED, "client_gone", "client_stalled")  # the codes of turns that their clients ended
-_DURABLE = (QuestionAsked, VerdictGiven, ToolRunStarted, TurnFinished, TurnFailed)
+_DURABLE = frozenset({QuestionAsked, VerdictGiven, ToolRunStarted, TurnFinished, TurnFailed})
 
 
 class TurnLedger:
@@ -82,7 +83,7 @@ class TurnLedger:
         self._status: TurnStatus | None = None
         self._has_conflict = False
         self._lock = asyncio.Lock()
-        self._added = asyncio.Event()  # set, and replaced, when a step is added
+        self._added: asyncio.Event | None = None  # set when a step is added; made by who waits for it
 
     @property
     def has_unsaved_end(self) -> bool:
@@ -101,6 +102,8 @@ class TurnLedger:
     async def wait_for_step(self, count: int) -> None:
         """Wait until there are more steps than this."""
         while len(self.steps) <= count:
+            if self._added is None:
+                self._added = asyncio.Event()
             await self._added.wait()
 
     @property
@@ -112,12 +115,16 @@ class TurnLedger:
         at = self._clock()
         self._unsaved.append(StoredStep(seq=len(self.steps), at=at, step=step))
         self.steps.append(step)
-        self._added.set()
-        self._added = asyncio.Event()
-        self._is_durable = self._is_durable or isinstance(step, _DURABLE)
+        if self._added is not None:
+            self._added.set()
+            self._added = None
+        kind = type(step)
+        self._is_durable = self._is_durable or kind in _DURABLE
         accepted = self.steps[0]
         is_legacy = isinstance(accepted, TurnAccepted) and accepted.request.legacy_functions
         self._messages += message_rows(step, skip=self._known_items, legacy=is_legacy)
+        if kind is TurnAccepted or kind is AnswerReceived:  # neither changes what follows
+            return
         match step:
             case QuestionAsked():
                 self._approvals.append(self._question(step, at))

@@ -62,32 +62,32 @@ def _rows(items: Iterable[Item], *, is_legacy: bool) -> Iterator[MessageRow]:
     calls: list[Call] = []
     for item in items:
         match item:
-            case Call():
-                calls.append(item)
             case Message() | Result():
-                yield from _assistant_row(said, calls, is_legacy=is_legacy)
-                said, calls = None, []
+                if said is not None or calls:
+                    yield _assistant_row(said, calls, is_legacy=is_legacy)
+                    said, calls = None, []
                 if isinstance(item, Result):
                     yield _row("tool", item.output, tool_call_id=item.call_id)
                 elif item.role == "assistant":
                     said = item
                 else:
                     yield _row(item.role, item.content)
+            case Call():
+                calls.append(item)
             case Reasoning() | OpaqueItem():
                 pass
             case _:
                 assert_never(item)
-    yield from _assistant_row(said, calls, is_legacy=is_legacy)
+    if said is not None or calls:
+        yield _assistant_row(said, calls, is_legacy=is_legacy)
 
 
-def _assistant_row(said: Message | None, calls: list[Call], *, is_legacy: bool) -> Iterator[MessageRow]:
-    if said is None and not calls:
-        return
+def _assistant_row(said: Message | None, calls: list[Call], *, is_legacy: bool) -> MessageRow:
     function_call = None
     if is_legacy and len(calls) == 1 and calls[0].kind == "function":
         function_call = _json({"name": calls[0].name, "arguments": calls[0].arguments})
     tool_calls = _json([_call(call) for call in calls]) if calls else None
-    yield _row("assistant", said.content if said else (), tool_calls=tool_calls, function_call=function_call)
+    return _row("assistant", said.content if said else (), tool_calls=tool_calls, function_call=function_call)
 
 
 def _call(call: Call) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The group-commit writer: one thread that puts all waiting writes into one transaction.
 
-A commit waits for the disk, whatever it contains. So writes that arrive during a commit share the next one. Each write is a
-savepoint: if it fails, only its caller gets the error. If the transaction as a whole is lost, as it may be when the disk is full,
-its writes are repeated one by one.
+A commit waits for the disk, whatever it contains. So writes that arrive during a commit share the next one. Each of several
+writes is a savepoint: if it fails, only its caller gets the error. If the transaction as a whole is lost, as it may be when the
+disk is full, its writes are repeated one by one.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ class GroupCommitWriter:
         return batch, True
 
     def _run_batch(self, connection: Connection, batch: list[_Job]) -> list[_Outcome]:
+        if len(batch) == 1:  # it needs no savepoint
+            return [self._run_alone(connection, batch[0])]
         try:
             outcomes = self._run_transaction(connection, batch)
         except _TransactionLostError:
