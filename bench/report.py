@@ -17,6 +17,8 @@ DOCS = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "bench" / "results"
 _MAX_OTHER_PROCESSES, _MAX_HARNESS, _MAX_LATE = 0.1, 0.85, 0.1
 _BEGIN, _END = "<!-- results begin -->", "<!-- results end -->"
+_PAIR_LIMIT = 1.15
+_LIMITED_PAIRS = ("anthropic>chat", "anthropic>anthropic")
 
 
 @dataclass(slots=True)
@@ -182,6 +184,18 @@ def _versions() -> Iterator[str]:
 # --- writing
 
 
+def pair_ratios(lines: list[Line]) -> Iterator[str]:
+    """Yield what each other pair of wires costs of a gateway's first row, Chat on both sides."""
+    medians = {(line.label, line.metric.key): line.median for line in lines}
+    for line in lines:
+        name, _, pair = line.label.partition(" ")
+        base = medians.get((name, line.metric.key)) if pair else None
+        if base:
+            ratio = line.median / base
+            verdict = f"  [≤ {_PAIR_LIMIT}] {'ok' if ratio <= _PAIR_LIMIT else 'MISSED'}" if pair in _LIMITED_PAIRS else ""
+            yield f"{line.label} to {name}, {line.metric.title}: {ratio:.2f} x{verdict}"
+
+
 def table(lines: list[Line]) -> str:
     out: list[str] = []
     metric = None
@@ -204,6 +218,8 @@ def markdown(lines: list[Line], facts: dict[str, str], errors: list[str], warnin
         target = metric.target if line.verdict else ""
         verdict = f"**{line.verdict}**" if line.verdict == "MISSED" else line.verdict
         out.append(f"| {title} | {line.label} | {line.figure} | {line.spread} | {line.times} | {target} | {verdict} |")
+    if ratios := [f"- {ratio}" for ratio in pair_ratios(lines)]:
+        out += ["", *ratios]
     return "\n".join(out) + "\n"
 
 

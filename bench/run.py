@@ -188,6 +188,7 @@ def measure(arguments: argparse.Namespace, directory: Path) -> int:
 def show(findings: report.Report, lines: list[report.Line], facts: dict[str, str]) -> int:
     print("\n".join(f"{name}: {value}" for name, value in facts.items()))
     print(report.table(lines))
+    print("", *report.pair_ratios(lines), sep="\n")
     for warning in findings.warnings():
         print(f"\nWARNING  {warning}")
     for error in findings.errors():

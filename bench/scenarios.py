@@ -250,6 +250,7 @@ SCENARIOS = (
         name="whole",
         metrics=(Metric(key="whole", title="request without streaming, 64 connections", unit="CPU µs per request", limit=350),),
         measure=_whole,
+        all_apis=True,
     ),
     Scenario(
         name="paced64",
