@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from toolrelay import log
-from toolrelay.core.events import Usage, limit_tokens
+from toolrelay.core.events import MAX_TOKENS, Usage, limit_tokens
 from toolrelay.core.latencies import LatencyCounter
 from toolrelay.errors import StoreError
 from toolrelay.stores.usage import UsageRow
@@ -35,9 +35,9 @@ class _Counts:
         self.turn = LatencyCounter()
 
     def add_tokens(self, read: int, written: int, cached: int) -> None:
-        self.input = limit_tokens(self.input + read)
-        self.output = limit_tokens(self.output + written)
-        self.cached = limit_tokens(self.cached + cached)
+        self.input = min(self.input + limit_tokens(read), MAX_TOKENS)
+        self.output = min(self.output + limit_tokens(written), MAX_TOKENS)
+        self.cached = min(self.cached + limit_tokens(cached), MAX_TOKENS)
 
 
 class UsageCounter:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from toolrelay import log
 from toolrelay.backends.base import RelayedResponse, RelayingBackend, Wanted
 from toolrelay.core.commands import Notice
-from toolrelay.core.events import Noticed, StreamEvent, Usage, limit_tokens
+from toolrelay.core.events import Noticed, StreamEvent, Usage
 from toolrelay.errors import ClientError, InternalError, ToolrelayError, invalid
 from toolrelay.runtime.limits import ConcurrencyLimit
 from toolrelay.runtime.models import Model, find_model
@@ -177,8 +177,7 @@ def _usage_of(body: bytes) -> Usage | None:
         return None
     if usage is None:
         return None
-    read, written = limit_tokens(usage.prompt_tokens), limit_tokens(usage.completion_tokens)
-    return Usage(input=read, output=written, total=usage.total_tokens)
+    return Usage(input=usage.prompt_tokens, output=usage.completion_tokens, total=usage.total_tokens)
 
 
 def _as_failure(error: BaseException, token: str) -> ToolrelayError:

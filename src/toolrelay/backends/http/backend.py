@@ -219,7 +219,9 @@ class HttpBackend:
         await self._pool.close()
 
     def _encode(self, request: Request) -> bytes:
-        outgoing = self.wire.encode_request(replace(request, model=self.model), self._profile)
+        if request.model != self.model:
+            request = replace(request, model=self.model)
+        outgoing = self.wire.encode_request(request, self._profile)
         if outgoing.dropped:
             self._warn_of_dropped(outgoing.dropped)
         target = self._wire_target + outgoing.path

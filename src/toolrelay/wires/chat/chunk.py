@@ -99,7 +99,6 @@ class ChatChunk(Struct, gc=False):
     error: Any = None
 
 
-_NO_DETAILS: dict[str, int | None] = {}
 decode_chunk = msgspec.json.Decoder(ChatChunk).decode
 _BESIDE: dict[str, Any] = {"usage": ChatUsage | None} | dict.fromkeys(("model", "system_fingerprint", "service_tier"), str | None)
 # The members that hold streamed texts, which the next chunk may continue, and those texts.
@@ -161,26 +160,14 @@ def decode_usage(usage: ChatUsage) -> Usage:
         input=limit_tokens(usage.prompt_tokens or 0),
         output=limit_tokens(usage.completion_tokens or 0),
         total=_count(usage.total_tokens),
-        **_NO_DETAILS if prompt is None else _prompt_details(prompt),
-        **_NO_DETAILS if completion is None else _completion_details(completion),
+        cached=None if prompt is None else _count(prompt.cached_tokens),
+        cache_written=None if prompt is None else _count(prompt.cache_write_tokens),
+        audio_in=None if prompt is None else _count(prompt.audio_tokens),
+        reasoning=None if completion is None else _count(completion.reasoning_tokens),
+        audio_out=None if completion is None else _count(completion.audio_tokens),
+        accepted_prediction=None if completion is None else _count(completion.accepted_prediction_tokens),
+        rejected_prediction=None if completion is None else _count(completion.rejected_prediction_tokens),
     )
-
-
-def _prompt_details(details: _PromptDetails) -> dict[str, int | None]:
-    return {
-        "cached": _count(details.cached_tokens),
-        "cache_written": _count(details.cache_write_tokens),
-        "audio_in": _count(details.audio_tokens),
-    }
-
-
-def _completion_details(details: _CompletionDetails) -> dict[str, int | None]:
-    return {
-        "reasoning": _count(details.reasoning_tokens),
-        "audio_out": _count(details.audio_tokens),
-        "accepted_prediction": _count(details.accepted_prediction_tokens),
-        "rejected_prediction": _count(details.rejected_prediction_tokens),
-    }
 
 
 def _count(tokens: float | None) -> int | None:

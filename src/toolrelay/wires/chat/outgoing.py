@@ -264,7 +264,7 @@ class _ChatRequestEncoder(RequestEncoder):
     def settings(self) -> JsonObject:
         request = self.request
         self._reject_settings()
-        members: JsonObject = {}
+        members: dict[str, Any] = {}
         if request.output is not None:
             members["response_format"] = self._response_format(request.output)
         if request.reasoning is not None and request.reasoning.effort is not None:
