@@ -64,6 +64,14 @@ def test_text_comes_as_it_arrives() -> None:
     assert events[4] == AnswerFinished(finish="stop", usage=Usage(input=7, output=3, total=10))
 
 
+def test_list_of_frames_is_one_answer() -> None:
+    """A server that ignores `alt=sse` streams a list."""
+    body = json.dumps([frame(text("Hel")), frame(text("lo\ud83d")), END]).encode()
+    found = fold(WIRE.decode_answer(body))
+    assert (gist(found).text, found.usage) == ("Hello\ufffd", Usage(input=7, output=3, total=10))
+    assert failure(WIRE.decode_answer(b"[" + body + b"]"))[1] == "upstream_invalid"
+
+
 def test_calls_are_whole_and_without_ids() -> None:
     found = answer(frame(text("Let me see."), call("a", {"x": [1, {"y": None}]}, id="their_id")), frame(call("b")))
     assert [(made.id, made.name, made.arguments) for made in found.calls] == [("", "a", '{"x":[1,{"y":null}]}'), ("", "b", "{}")]

@@ -61,12 +61,13 @@ class GeminiDecoder(FrameDecoder):
 
     def _read(self, frame: bytes, out: list[StreamEvent]) -> None:
         try:
-            decoded = frames.decode_frame(frame)
+            decoded = frames.decode_frames(frame)
             if may_be_deep(frame):
                 decode(frame)  # raises if it is nested too deeply
         except (ValueError, RecursionError):
             raise provider_error(_NOT_A_FRAME) from None
-        self._take(decoded, out)
+        for each in decoded:
+            self._take(each, out)
 
     def _read_last(self, frame: bytes, out: list[StreamEvent]) -> None:
         try:

@@ -59,14 +59,19 @@ _decode_part = msgspec.json.Decoder(AnswerPart).decode
 _NOT_OPAQUE = frozenset({"text", "thought", "thoughtSignature", "functionCall", "partMetadata"})
 
 
-def decode_frame(frame: bytes) -> ContentFrame:
-    """Decode a frame, also one in a list or with lone surrogates. Raise ValueError if it is none."""
+def decode_frames(data: bytes) -> list[ContentFrame]:
+    """Decode a frame, also one with lone surrogates, or a list of frames, which is the API's stream without `alt=sse`.
+
+    Raise ValueError if it is neither.
+    """
     try:
-        return _decode_frame(frame)
+        return [_decode_frame(data)]
     except (ValueError, RecursionError):
-        value = decode(frame)
-    if isinstance(value, list) and value:
-        value = value[0]
+        value = decode(data)
+    return [_decode_tolerantly(each) for each in (value if isinstance(value, list) and value else [value])]
+
+
+def _decode_tolerantly(value: object) -> ContentFrame:
     if isinstance(value, dict) and value.get("error"):
         return ContentFrame(error=value["error"])
     return _decode_frame(encode_repaired(repair_surrogates(value)))
