@@ -204,7 +204,7 @@ def decode_answer(body: bytes) -> list[StreamEvent]:
 
 def _failure(reason: str, message: str) -> BackendError:
     said = f": {' '.join(message.split())[:MAX_MESSAGE]}" if message else ""
-    return BackendError(f"The model ended its answer with {reason[:MAX_MESSAGE]}{said}", code="upstream_invalid")
+    return BackendError(f"The model ended its answer with {reason[:MAX_MESSAGE]}{said}.", code="upstream_invalid")
 
 
 def _arguments(raw: Raw) -> str:
