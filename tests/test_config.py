@@ -26,8 +26,8 @@ ROOT = Path(__file__).parent.parent
 # Sources
 
 
-def test_without_a_file_the_demo_model_is_served_on_loopback() -> None:
-    settings = load(None, {})
+def test_without_a_file_the_demo_model_is_served_on_loopback(tmp_path: Path) -> None:
+    settings = load(None, {}, data_dir=str(tmp_path))
     assert settings.models == {"demo": ModelSettings(name="demo", provider="demo", model="demo", toolsets=("vault",))}
     assert {name: (toolset.kind, toolset.approval) for name, toolset in settings.toolsets.items()} == {
         "vault": ("vault", "always")

@@ -42,7 +42,7 @@ TOOLSET_KEYS = sorted({key for kind in discover_toolsets().values() for key in k
 _SERVERS = (
     "openai, anthropic, gemini, openrouter, ollama, lmstudio, vllm, llamacpp, groq, mistral, deepseek, together, xai, azure"
 )
-A_PROVIDER = f"one of {_SERVERS}, codex, demo, compatible"
+A_PROVIDER = f"one of {_SERVERS}, codex, local, demo, compatible"
 HTTP_PROVIDERS = f"{_SERVERS}, compatible"
 NO_SCHEME = "; it lacks http:// or https:// at its beginning"
 A_URL = "an http:// or https:// URL with a valid host and port, without query or credentials"
@@ -280,7 +280,6 @@ def test_any_file_gives_settings_or_a_configuration_error(raw: dict[str, Any]) -
 UNAVAILABLE: dict[str, list[Any]] = {
     "store.url": ["postgresql://h/d"],
     "redis.url": ["redis://h"],
-    "models.provider": ["local"],
     "toolsets.kind": ["mcp"],
 }
 

@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -47,7 +48,8 @@ def test_backend_that_cannot_be_opened_is_refused_by_check_and_serve(run: Run, c
     ]
 
 
-def test_without_a_file_the_demo_model_is_listed(run: Run) -> None:
+def test_without_a_file_the_demo_model_is_listed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # nothing was pulled there
     code, out, err = run("check")
     assert (code, err) == (0, "")
     assert out.splitlines()[0] == "configuration: no file, the defaults"

