@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import util
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -122,3 +124,37 @@ def test_hub_without_its_package_says_what_to_install(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == 1
     assert "install it with `pip install huggingface_hub`" in done.stderr
+
+
+class _Hub(BaseHTTPRequestHandler):
+    """A hub with one repository."""
+
+    def do_HEAD(self) -> None:
+        is_there = self.path.startswith("/owner/repo/resolve/main/")
+        content = SMALL if self.path.endswith("/good.gguf") else b"<html>"
+        self.send_response(200 if is_there else 404)
+        for name, value in (("ETag", '"abc"'), ("X-Repo-Commit", "a" * 40), ("Content-Length", str(len(content) * is_there))):
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET" and is_there:
+            self.wfile.write(content)
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("file", "problem"), [("good.gguf", ""), ("page.gguf", "hf:owner/repo/page.gguf is not a GGUF file")])
+def test_file_of_the_hub_is_stored_if_it_is_a_model(tmp_path: Path, file: str, problem: str) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Hub) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        own = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(tmp_path), "NO_PROXY": "127.0.0.1"}
+        command = [sys.executable, "-m", "toolrelay", "pull", f"hf:owner/repo/{file}", "--data-dir", str(tmp_path / "data")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | own)
+        server.shutdown()
+    stored = tmp_path / "data" / "models" / "owner" / "repo" / file
+    assert done.returncode == bool(problem), done.stderr
+    assert problem in done.stderr
+    assert stored.is_file() != bool(problem)
