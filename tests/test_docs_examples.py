@@ -1,4 +1,4 @@
-"""The examples of docs/gateway-tools.md and docs/responses-state.md: each program is run and prints what the page says."""
+"""The examples of three pages: each program is run and prints what the page says."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ ANSWERS: dict[str, list[tuple[Script | Step, ...]]] = {
         (whole("Weather in Rome"),),
         (calling("Oslo"), streamed(delta("It is sunny in Oslo."))),
     ],
+    "websocket.md": [(streamed(delta("Hello Ada!")), streamed(delta("Your name is Ada.")))],
     "responses-state.md": [NAMES, (whole("Roses are red."),), POEM, NAMES, (whole("Hi"),)],
 }
 CASES = [(page, number) for page, answers in ANSWERS.items() for number in range(len(answers))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from openai import BadRequestError, NotFoundError, OpenAI
@@ -13,7 +14,7 @@ from tests.model_server import STREAMED, ModelServer, configuration, error
 from tests.oracles.tools import RESPONSES_TOOLS
 from tests.upstream import reply
 
-COMPACTED = {
+COMPACTED: dict[str, Any] = {
     "id": "resp_up",
     "object": "response.compaction",
     "created_at": 1,
@@ -100,8 +101,8 @@ def test_compaction_is_done_by_the_server_with_the_whole_conversation(
     [line] = [line for line in map(json.loads, gateway.log().splitlines()) if line.get("wire") == "openai_responses_compact"]
     assert (line["event"], line["status"], line["input_tokens"], line["output_tokens"]) == ("turn", 200, 139, 438)
     # The client goes on with what it was given.
-    given = [item.to_dict() for item in compacted.output]
-    client.responses.create(model="full", input=[*given, {"role": "user", "content": "Three"}])  # type: ignore[list-item] -- as the SDK's documentation does
+    given: list[Any] = [*[item.to_dict() for item in compacted.output], {"role": "user", "content": "Three"}]
+    client.responses.create(model="full", input=given)
     assert server.request_body(first + 2)["input"][0] == COMPACTED["output"][0]
 
 
