@@ -23,7 +23,7 @@ from toolrelay.core.profiles import Profile
 from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.dialects.base import Dialect, discover
 from toolrelay.errors import BackendError
-from toolrelay.parsing.events import CallBroken, CallPrinted, CallRepaired
+from toolrelay.parsing.events import CallBroken, CallPrinted, CallRepaired, ReasoningClosed
 from toolrelay.parsing.scanner import Scanner
 from toolrelay.runtime.models import Model, tool_calling_mode
 from toolrelay.settings import ModelSettings, Settings
@@ -111,7 +111,7 @@ def _parse_request(request: Request, dialect: Dialect) -> Request:
 def _calls(text: str, dialect: Dialect, *, place: int) -> list[Call]:
     scanner, assembly = Scanner(dialect, TOOLS), Assembly()
     for event in (*scanner.feed(text), *scanner.flush(), AnswerFinished(finish="calls")):
-        assert not isinstance(event, CallBroken | CallPrinted | CallRepaired | Noticed), f"an invalid call: {event}"
+        assert not isinstance(event, CallBroken | CallPrinted | CallRepaired | Noticed | ReasoningClosed), f"invalid: {event}"
         assembly.add(event)
     return [replace(call, id=f"{place}.{number}") for number, call in enumerate(assembly.answer().calls)]
 

@@ -22,6 +22,7 @@ from toolrelay.dialects.tagged_parameters import TagForm, plain_header
 TAGS: dict[str, TagForm] = {
     "qwen3_coder": qwen3_coder.QWEN,
     "qwen35": qwen3_coder.QWEN,
+    "mimo": qwen3_coder.MIMO,
     "seed_oss": qwen3_coder.SEED,
     "use_tool": use_tool.FORM,
     "glm45": glm.FORM,

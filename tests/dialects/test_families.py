@@ -21,8 +21,9 @@ MODELS = {
         arcee-ai/trinity-large-preview:free arcee-ai/Trinity-Nano-Preview""",
     "qwen3_coder": """
         Qwen/Qwen3-Coder-30B-A3B-Instruct qwen3-coder:30b qwen/qwen3-coder-480b Qwen/Qwen3-Coder-Next qwen3-coder-next
-        XiaomiMiMo/MiMo-V2-Flash nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 nemotron-3-nano:30b nvidia/nemotron-3-super
+        nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 nemotron-3-nano:30b nvidia/nemotron-3-super
         LGAI-EXAONE/K-EXAONE-2.0-750B-A37B LGAI-EXAONE/K-EXAONE-2 nvidia/Nemotron-Cascade-2-30B-A3B""",
+    "mimo": "XiaomiMiMo/MiMo-V2-Flash xiaomi/mimo-v2-flash:free",
     "qwen35": "Qwen/Qwen3.5-397B-A17B qwen3.5:9b qwen/qwen3.6-27b stepfun-ai/Step-3.5-Flash stepfun/step-3.7-flash",
     "step3": "stepfun-ai/step3 stepfun-ai/step3-fp8",
     "seed_oss": "ByteDance-Seed/Seed-OSS-36B-Instruct bytedance/seed-oss-36b",

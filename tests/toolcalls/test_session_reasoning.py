@@ -43,6 +43,7 @@ BEGUN = [
     "stepfun-ai/Step-3.5-Flash",
     "StepFun3.5-Flash",
     "baidu/ERNIE-4.5-21B-A3B-Thinking",
+    "allenai/Olmo-3-32B-Think",
     "deepseek-ai/DeepSeek-R1",
     "deepseek-ai/DeepSeek-V4",
     "zai-org/GLM-4.7",

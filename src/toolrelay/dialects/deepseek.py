@@ -27,6 +27,7 @@ _BEGIN, _END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _CALL, _SEPARATOR, _CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
 _FRAME = CallFrame(call=_CALL, name_ends=(_SEPARATOR,), ends=(_CALL_END,), opens=(_BEGIN,), closes=(_END,))
 _OUTPUT = ("<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>")
+_OUTPUTS = "<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>"
 
 
 def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
@@ -64,7 +65,7 @@ def _v3_calls(calls: Sequence[Call]) -> str:
 
 
 def _v3_results(results: Sequence[ToolResult]) -> str:
-    return "<｜tool▁outputs▁begin｜>" + framed_results(*_OUTPUT)(results) + "<｜tool▁outputs▁end｜>"
+    return framed_results(*_OUTPUT)(results).join(_OUTPUTS)
 
 
 def _v3_tools(tools: Sequence[Tool]) -> str:
@@ -100,7 +101,7 @@ DIALECTS = tuple(
         name=name,
         start_markers=(StartMarker(_BEGIN), StartMarker(_CALL)),
         end_markers=(_CALL_END, _END),
-        stray_marks=("<｜end▁of▁sentence｜>",),
+        stray_marks=("<｜end▁of▁sentence｜>", *_OUTPUT, *_OUTPUTS),
         grammar=grammar,
         render_calls=render_calls,
         render_results=render_results,

@@ -57,7 +57,8 @@ FAMILIES = (
         reasoning=THINK_TAGS,
         begins_in_reasoning=True,
     ),
-    ModelFamily(pattern=r"mimo[-_]?v2|k[-_]exaone[-_]?2(?!\d)", dialect="qwen3_coder", reasoning=THINK_TAGS),
+    ModelFamily(pattern=r"mimo[-_]?v2", dialect="mimo", reasoning=THINK_TAGS),
+    ModelFamily(pattern=r"k[-_]exaone[-_]?2(?!\d)", dialect="qwen3_coder", reasoning=THINK_TAGS),
     ModelFamily(pattern=r"step[-_]?3(?![.p\d])", dialect="step3", reasoning=THINK_TAGS),
     ModelFamily(
         pattern=r"qwq|qwen[-_]?3.*thinking|ernie[-_]?4\.5.*thinking",
@@ -74,6 +75,7 @@ FAMILIES = (
     ModelFamily(pattern=r"gpt[-_]?oss", dialect="harmony"),
     ModelFamily(pattern=r"llama[-_]?v?4", dialect="pythonic"),
     ModelFamily(pattern=r"llama[-_]?v?3[._p][1-3]", dialect="llama3_json"),
+    ModelFamily(pattern=r"olmo[-_]?3.*think", dialect="olmo3", reasoning=THINK_TAGS, begins_in_reasoning=True),
     ModelFamily(pattern=r"olmo[-_]?3", dialect="olmo3", reasoning=THINK_TAGS),
     ModelFamily(pattern=r"lfm[-_]?2[.p]5", dialect="lfm25", reasoning=THINK_TAGS),
     ModelFamily(pattern=r"lfm[-_]?2", dialect="lfm2", reasoning=THINK_TAGS),
@@ -105,6 +107,9 @@ FAMILIES = (
     ModelFamily(pattern=r"minimax[-_]?m3", dialect="minimax_m3", reasoning=("<mm:think>", "</mm:think>")),
     ModelFamily(pattern=r"minicpm[-_]?5", dialect="minicpm5", reasoning=THINK_TAGS),
     ModelFamily(pattern=r"granite.*function", dialect="granite_20b_fc"),
+    ModelFamily(
+        pattern=r"granite[-_]?3[.p]2", dialect="granite", reasoning=("Here is my thought process:", "Here is my response:")
+    ),
     ModelFamily(pattern=r"granite[-_]?3", dialect="granite", reasoning=THINK_TAGS),
     ModelFamily(pattern=r"phi[-_]?4[-_]?mini|firefunction", dialect="phi4_mini"),
     ModelFamily(pattern=r"command[-_]?r(?![a-z0-9])", dialect="command_r"),

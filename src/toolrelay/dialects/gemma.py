@@ -35,6 +35,7 @@ _CHANNEL, _CHANNEL_END, _THOUGHT = "<|channel>", "<channel|>", "thought\n"
 _TURN = ("<|turn>", "<turn|>")
 _THOUGHT_LIMIT = 16 * 1024  # characters that are held
 _WORD = re.compile(r"[^,{}\[\]<]*")
+_WORD_IN_PARENTHESES = re.compile(r"[^,{}\[\]<)]*")
 _KEY = re.compile(r"[^:,{}\[\]<]*")
 
 
@@ -57,21 +58,21 @@ class _Markup(msgspec.Struct, frozen=True, kw_only=True):
         name = yield from reader.read_match(NAME)
         if not name:
             raise NotACallError
-        yield from reader.expect("{")
+        closing = "}" if (yield from reader.expect("{", "(")) == "{" else ")"
         sink.start(name)
         parameters = Parameters(sink.tools.get(name))
-        yield from self._members(reader, sink.arguments, parameters)
+        yield from self._members(reader, sink.arguments, parameters, closing)
         yield from reader.accept_after_blanks(self.call[1])
         sink.finish()
 
-    def _members(self, reader: Reader, emit: Emit, parameters: Parameters) -> Parse[None]:
+    def _members(self, reader: Reader, emit: Emit, parameters: Parameters, closing: str) -> Parse[None]:
         emit("{")
         first = True
         while True:
             yield from reader.skip_blanks()
             yield from reader.accept(",")
             yield from reader.skip_blanks()
-            if (yield from reader.accept("}")):
+            if (yield from reader.accept(closing)):
                 break
             if (yield from reader.accept(self.string)):
                 key = yield from reader.read_word(self.string)
@@ -82,17 +83,17 @@ class _Markup(msgspec.Struct, frozen=True, kw_only=True):
             emit(("" if first else ", ") + encode_string(key) + ": ")
             first = False
             yield from reader.skip_blanks()
-            yield from self._value(reader, emit, parameters.types(key))
+            yield from self._value(reader, emit, parameters.types(key), closing)
         emit("}")
 
-    def _value(self, reader: Reader, emit: Emit, types: frozenset[str]) -> Parse[None]:
+    def _value(self, reader: Reader, emit: Emit, types: frozenset[str], closing: str) -> Parse[None]:
         if (yield from reader.accept(self.string)):
             yield from self._string(reader, emit, types)
         elif (yield from reader.peek()) in ("{", "["):
             yield from _NESTED[self.string].read(reader, emit)
         else:
-            word = (yield from reader.read_match(_WORD)).strip()
-            reader.unread((yield from reader.expect(",", "}", "]")))
+            word = (yield from reader.read_match(_WORD if closing == "}" else _WORD_IN_PARENTHESES)).strip()
+            reader.unread((yield from reader.expect(",", closing)))
             emit(coerce(word, types) or encode_string(word))
 
     def _string(self, reader: Reader, emit: Emit, types: frozenset[str]) -> Parse[None]:
@@ -182,7 +183,7 @@ _GEMMA_4 = _Markup(
     response=("<|tool_response>", "<tool_response|>"),
     declaration=("<|tool>", "<tool|>"),
     thoughts=(StartMarker(_CHANNEL), StartMarker(_THOUGHT, "start")),
-    stray_marks=(_CHANNEL, _CHANNEL_END, *_TURN),
+    stray_marks=(_CHANNEL, _CHANNEL_END, *_TURN, "<|tool_response>", "<tool_response|>"),
 )
 _NESTED = {
     markup.string: LiteralSyntax(

@@ -105,7 +105,7 @@ class _JsonCall:
 
     def member(self, key: str, reader: Reader, *, is_python: bool) -> Parse[None]:
         first = yield from reader.peek()
-        if key in _NAME_KEYS and first in ('"', "'") and not self._name:
+        if key in (*_NAME_KEYS, "function") and first in ('"', "'") and not self._name:
             self._start((yield from short_string(reader)).strip())
         elif key in _ARGUMENTS_KEYS and not self._has_arguments:
             emit = self._sink.arguments if self._name else self._buffer.append

@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from toolrelay.core.messages import Call
 from toolrelay.core.request import Tool
 from toolrelay.dialects.base import Dialect, ToolResult
@@ -63,10 +65,7 @@ def _k2_results(results: Sequence[ToolResult]) -> str:
     return "\n".join(f"## Return of functions.{result.call.name}:{result.place}\n{result.text}" for result in results)
 
 
-_TOOLS, _TOOLS_END = "<|open|>tools<|sep|>", "<|close|>tools<|sep|>"
-_RESPONSE, _RESPONSE_END = "<|open|>response<|sep|>", "<|close|>response<|sep|>"
-_MESSAGE_END, _END = "<|close|>message<|sep|>", "<|end_of_msg|>"
-_TOOL, _TOOL_END = "<|open|>call ", "<|close|>call<|sep|>"
+_END = "<|end_of_msg|>"
 
 
 def _parse_header(text: str) -> Header:
@@ -88,59 +87,101 @@ def _unescape(text: str) -> str:
     return text.replace("&quot;", '"').replace("&amp;", "&")
 
 
-K3 = TagForm(
-    key_open="<|open|>argument ",
-    key_close="<|sep|>",
-    value_close="<|close|>argument<|sep|>",
-    frame=CallFrame(
-        call=f'{_TOOL}tool="', name_ends=('"',), ends=(_TOOL_END,), opens=(_TOOLS,), closes=(_TOOLS_END, _MESSAGE_END)
-    ),
-    parse_header=_parse_header,
-    render_header=_render_header,
-)
+class K3Form(Struct, frozen=True, kw_only=True):
+    """The marks of Kimi K3. `blank`: stands around the name of each mark, after a server has detokenized them so."""
+
+    blank: str = ""
+
+    def opening(self, name: str) -> str:
+        return f"<|open|>{self.blank}{name}{self.blank}<|sep|>"
+
+    def closing(self, name: str) -> str:
+        return f"<|close|>{self.blank}{name}{self.blank}<|sep|>"
+
+    @property
+    def call(self) -> str:
+        return f"<|open|>{self.blank}call "
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The marks around sections: of calls, of text, and of the message."""
+        return (self.opening("tools"), self.opening("response"), self.closing("response"), self.closing("message"))
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        return (self.closing("tools"), self.closing("call"))
+
+    @property
+    def form(self) -> TagForm:
+        return TagForm(
+            key_open=f"<|open|>{self.blank}argument ",
+            key_close="<|sep|>",
+            value_close=self.closing("argument"),
+            frame=CallFrame(
+                call=f'{self.call}tool="',
+                name_ends=('"',),
+                ends=(self.closing("call"),),
+                opens=(self.opening("tools"),),
+                closes=(self.closing("tools"), self.closing("message")),
+            ),
+            parse_header=_parse_header,
+            render_header=_render_header,
+        )
+
+    def calls(self, reader: Reader, sink: CallSink) -> Parse[None]:
+        yield from reader.skip_blanks()
+        yield from reader.expect(self.call)
+        form = self.form
+        while True:
+            name = _unescape(attribute((yield from reader.read_word("<|sep|>")), "tool") or "")
+            if NAME.fullmatch(name) is None:
+                raise NotACallError
+            if (yield from reader.accept_after_blanks(self.opening('json type="object"'))):
+                sink.start(name)
+                yield from json_arguments(reader, sink.arguments)
+                yield from reader.accept_after_blanks(self.closing("json"))
+                yield from form.frame.end_call(reader)
+                sink.finish()
+            else:
+                yield from tagged_call(reader, sink, form, name)
+            if not (yield from reader.accept_after_blanks(self.call)):
+                break
+        yield from reader.accept_after_blanks(self.closing("tools"))
+
+
+_K3 = K3Form()
+_K3_VARIANTS = (_K3, K3Form(blank=" "))
+_K3_TOOLS = {form.opening("tools"): form for form in _K3_VARIANTS}
+_K3_RESPONSES = tuple(form.opening("response") for form in _K3_VARIANTS)
+_K3_RESPONSE_ENDS = (*(mark for form in _K3_VARIANTS for mark in (form.closing("response"), form.closing("message"))), _END)
+_K3_ENDS = tuple(mark for form in _K3_VARIANTS for mark in form.ends)
+K3 = _K3.form
 
 
 def _k3(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
-    if marker == _RESPONSE:
-        ends = (_RESPONSE_END, _MESSAGE_END, _END, _TOOLS, "")
+    if marker in _K3_TOOLS:
+        yield from _K3_TOOLS[marker].calls(reader, sink)
+    elif marker in _K3_RESPONSES:
+        ends = (*_K3_RESPONSE_ENDS, *_K3_TOOLS)
         mark = marker
-        while mark not in ends:
-            mark = yield from reader.read_until(*ends[:-1], _RESPONSE, _TOOLS_END, _TOOL_END, emit=sink.text, or_end=True)
-        if mark == _TOOLS:  # the section was left open
+        while mark and mark not in ends:
+            mark = yield from reader.read_until(*ends, *_K3_RESPONSES, *_K3_ENDS, emit=sink.text, or_end=True)
+        if mark in _K3_TOOLS:  # the section was left open
             reader.unread(mark)
-    if marker != _TOOLS:
-        return
-    yield from reader.skip_blanks()
-    yield from reader.expect(_TOOL)
-    while True:
-        name = _unescape(attribute((yield from reader.read_word("<|sep|>")), "tool") or "")
-        if NAME.fullmatch(name) is None:
-            raise NotACallError
-        if (yield from reader.accept_after_blanks('<|open|>json type="object"<|sep|>')):
-            sink.start(name)
-            yield from json_arguments(reader, sink.arguments)
-            yield from reader.accept_after_blanks("<|close|>json<|sep|>")
-            yield from K3.frame.end_call(reader)
-            sink.finish()
-        else:
-            yield from tagged_call(reader, sink, K3, name)
-        if not (yield from reader.accept_after_blanks(_TOOL)):
-            break
-    yield from reader.accept_after_blanks(_TOOLS_END)
 
 
 def _k3_calls(calls: Sequence[Call]) -> str:
     written = (
-        f'{_TOOL}tool="{_escape(call.name)}" index="{n}"<|sep|>{render_parameters(call, K3, "")}{_TOOL_END}'
+        f'{_K3.call}tool="{_escape(call.name)}" index="{n}"<|sep|>{render_parameters(call, K3, "")}{_K3.closing("call")}'
         for n, call in enumerate(calls, 1)
     )
-    return _TOOLS + "".join(written) + _TOOLS_END
+    return _K3.opening("tools") + "".join(written) + _K3.closing("tools")
 
 
 def _k3_results(results: Sequence[ToolResult]) -> str:
     return "".join(
         f'<|open|>message role="tool" tool="{_escape(result.call.name)}" index="{result.place + 1}"<|sep|>'
-        f"{result.text}{_MESSAGE_END}"
+        f"{result.text}{_K3.closing('message')}"
         for result in results
     )
 
@@ -161,8 +202,8 @@ DIALECTS = (
     ),
     Dialect(
         name="kimi_k3",
-        start_markers=tuple(map(StartMarker, (_TOOLS, _RESPONSE, _RESPONSE_END, _MESSAGE_END, _END))),
-        end_markers=(_TOOLS_END, _TOOL_END),
+        start_markers=(*(StartMarker(mark) for form in _K3_VARIANTS for mark in form.marks), StartMarker(_END)),
+        end_markers=_K3_ENDS,
         grammar=_k3,
         render_calls=_k3_calls,
         render_results=_k3_results,

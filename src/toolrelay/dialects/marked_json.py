@@ -243,6 +243,7 @@ DIALECTS = (
         _list("<|tool_call|>"),
         framed_results("<|start_of_role|>tool_response<|end_of_role|>", separator="<|end_of_text|>\n"),
         _granite_tools,
+        stray_marks=("<response>", "</response>"),
     ),
     _dialect("granite_20b_fc", {"<function_call>": ""}, _each("<function_call> "), framed_results("<function_response> ")),
     _dialect("phi4_mini", {"functools[": "", "<|tool_call|>": "<|/tool_call|>"}, _list("functools"), render_json_results),

@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from toolrelay.core.json import Json, JsonObject
-from toolrelay.dialects.parameter_types import coerce, types_of
+from toolrelay.dialects.parameter_types import coerce, parts_of, properties_of, types_of
 from toolrelay.dialects.python_calls import python_to_json
 from toolrelay.dialects.rendering import json_line
 from toolrelay.parsing.json import encode_string
@@ -84,6 +84,7 @@ def text_to_json(text: str, types: frozenset[str]) -> str:
 class _Encoder:
     def __init__(self, root: JsonObject) -> None:
         self._root = root
+        self._declared: dict[int, tuple[Json, JsonObject]] = {}  # by schema, which is kept so that its id stays its own
 
     def encode(self, element: _Element, schema: Json) -> str:
         types = types_of(schema, self._root)
@@ -96,17 +97,21 @@ class _Encoder:
         return f"[{{{members}}}]" if "array" in types and "object" not in types else f"{{{members}}}"
 
     def _list(self, elements: list[_Element], schema: Json) -> str:
-        items = schema.get("items", True) if isinstance(schema, dict) else True
+        items = self._keyword(schema, "items")
         return "[" + ", ".join(self.encode(element, items) for element in elements) + "]"
 
     def _member(self, elements: list[_Element], schema: Json) -> str:
-        fields: JsonObject = schema if isinstance(schema, dict) else {}
-        properties = fields.get("properties")
-        declared: JsonObject = properties if isinstance(properties, dict) else {}
-        member = declared.get(elements[0].name, fields.get("additionalProperties", True))
+        if id(schema) not in self._declared:
+            self._declared[id(schema)] = schema, properties_of(schema, self._root)
+        declared, name = self._declared[id(schema)][1], elements[0].name
+        member = declared[name] if name in declared else self._keyword(schema, "additionalProperties")
         if len(elements) == 1:
             return self.encode(elements[0], member)
         return self._list(elements, member if "array" in types_of(member, self._root) else {"items": member})
+
+    def _keyword(self, schema: Json, keyword: str) -> Json:
+        """Return the first schema under that keyword; without one, anything is allowed."""
+        return next((part[keyword] for part in parts_of(schema, self._root) if keyword in part), True)
 
 
 def json_to_nested(text: str, prefix: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable
 
 import msgspec
@@ -22,8 +23,7 @@ class Parameters:
 
     def __init__(self, tool: Tool | None) -> None:
         self.root: JsonObject = (tool.parameters if tool is not None else None) or {}
-        properties = self.root.get("properties")
-        self._properties: JsonObject = properties if isinstance(properties, dict) else {}
+        self._properties = properties_of(self.root, self.root)
 
     @property
     def names(self) -> list[str]:
@@ -42,6 +42,32 @@ class Parameters:
 
     def types(self, name: str) -> frozenset[str]:
         return types_of(self.schema(name), self.root)
+
+
+def properties_of(schema: Json, root: JsonObject) -> JsonObject:
+    """Return the properties that the schema declares anywhere: itself, in a reference, or in an alternative or a part."""
+    found: dict[str, list[Json]] = {}
+    for part in parts_of(schema, root):
+        declared = part.get("properties")
+        for name, property_schema in declared.items() if isinstance(declared, dict) else ():
+            found.setdefault(name, []).append(property_schema)
+    return {name: schemas[0] if len(schemas) == 1 else {"anyOf": schemas} for name, schemas in found.items()}
+
+
+def parts_of(schema: Json, root: JsonObject) -> list[JsonObject]:
+    """Return the schema, what it refers to, its alternatives and parts, and those of these; each once."""
+    found: dict[int, JsonObject] = {}
+    waiting = deque([schema])
+    while waiting:
+        part = waiting.popleft()
+        if isinstance(part, dict) and id(part) not in found:
+            found[id(part)] = part
+            if isinstance(reference := part.get("$ref"), str):
+                waiting.append(_dereference(reference, root))
+            for key in ("anyOf", "oneOf", "allOf"):
+                if isinstance(choices := part.get(key), list):
+                    waiting += choices
+    return list(found.values())
 
 
 def types_of(schema: Json, root: JsonObject) -> frozenset[str]:

@@ -7,8 +7,8 @@ olmo3:     <function_calls>
 lfm2:      <|tool_call_start|>[get_weather(city='Paris')]<|tool_call_end|>      or JSON in the same tags; lfm25 has no tags around
            tools and results
 
-Without tags, a list counts only as the whole answer (parsing.grammar.whole_answer). The templates escape nothing in strings; here
-quotes and line breaks are escaped.
+Servers may leave out special tokens. Without tags, a list counts only as the whole answer (parsing.grammar.whole_answer). The
+templates escape nothing in strings; here quotes and line breaks are escaped.
 Sources: vLLM's tool_chat_template_llama4_pythonic and tool_chat_template_olmo3 (constants as in JSON), llama.cpp's LFM2-8B-A1B
 and LFM2.5-8B-A1B.
 """
@@ -141,9 +141,9 @@ DIALECTS = (
     *(
         Dialect(
             name=name,
-            start_markers=(StartMarker("<|tool_call_start|>"),),
+            start_markers=(StartMarker("<|tool_call_start|>"), StartMarker("[", "start")),
             end_markers=("<|tool_call_end|>",),
-            grammar=_tagged,
+            grammar=_llama,
             render_calls=_lfm_calls,
             render_results=render_results,
             render_tools=render_tools,

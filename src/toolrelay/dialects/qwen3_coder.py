@@ -1,4 +1,4 @@
-"""Qwen3-Coder, Qwen 3.5 and Seed-OSS: a tag for each parameter. Also Step 3.5, Nemotron 3 and MiMo.
+"""Qwen3-Coder, Qwen 3.5, MiMo V2 and Seed-OSS: a tag for each parameter. Also Step 3.5 and Nemotron 3.
 
     <tool_call>
     <function=get_weather>
@@ -9,9 +9,10 @@
     </tool_call>
 
 Qwen 3.5 and Step 3.5 list tools as JSON, Qwen3-Coder in tags.
-Seed-OSS has another outer tag, `<seed:tool_call>`, and no line breaks around values. The outer tag may be missing.
+MiMo V2 has no line breaks between tags and values; Seed-OSS has none around values, and another outer tag, `<seed:tool_call>`.
+The outer tag may be missing.
 Sources: the chat templates of Qwen3-Coder (vLLM, tool_chat_template_qwen3coder), Qwen 3.5 and Seed-OSS (llama.cpp, Qwen3.5-4B and
-ByteDance-Seed-OSS).
+ByteDance-Seed-OSS); for MiMo vLLM's parser of it.
 """
 
 from __future__ import annotations
@@ -62,8 +63,11 @@ def grammar(reader: Reader, sink: CallSink, marker: str, form: TagForm) -> Parse
     yield from reader.accept_after_blanks(*form.frame.closes)
 
 
-def render_calls(calls: Sequence[Call], tag: str, form: TagForm) -> str:
-    return "\n".join(f"<{tag}>\n<function={call.name}>\n{render_parameters(call, form)}</function>\n</{tag}>" for call in calls)
+def render_calls(calls: Sequence[Call], tag: str, form: TagForm, line: str) -> str:
+    return "\n".join(
+        f"<{tag}>{line}<function={call.name}>{line}{render_parameters(call, form, line)}</function>{line}</{tag}>"
+        for call in calls
+    )
 
 
 _INSTRUCTIONS = """
@@ -137,6 +141,8 @@ def _dialect(
     form: TagForm,
     results: Callable[[Sequence[ToolResult]], str],
     tools: Callable[[Sequence[Tool]], str] | None = None,
+    *,
+    line: str = "\n",
 ) -> Dialect:
     return Dialect(
         name=name,
@@ -144,7 +150,7 @@ def _dialect(
         end_markers=(f"</{tag}>", "</function>"),
         stray_marks=("<|im_end|>",),
         grammar=lambda reader, sink, marker: grammar(reader, sink, marker, form),
-        render_calls=lambda calls: render_calls(calls, tag, form),
+        render_calls=lambda calls: render_calls(calls, tag, form, line),
         render_results=results,
         render_tools=tools,
     )
@@ -161,10 +167,12 @@ def form_in(tag: str) -> TagForm:
 
 
 QWEN = form_in("tool_call")
+MIMO = replace(QWEN, trims=False)
 SEED = replace(form_in("seed:tool_call"), trims=False)
 _RESULTS = framed_results("<tool_response>\n", "\n</tool_response>")
 DIALECTS = (
     _dialect("qwen3_coder", "tool_call", QWEN, _RESULTS, render_tools),
     _dialect("qwen35", "tool_call", QWEN, _RESULTS, _json_tools),
+    _dialect("mimo", "tool_call", MIMO, _RESULTS, line=""),
     _dialect("seed_oss", "seed:tool_call", SEED, render_json_results),
 )
