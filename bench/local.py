@@ -45,7 +45,7 @@ class WrongAnswerError(Exception):
 @contextmanager
 def bare_server(model: Path) -> Iterator[str]:
     """Run llama.cpp's server, and yield its address."""
-    options = {"model": str(model), "name": "local", "key": _KEY, "context_tokens": _CONTEXT, "parallel": 1}
+    options = {"model": str(model), "name": "local", "key": _KEY, "context_length": _CONTEXT, "parallel": 1}
     program = [sys.executable, llama_server.__file__]
     # A session of its own, as in the gateway: Linux shares a busy processor between sessions, and twice as much was measured.
     with subprocess.Popen(
@@ -66,7 +66,7 @@ def gateway(model: Path) -> Iterator[str]:
     """Run the gateway with the model `local`, and yield its address."""
     with tempfile.TemporaryDirectory(prefix="toolrelay-bench-") as name:
         config = Path(name, "toolrelay.toml")
-        config.write_text(f'[models.local]\nprovider = "local"\nmodel = "{model}"\ncontext_tokens = {_CONTEXT}\n')
+        config.write_text(f'[models.local]\nprovider = "local"\nmodel = "{model}"\ncontext_length = {_CONTEXT}\n')
         command = [sys.executable, "-m", "toolrelay", "serve", "--port", "0", "--config", str(config)]
         command += ["--data-dir", str(Path(name, "data"))]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:

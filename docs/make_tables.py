@@ -69,7 +69,7 @@ def providers() -> str:
     rows = ""
     for name, preset in PROVIDERS.items():
         base_url, wire = (f"`{value}`" if value else "–" for value in (preset.base_url, preset.wire))
-        rows += f"| `{name}` | {base_url} | {wire} |\n" if preset.available else f"| `{name}` | **Not yet** | – |\n"
+        rows += f"| `{name}` | {base_url} | {wire} |\n"
     return f"\n| provider | default `base_url` | default `wire` |\n|---|---|---|\n{rows}\n"
 
 

@@ -300,9 +300,8 @@ def file_with(key: str, value: object) -> tuple[dict[str, Any], str]:
 
 
 def test_every_unavailable_setting_has_a_case_here() -> None:
-    assert set(UNAVAILABLE) == {*config.NOT_YET, "models.provider", "toolsets.kind"}
+    assert set(UNAVAILABLE) == {*config.NOT_YET, "toolsets.kind"}
     assert sorted(UNAVAILABLE["toolsets.kind"]) == sorted(config.LATER_TOOLSETS)
-    assert UNAVAILABLE["models.provider"] == [name for name, preset in PROVIDERS.items() if not preset.available]
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in UNAVAILABLE.items() for value in values])
@@ -358,7 +357,7 @@ def test_key_of_another_backend_is_refused_unless_empty(write: Write, field: str
 # Providers
 
 
-@pytest.mark.parametrize(("name", "preset"), [item for item in PROVIDERS.items() if item[1].available])
+@pytest.mark.parametrize(("name", "preset"), PROVIDERS.items())
 def test_available_provider_gives_the_settings_of_its_backend_with_its_defaults(name: str, preset: Preset) -> None:
     address = {} if preset.base_url or preset.backend != "http" else {"base_url": "http://h/v1"}
     model = config.FileReader("f.toml", {}).read({"models": {"a": {"provider": name, **address}}}).models["a"]

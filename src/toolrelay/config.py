@@ -279,7 +279,7 @@ class FileReader:
         if key in ModelSettings.__struct_fields__:
             return []
         kinds = {name for name, kind in self.kinds.items() if key in kind.settings.__struct_fields__}
-        return [name for name, preset in PROVIDERS.items() if preset.available and preset.backend in kinds]
+        return [name for name, preset in PROVIDERS.items() if preset.backend in kinds]
 
     def check_tool_calling(self, path: str, value: str) -> None:
         dialects = sorted(discover_dialects())
@@ -352,9 +352,7 @@ def _key_types(settings_type: type[Struct]) -> dict[str, Any]:
         types["kind"] = Annotated[str, Meta(extra={"choices": tuple(sorted(discover_toolsets())), "later": LATER_TOOLSETS})]
     if issubclass(settings_type, ModelSettings):
         del types["name"]  # the table's own name
-        available = tuple(name for name, preset in PROVIDERS.items() if preset.available)
-        later = tuple(name for name, preset in PROVIDERS.items() if not preset.available)
-        types["provider"] = Annotated[str, Meta(extra={"choices": available, "later": later})]
+        types["provider"] = Annotated[str, Meta(extra={"choices": tuple(PROVIDERS)})]
     return types
 
 

@@ -103,7 +103,7 @@ def test_key_is_printed_once_and_only_its_hash_is_written(run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--provider", "nope"), "--provider: Expected one of demo, openai"),
+        (("--provider", "nope"), "--provider: Expected one of demo, local, openai"),
         (("--provider", "ollama"), "--model is needed"),
         (("--provider", "compatible", "--model", "m"), "--base-url is needed"),
         (("--provider", "compatible", "--model", "m", "--base-url", "example.com"), "--base-url: Expected a URL"),
@@ -164,7 +164,7 @@ def test_four_times_enter_takes_the_defaults(screen: Screen) -> None:
 
 def test_bad_answers_are_asked_again(screen: Screen, tmp_path: Path) -> None:
     screen.enter("nope")
-    screen.expect("Expected one of demo, openai")
+    screen.expect("Expected one of demo, local, openai")
     screen.enter("compatible")
     screen.expect("Address of the server >")
     screen.enter("nonsense")

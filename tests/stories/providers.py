@@ -107,7 +107,7 @@ def _provider_models() -> list[StoryModel]:
     return [
         StoryModel(name=name, provider=name, wire=SCRIPTED_BACKENDS[preset.backend] or preset.wire)
         for name, preset in PROVIDERS.items()
-        if preset.available and preset.backend in SCRIPTED_BACKENDS and name != "compatible"
+        if preset.backend in SCRIPTED_BACKENDS and name != "compatible"
     ]
 
 

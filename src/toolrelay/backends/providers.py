@@ -32,7 +32,6 @@ class Preset(Struct, frozen=True, kw_only=True):
     profile     the capabilities of its models
     quirks      the lines from which the profile was made, if it was
     is_local    the default of a model's `local`: what it sees stays on this machine
-    available   False: reserved for a later version; configuring it is an error
     """
 
     backend: str
@@ -42,7 +41,6 @@ class Preset(Struct, frozen=True, kw_only=True):
     profile: Profile = Profile()
     quirks: tuple[Quirk, ...] = ()
     is_local: bool = False
-    available: bool = True
 
 
 def default_wire(preset: Preset, table: Mapping[str, Any]) -> str:

@@ -66,7 +66,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         [models.local]
         provider = "local"
         model = "smollm2"
-        context_tokens = 4096
+        context_length = 4096
 
         [models.cut]
         provider = "local"
@@ -75,12 +75,12 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         [models.huge]
         provider = "local"
         model = "smollm2"
-        context_tokens = 10_000_000
+        context_length = 10_000_000
 
         [models.fast]
         provider = "local"
         model = "smollm2"
-        context_tokens = 2048
+        context_length = 2048
         toolsets = ["asked"]
 
         [toolsets.asked]
@@ -211,7 +211,7 @@ def test_model_that_cannot_be_loaded_is_an_error_and_the_others_work(gateway: Ga
 
 
 def test_process_ends_with_a_killed_gateway_and_a_restart_works(tmp_path: Path) -> None:
-    config = '[models.local]\nprovider = "local"\nmodel = "smollm2"\ncontext_tokens = 512\n'
+    config = '[models.local]\nprovider = "local"\nmodel = "smollm2"\ncontext_length = 512\n'
     with running_tools(config) as tools:
         assert ask(tools.gateway, "Hi").status_code == 200
         child = psutil.Process(pid_of(tools.gateway))

@@ -38,7 +38,7 @@ def _params(xllamacpp: Any, options: dict[str, Any]) -> Any:  # noqa: ANN401 -- 
     params.port = 0
     params.api_keys = [options["key"]]
     params.n_parallel = options["parallel"]
-    params.n_ctx = options["context_tokens"] * options["parallel"]
+    params.n_ctx = options["context_length"] * options["parallel"]
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options["threads"]
     params.cache_ram_mib = PROMPT_CACHE_MIB
     params.fit_params = False  # it would shrink the context silently, and takes minutes for a large one

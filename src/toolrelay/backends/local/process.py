@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from toolrelay import log
 from toolrelay.backends.local import llama_server
-from toolrelay.backends.local.settings import LocalSettings, default_threads
+from toolrelay.backends.local.settings import DEFAULT_CONTEXT, LocalSettings, default_threads
 from toolrelay.errors import BackendError
 
 EXIT_SECONDS = 2.0
@@ -131,7 +131,7 @@ async def start_process(settings: LocalSettings, path: Path) -> LlamaProcess:
         "model": str(path),
         "name": settings.name,
         "key": secrets.token_urlsafe(24),
-        "context_tokens": settings.context_tokens,
+        "context_length": settings.context_length or DEFAULT_CONTEXT,
         "threads": settings.threads or default_threads(),
         "parallel": settings.parallel,
     }

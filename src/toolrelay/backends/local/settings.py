@@ -8,14 +8,18 @@ from pathlib import Path
 from toolrelay.setting_types import Count, Positive
 from toolrelay.settings import ModelSettings
 
+DEFAULT_CONTEXT = 8192
 MAX_THREADS = 8  # by default: generation is bound by memory bandwidth, more threads rarely help
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 class LocalSettings(ModelSettings, frozen=True, kw_only=True):
-    """`model` names a file: see model_files. `threads` 0: see default_threads. `parallel`: answers at the same time."""
+    """`model` names a file: see model_files. `parallel`: answers at the same time.
 
-    context_tokens: Positive = 8192
+    0: DEFAULT_CONTEXT tokens of context, and as many threads as default_threads says.
+    """
+
+    context_length: Count = 0
     threads: Count = 0
     parallel: Positive = 1
 

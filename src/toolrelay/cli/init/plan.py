@@ -14,7 +14,10 @@ from toolrelay.settings import is_loopback
 # What a person reads about a provider in the list of choices. Others are listed by their name alone.
 DESCRIPTIONS = {
     "demo": "built in, to try things out: no account, no download",
+    "local": "a small model on this machine, with llama.cpp: `toolrelay pull smollm2` gets it",
     "openai": "OpenAI, with an API key",
+    "anthropic": "Anthropic, with an API key",
+    "gemini": "Gemini, with an API key of Google",
     "openrouter": "OpenRouter, with an API key",
     "ollama": "Ollama on this machine",
     "lmstudio": "LM Studio on this machine",
@@ -29,8 +32,11 @@ DESCRIPTIONS = {
     "codex": "Codex, with the account that `toolrelay codex login` signed in",
     "compatible": "another server with the OpenAI API",
 }
+LOCAL_MODEL = "smollm2"
 KEY_VARIABLES = {
     "openai": "OPENAI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "gemini": "GEMINI_API_KEY",
     "openrouter": "OPENROUTER_API_KEY",
     "groq": "GROQ_API_KEY",
     "mistral": "MISTRAL_API_KEY",
@@ -44,8 +50,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def list_providers() -> list[str]:
     """Return the providers of this version, those with a description first."""
-    available = [name for name, preset in PROVIDERS.items() if preset.available]
-    return [*(name for name in DESCRIPTIONS if name in available), *(name for name in available if name not in DESCRIPTIONS)]
+    return [*DESCRIPTIONS, *(name for name in PROVIDERS if name not in DESCRIPTIONS)]
 
 
 class Plan(NamedTuple):
@@ -66,8 +71,9 @@ class Plan(NamedTuple):
     @property
     def is_local(self) -> bool:
         """Return whether the model runs on this machine."""
-        host = urlsplit(self.base_url or PROVIDERS[self.provider].base_url).hostname
-        return self.provider != "demo" and host is not None and is_loopback(host)
+        preset = PROVIDERS[self.provider]
+        host = urlsplit(self.base_url or preset.base_url).hostname
+        return preset.is_local or (self.provider != "demo" and host is not None and is_loopback(host))
 
     def render(self) -> str:
         """Return the file."""

@@ -15,6 +15,7 @@ from toolrelay.cli._text import escape_controls
 from toolrelay.cli.init.plan import (
     DESCRIPTIONS,
     KEY_VARIABLES,
+    LOCAL_MODEL,
     Plan,
     check_base_url,
     check_model,
@@ -115,7 +116,11 @@ def _ask_model(interview: _Interview, given: Given, provider: str) -> Plan:
         else:
             hint = f"Address of the server (Enter: {preset}) > " if preset else "Address of the server > "
             base_url = interview.get("--base-url", given.base_url, hint, check_base_url, preset or None)
-    model = interview.get("--model", given.model, "Model > ", check_model)
+    if PROVIDERS[provider].backend == "local":
+        hint = f"Model, or the path of a GGUF file (Enter: {LOCAL_MODEL}) > "
+        model = interview.get("--model", given.model, hint, check_model, LOCAL_MODEL)
+    else:
+        model = interview.get("--model", given.model, "Model > ", check_model)
     if PROVIDERS[provider].backend == "http" and (provider not in _WITHOUT_KEY or given.key_variable is not None):
         default = KEY_VARIABLES.get(provider, "")
         hint = f"Environment variable with the API key (Enter: {default or 'no key'}) > "
