@@ -73,14 +73,16 @@ class CallParser:
 
     def run(self) -> ParseState:
         """Parse the input so far."""
+        reader = self._reader
         while True:
+            lexer = None if reader.closed else reader.lexer
             try:
-                self._resume()
+                if lexer is None or lexer.advance():  # most text is inside a long value, which needs no grammar
+                    next(self._parse)
             except StopIteration:
                 return ParseState.BROKEN if self.rule else ParseState.FINISHED
             except ParseError as error:
-                self._reader.lexer = None
-                failed = self._handle(error)
+                failed = self._handle(error if reader.lexer is None else self._raise_in_grammar(error))
                 if failed is not None:
                     return failed
                 continue
@@ -89,17 +91,14 @@ class CallParser:
                 return ParseState.BROKEN
             return self.feed("") if self._excess else ParseState.WAITING
 
-    def _resume(self) -> None:
-        """Resume the grammar, or only the lexer that it waits for: most text is inside a long value."""
-        reader = self._reader
-        if reader.lexer is not None and not reader.closed:
-            try:
-                if not reader.lexer.advance():
-                    return
-            except ParseError as error:
-                self._parse.throw(error)
-                return
-        next(self._parse)
+    def _raise_in_grammar(self, error: ParseError) -> ParseError:
+        """Return what the grammar makes of an error of its lexer."""
+        self._reader.lexer = None
+        try:
+            self._parse.throw(error)
+        except ParseError as raised:
+            return raised
+        return error
 
     def _handle(self, error: ParseError) -> ParseState | None:
         """Return the final state after an error; None: go on with a grammar that skips an empty block or the call."""

@@ -261,7 +261,7 @@ class _LiteralLexer:
         if self._quotations and reader.ends:
             markers = markers_of((self._quote, "\\", *reader.ends))
         at = reader.at
-        found = markers.pattern(closed=reader.closed).search(text, at)
+        found = (markers.complete if reader.closed else markers.partial).search(text, at)
         end = len(text) if found is None else found.start()
         if end > at:
             self._put(escape_text(text[at:end]))

@@ -13,16 +13,16 @@ class Markers:
     is not complete (`is_complete`).
     """
 
-    __slots__ = ("_complete", "_partial", "longest")
+    __slots__ = ("complete", "longest", "partial")
 
     def __init__(self, markers: tuple[str, ...]) -> None:
-        self._partial = re.compile(partial_pattern(markers) + r"|\Z()")
-        self._complete = re.compile("|".join(re.escape(marker) for marker in _longest_first(markers)))
+        self.partial = re.compile(partial_pattern(markers) + r"|\Z()")
+        self.complete = re.compile("|".join(re.escape(marker) for marker in _longest_first(markers)))
         self.longest = max(map(len, markers))
 
     def pattern(self, *, closed: bool) -> re.Pattern[str]:
         """`closed`: no more text follows."""
-        return self._complete if closed else self._partial
+        return self.complete if closed else self.partial
 
 
 markers_of = lru_cache(maxsize=512)(Markers)
