@@ -156,7 +156,7 @@ def _measured(
 
 
 def _whole(bench: Bench) -> Measurement:
-    options = bench.options(kind="whole", seconds=0.7 if bench.quick else 2.5)
+    options = bench.options(kind="whole", seconds=0.3 if bench.quick else 2.5)
     return _measured(bench, options, lambda _, cost: {"whole": cost})
 
 

@@ -16,4 +16,5 @@ def test_bench_measures_requests_and_bursts_over_every_pair_of_wires() -> None:
     pairs = ("chat>responses", "responses>chat", "responses>responses", "chat>anthropic", "anthropic>chat", "anthropic>anthropic")
     for row in ("toolrelay", *(f"toolrelay {pair}" for pair in pairs)):
         assert f"\n  {row} " in done.stdout
-    assert "of 8 targets reached" in done.stdout
+        assert row == "toolrelay" or f"\n{row} to toolrelay, request without streaming" in done.stdout
+    assert "of 14 targets reached" in done.stdout
