@@ -13,7 +13,15 @@ def test_bench_measures_requests_and_bursts_over_every_pair_of_wires() -> None:
     command = [sys.executable, "bench/run.py", "--quick", "--only", "toolrelay,whole,burst"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"an answer was wrong: {done.stdout}{done.stderr}"
-    pairs = ("chat>responses", "responses>chat", "responses>responses", "chat>anthropic", "anthropic>chat", "anthropic>anthropic")
+    pairs = (
+        "chat>responses",
+        "responses>chat",
+        "responses>responses",
+        "websocket>chat",
+        "chat>anthropic",
+        "anthropic>chat",
+        "anthropic>anthropic",
+    )
     for row in ("toolrelay", *(f"toolrelay {pair}" for pair in pairs)):
         assert f"\n  {row} " in done.stdout
         assert row == "toolrelay" or f"\n{row} to toolrelay, request without streaming" in done.stdout

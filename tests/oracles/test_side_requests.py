@@ -27,7 +27,7 @@ COMPACTED: dict[str, Any] = {
         "total_tokens": 577,
     },
 }
-ANSWER: dict[str, object] = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": [], "usage": None}
+ANSWER: dict[str, Any] = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": [], "usage": None}
 
 
 @pytest.fixture(scope="module")
