@@ -401,3 +401,21 @@ def test_shutdown_waits_for_running_turns_and_closes_with_1001(model_server: Mod
         assert busy.events()[-1]["type"] == "response.completed"
         assert busy.wait_for_close() == CloseCode.GOING_AWAY
         assert gateway.process.wait(timeout=60) == 0
+
+
+def test_forced_shutdown_fails_running_turns_and_drops_waiting_ones(model_server: ModelServer) -> None:
+    gate = Gate()
+    first = model_server.enqueue((BEGUN, gate, REST))
+    with running(configuration(model_server)) as gateway, open_socket(gateway) as socket:
+        socket.send()
+        gate.reached.result(60)
+        socket.send()
+        gateway.process.send_signal(signal.SIGTERM)
+        while not gateway.refuses_connections():
+            pass
+        gateway.process.send_signal(signal.SIGTERM)
+        failed = socket.events()[-1]
+        assert socket.wait_for_close() == CloseCode.GOING_AWAY
+        assert gateway.process.wait(timeout=60) == 0
+    assert (failed["type"], failed["response"]["error"]["message"]) == ("response.failed", "The gateway is shutting down.")
+    assert len(model_server.requests) == first + 1

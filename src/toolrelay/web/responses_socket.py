@@ -141,6 +141,7 @@ class _Session:
             await self._end_lanes()
         except asyncio.CancelledError:  # the shutdown cannot wait any longer
             for lane in self._lanes.values():
+                lane.messages.clear()
                 if lane.task is not None:
                     lane.task.cancel()
             await self._end_lanes()
