@@ -170,7 +170,9 @@ class MessageEncoder(ResponsesEncoder):
         except UnicodeEncodeError:
             body = encode_repaired(text)
         message = b'%b%b,"sequence_number":%d%b' % (prefix, body, self.sequence, self._tail)
-        self._out += (self._frame_head(len(message)), message)
+        out = self._out
+        out.append(self._frame_head(len(message)))
+        out.append(message)
         self.sequence += 1
 
     def _end(self, event: ResponseStatus, status: ResponseStatus | None = None) -> None:
