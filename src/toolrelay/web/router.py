@@ -30,6 +30,8 @@ _SERVED = (
     "/responses/input_tokens, /responses/compact, /embeddings and /completions, GET /models, and the state of responses and "
     "conversations. Of Anthropic's API: POST /messages and /messages/count_tokens."
 )
+# Endpoints whose paths look like the page of a response with that id.
+_NOT_IDS = frozenset(f"{root}/responses/{name}" for root in ("", _ROOT) for name in ("compact", "input_tokens"))
 
 
 class Pages(Protocol):
@@ -96,8 +98,9 @@ class Router:
 
     async def _handle_page(self, exchange: Exchange, path: str, *, is_allowed_origin: bool) -> None:
         root_path = _ROOT if path == _ROOT or path.startswith(f"{_ROOT}/") else ""
-        # The path of an endpoint may look like that of a page: /responses/compact is no id of a response.
-        methods = {"POST"} if path in self._endpoints else self._pages.methods(path[len(root_path) :] or "/")
+        methods = set() if path in _NOT_IDS else self._pages.methods(path[len(root_path) :] or "/")
+        if path in self._endpoints:
+            methods.add("POST")
         allowed = sorted(methods)
         if exchange.headers.get(b"upgrade", b"").lower() == b"websocket":
             if path not in self._websockets or not exchange.is_handshake:
