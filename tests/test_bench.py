@@ -24,5 +24,6 @@ def test_bench_measures_requests_and_bursts_over_every_pair_of_wires() -> None:
     )
     for row in ("toolrelay", *(f"toolrelay {pair}" for pair in pairs)):
         assert f"\n  {row} " in done.stdout
-        assert row == "toolrelay" or f"\n{row} to toolrelay, request without streaming" in done.stdout
-    assert "of 14 targets reached" in done.stdout
+        assert row == "toolrelay" or f"\n{row} to toolrelay" in done.stdout
+    assert "\ntoolrelay websocket>chat to toolrelay responses>chat, chunk, 64 streams in bursts" in done.stdout
+    assert "of 15 targets reached" in done.stdout
