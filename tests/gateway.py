@@ -85,7 +85,7 @@ class Gateway:
         """Return whether it has stopped to listen."""
         try:
             self.get("/healthz")
-        except httpx.ConnectError:
+        except httpx.TransportError:  # refused, or reset while it stops
             return True
         return False
 

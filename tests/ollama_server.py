@@ -25,7 +25,7 @@ from toolrelay.core.events import (
     Usage,
 )
 from toolrelay.core.messages import Call, Item, Message, Reasoning, Result, Text
-from toolrelay.core.request import Request, Tool
+from toolrelay.core.request import Request, Tool, ToolChoice
 from toolrelay.errors import ToolrelayError, invalid
 from toolrelay.wires.base import Envelope, Wire, discover_provider_wires
 from toolrelay.wires.json import decode_body
@@ -126,11 +126,13 @@ def decode_request(body: bytes) -> Request:
         raise invalid("Missing messages.", "messages")
     items = [item for message in value["messages"] for item in _items(message)]
     tools = [tool["function"] for tool in value.get("tools", ())]
+    choice = None if tools else ToolChoice(mode="none")  # which the API can say in no other way
     return Request(
         wire=WIRE.name,
         model=value["model"],
         items=tuple(items),
         tools=tuple([Tool(name=tool["name"], description=tool["description"], parameters=tool["parameters"]) for tool in tools]),
+        tool_choice=choice,
         stream=value["stream"],
     )
 

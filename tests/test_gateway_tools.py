@@ -202,7 +202,8 @@ def test_at_the_round_limit_the_model_is_asked_once_more_without_tools(
     assert (asked.count, asked.text) == (2, "18 degrees.")
     if not model.dialect:
         assert asked.request(1).tool_choice == ToolChoice(mode="none")
-        assert asked.request(1).tools == asked.request(0).tools
+        says_choice = "tool_choice" not in model.wire.unsupported  # else nothing is declared
+        assert asked.request(1).tools == (asked.request(0).tools if says_choice else ())
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -252,7 +253,7 @@ def test_required_call_may_be_the_gateways_and_is_required_once(
     asked = ask(tooled, server, model, *script, tool_choice=choice)
     assert (asked.count, asked.text) == (2, "18 degrees.")
     assert tooled.runs() == ["get_weather Paris"]
-    if not model.dialect:
+    if not model.dialect and "tool_choice" not in model.wire.unsupported:
         first, second = asked.request(0).tool_choice, asked.request(1).tool_choice
         assert first is not None
         assert first.mode == ("required" if choice == "required" else "named")

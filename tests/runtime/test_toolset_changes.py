@@ -74,7 +74,8 @@ class Scene:
         self.executor = Executor(tools)
 
     async def change(self, changed: Settings) -> None:
-        self.tools.commit(await self.tools.prepare(changed))
+        async with self.tools.prepare(changed) as change:
+            self.tools.commit(change)
 
     async def until(self, event: str) -> None:
         async with asyncio.timeout(30):
@@ -137,7 +138,7 @@ def test_toolset_that_cannot_be_opened_changes_nothing(play: Play) -> None:
         both = settings("there")
         broken = replace(both.toolsets["mine"], name="other", place="nowhere", prefix="my_")
         with pytest.raises(ConfigurationError, match=r"toolsets\.other: there is no such place"):
-            await scene.tools.prepare(replace(both, toolsets={**both.toolsets, "other": broken}))
+            await scene.change(replace(both, toolsets={**both.toolsets, "other": broken}))
         assert scene.events[:3] == ["open here", "open there", "close there"]
         scene.places["here"].may_end.set()
         assert (await run(scene.executor, "look")).output == "here"
@@ -145,9 +146,22 @@ def test_toolset_that_cannot_be_opened_changes_nothing(play: Play) -> None:
     play(story)
 
 
+def test_nothing_is_forgotten_while_it_is_opened_again(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.change(settings("there"))
+        async with scene.tools.prepare(settings("here")) as back:
+            await scene.until("close here")
+            assert "forget here keep there" not in scene.events
+            scene.tools.commit(back)
+        await scene.until("forget here keep here")
+
+    play(story)
+
+
 def test_change_that_is_discarded_leaves_what_was(play: Play) -> None:
     async def story(scene: Scene) -> None:
-        await (await scene.tools.prepare(settings("there"))).discard()
+        async with scene.tools.prepare(settings("there")):
+            pass
         assert scene.events == ["open here", "open there", "close there"]
         scene.places["here"].may_end.set()
         assert (await run(scene.executor, "look")).output == "here"

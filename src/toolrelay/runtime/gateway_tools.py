@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Protocol
@@ -57,15 +58,11 @@ class ToolsetsError(ConfigurationError):
 
 
 class ToolsChange(Struct, frozen=True, kw_only=True):
-    """Toolsets of other settings, opened, but not in use yet. `added` were opened for them."""
+    """Toolsets of other settings, opened, but not in use yet."""
 
     settings: Settings
     toolsets: Mapping[str, CountedToolset]
     tools: dict[str, OpenTool]
-    added: Sequence[CountedToolset]
-
-    async def discard(self) -> None:
-        await asyncio.gather(*(toolset.close() for toolset in self.added))
 
 
 class GatewayTools:
@@ -82,6 +79,7 @@ class GatewayTools:
         self._toolsets: Mapping[str, CountedToolset] = _create(settings, {})
         self._granted: dict[tuple[str, str | None], Mapping[str, GatewayTool]] = {}
         self._retiring: dict[asyncio.Task[None], CountedToolset] = {}
+        self._files = asyncio.Lock()  # what a toolset that is gone leaves is not deleted while another one opens it
         self.tools: dict[str, OpenTool] = {}
 
     def reset(self, settings: Settings) -> None:
@@ -103,17 +101,23 @@ class GatewayTools:
 
     # Changes while the gateway runs
 
-    async def prepare(self, settings: Settings) -> ToolsChange:
-        """Open what is new in other settings, or raise ConfigurationError. Nothing changes before `commit`."""
+    @asynccontextmanager
+    async def prepare(self, settings: Settings) -> AsyncIterator[ToolsChange]:
+        """Open what is new in other settings, or raise ConfigurationError. Without `commit` in the block nothing changes."""
         unchanged = {
             name: toolset
             for name, toolset in self._toolsets.items()
             if name in settings.toolsets and _is_same_toolset(self._settings.toolsets[name], settings.toolsets[name])
         }
-        toolsets = _create(settings, unchanged)
-        added = [toolset for name, toolset in toolsets.items() if name not in unchanged]
-        tools = await _open_all(settings, toolsets, added)
-        return ToolsChange(settings=settings, toolsets=toolsets, tools=tools, added=added)
+        async with self._files:
+            toolsets = _create(settings, unchanged)
+            added = [toolset for name, toolset in toolsets.items() if name not in unchanged]
+            tools = await _open_all(settings, toolsets, added)
+            try:
+                yield ToolsChange(settings=settings, toolsets=toolsets, tools=tools)
+            finally:
+                if self._toolsets is not toolsets:
+                    await asyncio.gather(*(toolset.close() for toolset in added))
 
     def commit(self, change: ToolsChange) -> None:
         """Use the toolsets that were prepared. Those that are gone are closed when their calls have ended."""
@@ -128,11 +132,12 @@ class GatewayTools:
     async def _retire(self, toolset: CountedToolset, settings: ToolsetSettings) -> None:
         await toolset.close_when_idle(settings.timeout_seconds + CLOSE_SECONDS)
         kind = discover()[settings.kind]
-        kept = [each for each in self._settings.toolsets.values() if each.kind == settings.kind]
-        try:
-            await asyncio.to_thread(kind.forget, settings, kept, self._settings.environment)
-        except Exception as error:  # noqa: BLE001 -- it is a plug-in, or a file cannot be deleted
-            log.warning("toolset_not_forgotten", toolset=settings.name, reason=f"{type(error).__name__}: {error}")
+        async with self._files:
+            kept = [each for each in self._settings.toolsets.values() if each.kind == settings.kind]
+            try:
+                await asyncio.to_thread(kind.forget, settings, kept, self._settings.environment)
+            except Exception as error:  # noqa: BLE001 -- it is a plug-in, or a file cannot be deleted
+                log.warning("toolset_not_forgotten", toolset=settings.name, reason=f"{type(error).__name__}: {error}")
 
     # Who may use which tool
 

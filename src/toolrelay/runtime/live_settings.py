@@ -101,24 +101,20 @@ class LiveSettings:
 
     async def _switch(self, overlay: Overlay, stored: dict[str, Json], changes: Mapping[str, Json], by: str) -> None:
         """Open what is new, write the store, then use both."""
+        at = self._clock()
+        rows = [
+            SettingRow(path=path, value=msgspec.json.encode(value).decode(), changed_at=at, changed_by=by)
+            for path, value in changes.items()
+            if value is not None
+        ]
         try:
-            prepared = await self._tools.prepare(overlay.settings)
+            async with self._tools.prepare(overlay.settings) as prepared:
+                await self._store.change_settings(rows, [path for path, value in changes.items() if value is None])
+                self._tools.commit(prepared)
         except ConfigurationError as error:
             prefix = file_prefix(overlay.base)
             message = "\n".join(line.removeprefix(prefix) for line in error.message.splitlines())
             raise _refused(message, None) from None
-        try:
-            at = self._clock()
-            rows = [
-                SettingRow(path=path, value=msgspec.json.encode(value).decode(), changed_at=at, changed_by=by)
-                for path, value in changes.items()
-                if value is not None
-            ]
-            await self._store.change_settings(rows, [path for path, value in changes.items() if value is None])
-        except BaseException:
-            await prepared.discard()
-            raise
-        self._tools.commit(prepared)
         self._stored = stored
         self._use(overlay)
 

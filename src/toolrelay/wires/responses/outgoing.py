@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -105,7 +106,7 @@ class ResponsesRequestEncoder(RequestEncoder):
     def input(self) -> list[Json]:
         items = self.request.items
         if not self.is_same_wire:
-            items = tuple([item for item, after in zip(items, (*items[1:], None), strict=True) if not _is_blank(item, after)])
+            items = tuple([item for item, after in zip_longest(items, items[1:]) if not _is_blank(item, after)])
         return [members for item in items if (members := self.item(self._readable(item))) is not None]
 
     def _readable(self, item: Item) -> Item:
