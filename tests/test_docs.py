@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from toolrelay.dialects.base import discover
 from toolrelay.web.sessions import COOKIE
 
 ROOT = Path(__file__).parent.parent
@@ -54,6 +55,11 @@ def test_every_document_is_two_links_from_the_readme(page: Path) -> None:
     first = links(ROOT / "README.md")
     second = {further for near in first if near.suffix == ".md" and near.exists() for further in links(near)}
     assert page.resolve() in first | second
+
+
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md"])
+def test_number_of_dialects_is_stated_right(page: str) -> None:
+    assert f"any of {len(discover())} " in (ROOT / page).read_text()
 
 
 def test_privacy_page_names_everything_that_the_browser_keeps() -> None:
