@@ -293,7 +293,12 @@ def test_message_that_is_refused_leaves_the_connection_open(gateway: Gateway, mo
         assert socket.ask()["type"] == "response.completed"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"response.create"', "[" * 10_000, '{"type":"\\ud800"}'])
+_STEER = '{"type":"response.steer","input":%s}'
+_INVALID = ["", "{", "[]", "null", '"response.create"', "[" * 10_000, '{"type":"\\ud800"}']
+_INVALID_STEERS = [_STEER % ("[" * 300 + "]" * 300), _STEER % "1e999"]
+
+
+@pytest.mark.parametrize("text", [*_INVALID, *_INVALID_STEERS])
 def test_message_that_is_no_json_object_is_refused(gateway: Gateway, model_server: ModelServer, text: str) -> None:
     model_server.enqueue(STREAMED)
     with open_socket(gateway) as socket:

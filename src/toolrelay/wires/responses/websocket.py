@@ -95,7 +95,10 @@ def decode_message(data: bytes) -> ClientMessage:
 
 
 def _value(members: Mapping[str, Raw], name: str) -> Any:  # noqa: ANN401 -- any JSON
-    return decode(bytes(members[name]))
+    try:
+        return decode(bytes(members[name]))
+    except ValueError as error:
+        raise invalid(f"{name!r} is not valid JSON: {error}.", name, code="invalid_json") from None
 
 
 def encode_body(message: ClientMessage, kept: KeptResponse | None) -> bytes:
