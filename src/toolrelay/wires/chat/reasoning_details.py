@@ -25,13 +25,14 @@ _SIGNED = ("anthropic-claude-v1", "google-gemini-v1")  # their providers refuse 
 
 
 class DetailCollector:
-    """Collects the details of one choice until they are sealed. Deltas of one text are joined."""
+    """Collects the details of one choice until they are sealed. Deltas of one text are joined, once for all."""
 
-    __slots__ = ("_details", "_limit")
+    __slots__ = ("_details", "_limit", "_pieces")
 
     def __init__(self) -> None:
         self._limit = IndexLimit("reasoning details")
         self._details: list[JsonObject] = []
+        self._pieces: list[list[str]] = []  # the text of each detail
 
     def add(self, deltas: Sequence[Any]) -> str:
         """Add the details of a chunk, and return their text."""
@@ -47,16 +48,17 @@ class DetailCollector:
             if last is None or not member or not _is_same(last, delta):
                 self._limit.add(None)
                 self._details.append(dict(delta))
-                continue
-            before = last.get(member)
-            joined = (before if isinstance(before, str) else "") + texts[-1]
-            last |= {key: value for key, value in delta.items() if last.get(key) is None}
-            last[member] = joined
+                self._pieces.append([])
+            else:
+                last |= {key: value for key, value in delta.items() if last.get(key) is None}
+                last[member] = ""
+            if member:
+                self._pieces[-1].append(texts[-1])
         return "".join(texts)
 
     def seal(self, calls: Mapping[str, int]) -> str | None:
         """Return the details as encrypted content, or None if there are none. `calls` are the numbers of calls by their ids."""
-        details = [_with_number(detail, calls) for detail in self._details]
+        details = [_with_number(_with_text(*each), calls) for each in zip(self._details, self._pieces, strict=True)]
         return seal(_WIRE, encode_repaired(details).decode()) if details else None
 
 
@@ -94,6 +96,11 @@ def _is_same(last: JsonObject, delta: dict[str, Any]) -> bool:
     """Return whether a delta continues a detail. Not every delta has an index."""
     indexes = {each for each in (last.get("index"), delta.get("index")) if isinstance(each, int)}
     return last.get("type") == delta.get("type") and len(indexes) < 2
+
+
+def _with_text(detail: JsonObject, pieces: list[str]) -> JsonObject:
+    """Return the detail with the text of its deltas. One that was sent whole stays as it came."""
+    return detail if len(pieces) < 2 else {**detail, _TEXTS[str(detail["type"])]: "".join(pieces)}
 
 
 def _with_number(detail: JsonObject, calls: Mapping[str, int]) -> JsonObject:
