@@ -87,6 +87,8 @@ class Gateway:
             self.get("/healthz")
         except httpx.TransportError:  # refused, or reset while it stops
             return True
+        except httpx.TransportError:  # it stopped while this request waited to be accepted
+            return False
         return False
 
     def stop(self) -> int:
