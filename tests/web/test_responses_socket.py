@@ -408,6 +408,27 @@ def test_shutdown_waits_for_running_turns_and_closes_with_1001(model_server: Mod
         assert gateway.process.wait(timeout=60) == 0
 
 
+def test_client_that_leaves_in_a_shutdown_cancels_its_turn(model_server: ModelServer) -> None:
+    gate = Gate()
+    model_server.enqueue((BEGUN, gate, REST), (BEGUN, Gate()))
+    with running(configuration(model_server)) as gateway, open_socket(gateway) as other:
+        other.send()
+        gate.reached.result(60)
+        with open_socket(gateway) as leaving:
+            leaving.send()
+            turn = leaving.event()["response"]["id"].removeprefix("resp_")
+            gateway.process.send_signal(signal.SIGTERM)
+            while not gateway.refuses_connections():
+                pass
+            leaving.connection.close()
+        gate.open()
+        assert other.events()[-1]["type"] == "response.completed"
+        assert other.wait_for_close() == CloseCode.GOING_AWAY
+        assert gateway.process.wait(timeout=60) == 0
+        [line] = [line for line in map(json.loads, gateway.log().splitlines()) if line.get("turn") == turn]
+    assert (line["status"], line["code"]) == (499, "client_gone")
+
+
 def test_forced_shutdown_fails_running_turns_and_drops_waiting_ones(model_server: ModelServer) -> None:
     gate = Gate()
     first = model_server.enqueue((BEGUN, gate, REST))

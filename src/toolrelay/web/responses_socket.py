@@ -168,13 +168,21 @@ class _Session:
         for lane in self._lanes.values():
             wake(lane.waiter)
         if tasks:
-            await asyncio.wait(tasks)
+            closing = self._loop.create_task(self._disconnect_when_closed())
+            try:
+                await asyncio.wait(tasks)
+            finally:
+                closing.cancel()
+
+    async def _disconnect_when_closed(self) -> None:
+        await self._socket.wait_for_close()
+        self._disconnect()
 
     def _disconnect(self) -> None:
         """Cancel what runs: the client has gone."""
         for lane in self._lanes.values():
             lane.messages.clear()
-            if lane.running is not None:
+            if lane.running is not None and not lane.running.disconnected:
                 lane.running.stalled = self._handshake.stalled
                 lane.running.disconnect()
 

@@ -117,6 +117,12 @@ class WebSocket:
             self._waiter = self._loop.create_future()
             await self._waiter
 
+    async def wait_for_close(self) -> None:
+        """Wait until the client has left, also while the server shuts down."""
+        while self.is_open:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+
     def send(self, message: bytes) -> Awaitable[None] | None:
         """Send a text message. Return an awaitable if the client reads too slowly."""
         return self.send_frames(frame_head(len(message)) + message)
