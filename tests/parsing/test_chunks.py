@@ -28,3 +28,13 @@ def test_word_beyond_the_limit_fails_with_the_delta_that_exceeds_it() -> None:
     scanner.feed("[write(rows=")
     scanner.feed("a" * 200)
     assert any(isinstance(event, CallBroken) for event in scanner.feed("a" * 100))
+
+
+@pytest.mark.parametrize("given", ["rows of text", "[1]", '{\\"rows\\": oops}'])
+@pytest.mark.parametrize(("dialect", "start"), [("mistral", '[TOOL_CALLS][{"name": "write", "arguments": '), ("llama3_json", "")])
+def test_string_without_arguments_is_broken_at_its_end(dialect: str, start: str, given: str) -> None:
+    text = (start or '{"name": "write", "parameters": ') + f'"{given}": 1'
+    for chunks in ([text], text):
+        scanner = Scanner(DIALECTS[dialect], TOOLS)
+        events = [event for chunk in chunks for event in scanner.feed(chunk)] + scanner.flush()
+        assert [event.text.rpartition(given)[2] for event in events if isinstance(event, CallBroken)] == ['"']

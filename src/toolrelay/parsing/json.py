@@ -74,15 +74,26 @@ def json_arguments(reader: Reader, emit: Emit) -> Parse[None]:
 
 
 class EncodedValue:
-    """Emits an object that arrives as the content of a string, repaired as by `json_value`. Anything else is malformed."""
+    """Emits an object that arrives as the content of a string, repaired as by `json_value`. Anything else is malformed.
+
+    The error is raised at the end of the string: where else would depend on the chunks.
+    """
 
     def __init__(self, emit: Emit) -> None:
+        self._error: MalformedCallError | None = None
         self._reader = Reader()
         self._lexer = JsonLexer(self._reader, emit)
         self._has_begun = False
         self._has_ended = False
 
     def feed(self, text: str) -> None:
+        if self._error is None:
+            try:
+                self._take(text)
+            except MalformedCallError as error:
+                self._error = error
+
+    def _take(self, text: str) -> None:
         if not self._has_begun:
             text = text.lstrip(" \t\r\n")
             if not text:
@@ -95,6 +106,8 @@ class EncodedValue:
 
     def close(self) -> bool:
         """End the string; return whether its content was repaired."""
+        if self._error is not None:
+            raise self._error
         self._reader.closed = True
         if self._has_begun:
             self._advance()
