@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +25,7 @@ from toolrelay.errors import ClientError
 from toolrelay.web.http.connection import HttpConnection
 from toolrelay.web.http.exchange import Exchange
 from toolrelay.web.http.server import Server
-from toolrelay.web.http.websocket import frame_head
+from toolrelay.web.http.websocket import WebSocket, frame_head
 
 LIMIT = 1000
 HANDSHAKE_LINES = (
@@ -130,6 +131,34 @@ def test_messages_cut_anywhere_are_the_same(data: st.DataObject, messages: list[
     frames = read_frames(received)
     assert [each for each in frames if each[0] is Opcode.TEXT] == [each for each in expected if each[0] is Opcode.TEXT]
     assert sorted(frames) == sorted(expected)
+
+
+def test_message_in_tiny_fragments_takes_the_memory_of_its_bytes() -> None:
+    count = 5_000
+    first, more = frame(b"ab", fin=False), frame(b"cd", Opcode.CONT, fin=False)
+
+    async def main() -> tuple[list[bytes], int]:
+        received: list[bytes] = []
+        connection = HttpConnection(Server(SingleHandler(echo)))
+        connection.connection_made(RecordingTransport())
+        socket = WebSocket(connection, max_message_bytes=4 * count, ping_seconds=0)
+        socket.listen(received.append)
+        socket.feed(first)
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(count):
+            socket.feed(more)
+        after, _ = tracemalloc.get_traced_memory()
+        socket.feed(frame(b"", Opcode.CONT))
+        connection.connection_lost(None)
+        return received, after - before
+
+    tracemalloc.start()
+    try:
+        received, taken = asyncio.run(main())
+    finally:
+        tracemalloc.stop()
+    assert received == [b"ab" + b"cd" * count]
+    assert taken < 10 * count
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 1023, 1024, 65535, 65536, 70000])
