@@ -280,3 +280,12 @@ def test_input_without_end_fails_the_answer() -> None:
     (failed,) = flat.restore([ArgumentsDelta(0, "x"), CallFinished(0)])
     assert isinstance(failed, AnswerFailed)
     assert failed.error.code == "bad_call"
+
+
+@pytest.mark.parametrize(("options", "kind"), [(NATIVE, "custom"), (FUNCTIONS_ONLY, "function")])
+def test_choice_of_a_namespace_names_its_custom_tools_as_they_are_declared(options: ToolCallOptions, kind: str) -> None:
+    group = {**namespace("files", "read"), "tools": [PATCH, function("read")]}
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "namespace", "name": "files"}]}
+    choice = FlatTools(request(group, tool_choice=allowed), options).request.tool_choice
+    assert choice is not None
+    assert choice.names == ((kind, "files__patch"), ("function", "files__read"))

@@ -43,6 +43,7 @@ class FlatTools:
         self._keys: dict[str, _Key] = {}
         self._taken = {tool.name for tool in request.functions()}
         self._custom_names: set[str] = set()
+        self._kinds: dict[str, CallKind] = {}  # of the tools of namespaces, by their flat names
         self.dropped: list[str] = []
         tools = tuple(self._flatten_tools(request.tools))
         choice = request.tool_choice
@@ -72,6 +73,8 @@ class FlatTools:
             seen.add((declared.kind, declared.name))
             if declared.kind != tool.kind:
                 self._custom_names.add(tool.name)
+            if tool.name in self._keys:
+                self._kinds[tool.name] = declared.kind
             yield declared
 
     def _expand(self, tools: Iterable[AnyTool]) -> Iterator[AnyTool]:
@@ -139,7 +142,7 @@ class FlatTools:
         kind = self._flat_kind("custom" if raw.get("type") == "custom" else "function")
         name, namespace = raw.get("name"), raw.get("namespace")
         if raw.get("type") == "namespace":
-            return tuple((kind, flat) for (owner, _), flat in self._flat_names.items() if owner == name)
+            return tuple((self._kinds[flat], flat) for (owner, _), flat in self._flat_names.items() if owner == name)
         if not isinstance(name, str) or not isinstance(namespace, str):
             return ()
         flat = self._flat_names.get((namespace, name))
