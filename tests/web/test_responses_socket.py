@@ -281,6 +281,7 @@ _REFUSED: dict[str, tuple[Json, int, str]] = {
     "stream_id that is no text": ({"stream_id": 7}, 400, "invalid_type"),
     "stream_id null": ({"stream_id": None}, 400, "invalid_type"),
     "previous_response_id": ({"previous_response_id": 7}, 400, "invalid_type"),
+    "unknown response to prepare": ({"previous_response_id": "resp_1", "generate": False}, 400, "previous_response_not_found"),
 }
 
 

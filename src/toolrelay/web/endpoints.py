@@ -113,6 +113,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         try:
             identity = await self.access.admit(exchange)
             accepted = self._accept(await exchange.body(self.settings.max_body_bytes), identity, exchange)
+            await self.service.resolve(accepted.request, owner_of(identity), accepted.model)
         except ToolrelayError as error:
             self.refuse(exchange, error)
             return
