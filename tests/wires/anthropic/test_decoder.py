@@ -10,7 +10,7 @@ import pytest
 from tests.exchange import check_one_end, decode_all, envelope, fold
 from toolrelay.core.assembly import Answer
 from toolrelay.core.events import AnswerFailed, AnswerFinished, CallFinished, StreamEvent, Usage
-from toolrelay.core.messages import Message, Reasoning, Text
+from toolrelay.core.messages import Call, Message, Reasoning, Text
 from toolrelay.core.request import Request
 from toolrelay.errors import BackendError, ClientError
 from toolrelay.wires.anthropic.thinking import foreign_signature, own_block, seal_block
@@ -162,6 +162,7 @@ BROKEN: dict[str, bytes] = {
     "a block that is no object": b'{"type": "message", "content": [1]}',
     "a call without name": b'{"type": "message", "content": [{"type": "tool_use", "input": {}}]}',
     "nested too deeply": b'{"type": "message", "content": [' + b"[" * 300 + b"]" * 300 + b"]}",
+    "a number that is too large": b'{"type": "message", "content": [{"type": "server_tool_use", "input": {"n": 1e400}}]}',
 }
 
 
@@ -177,6 +178,15 @@ def test_error_with_status_200_is_that_error() -> None:
     last = check_one_end(WIRE.decode_answer(body))
     assert isinstance(last, AnswerFailed)
     assert (last.error.status, last.error.message) == (529, "Overloaded")
+
+
+def test_numbers_in_a_call_of_a_whole_answer_may_be_of_any_size() -> None:
+    body = (
+        b'{"type": "message", "content": [{"type": "tool_use", "name": "f", "input": {"n": 1e400}}], "stop_reason": "tool_use"}'
+    )
+    (called,) = fold(WIRE.decode_answer(body)).items
+    assert isinstance(called, Call)
+    assert called.arguments == '{"n": 1e400}'
 
 
 def test_lone_surrogates_of_a_whole_answer_are_replaced() -> None:

@@ -37,6 +37,7 @@ from toolrelay.wires.decoder import FrameDecoder, provider_error
 from toolrelay.wires.json import arguments_text, decode, is_deep, is_object, may_be_deep
 
 _NOT_A_MESSAGE = "answered with something that is not a message"
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class _Block(Struct, eq=False):
@@ -302,20 +303,17 @@ class AnthropicDecoder(FrameDecoder):
             except ValueError:
                 body = frames.repair(body)
                 message = frames.decode_message(body)
-            blocks = [frames.decode_block(raw) for raw in message.content]
+            blocks = [(frames.decode_block(raw), _members(raw)) for raw in message.content]
         except (ValueError, RecursionError):
             raise _whole_error(body) from None
         self._start(message.model, out)
         self._usage.add(message.usage)
-        for index, (block, raw) in enumerate(zip(blocks, message.content, strict=True)):
-            self._take_whole(index, block, raw, out)
+        for index, (block, members) in enumerate(blocks):
+            self._take_whole(index, block, members, out)
         self._note_stop(message.stop_reason, message.stop_sequence, message.stop_details)
         self._finish(out)
 
-    def _take_whole(self, index: int, block: WholeBlock, raw: msgspec.Raw, out: list[StreamEvent]) -> None:
-        members: JsonObject = decode(bytes(raw))
-        if block.type == "tool_use":
-            members.pop("input", None)
+    def _take_whole(self, index: int, block: WholeBlock, members: JsonObject, out: list[StreamEvent]) -> None:
         self._start_block(index, members, out)
         opened = self._open.pop(index)
         if block.type == "tool_use":
@@ -327,6 +325,14 @@ class AnthropicDecoder(FrameDecoder):
 
 def decode_answer(body: bytes) -> list[StreamEvent]:
     return AnthropicDecoder().decode_whole(body)
+
+
+def _members(raw: msgspec.Raw) -> JsonObject:
+    """Return the members of a block. A call's input stays as the model wrote it: its numbers may be too large for others."""
+    members = _decode_members(raw)
+    if bytes(members.get("type", b"")) == b'"tool_use"':
+        members.pop("input", None)
+    return {name: decode(bytes(value)) for name, value in members.items()}
 
 
 def _whole_error(body: bytes) -> BackendError:
