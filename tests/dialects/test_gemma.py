@@ -135,3 +135,9 @@ def test_gemma_3_results_are_rendered_in_a_fence() -> None:
     made = call("now")
     assert DIALECTS["gemma3"].render_calls([made, made]) == "```tool_code\nnow()\nnow()\n```"
     assert DIALECTS["gemma3"].render_results([ToolResult(call=made, text="noon")]) == "```tool_output\nnoon\n```"
+
+
+@pytest.mark.parametrize("mark", ["<|tool_call>", "<turn|>", "<|tool_response>", "<tool_response|>"])
+def test_marks_alone_are_no_reasoning(mark: str) -> None:  # row A7
+    assert scan("gemma4", f"<|channel>{mark}<channel|>", [WEATHER]) == []
+    assert scan("gemma4", f"<|channel><|channel>{mark}<channel|>", [WEATHER]) == []

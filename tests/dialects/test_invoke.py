@@ -116,6 +116,16 @@ def test_cdata_is_ended_only_by_its_own_mark() -> None:
     assert calls_of(scan("minicpm5", text, [WEATHER])) == [("get_weather", {"city": value, "days": 3})]
 
 
+@pytest.mark.parametrize("blank", ["", "Ġ"])
+def test_blank_of_a_tag_may_be_lost_or_not_decoded(blank: str) -> None:
+    text = MINICPM.replace("function name", f"function{blank}name").replace("param name", f"param{blank}name")
+    made = ("get_weather", {"city": "San Francisco", "days": 3})
+    assert calls_of(scan("minicpm5", f"Looking.\n{text}\n{MINICPM}", [WEATHER])) == [made, made]
+    assert calls_of(scan("minicpm5", MINICPM.replace("param name", f"param{blank}name"), [WEATHER])) == [made]
+    for quoted in (f"`{text}`", f'The tag <function{blank}name="…"> begins a call.'):
+        assert scan("minicpm5", quoted, [WEATHER]) == [Text(quoted)]
+
+
 def test_arguments_in_a_parameter_named_properties_are_unwrapped() -> None:
     text = "<function name=\"get_weather\"><param name=\"properties\">{'city': 'Rome'}</param></function>"
     assert calls_of(scan("minicpm5", text, [WEATHER])) == [("get_weather", {"city": "Rome"})]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.scanning import DIALECTS, ParsedCall, Reasoning, Text, call, calls_of, scan
+from tests.dialects.scanning import DIALECTS, ParsedCall, Reasoning, Text, call, calls_of, scan, tool
 from toolrelay.dialects.base import ToolResult
 from toolrelay.parsing.triggers import ScanOptions
 
@@ -87,3 +87,17 @@ def test_words_between_section_and_call_are_no_text() -> None:
     written = DIALECTS["kimi_k2"].render_calls([call("get_weather", {"city": "Paris"})])
     noisy = written.replace("<|tool_call_begin|>", " noise <|tool_call_begin|>")
     assert scan("kimi_k2", f"Hm.{noisy}", []) == [Text("Hm."), *scan("kimi_k2", written, [])]
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+def test_k3_call_outside_of_its_section_is_parsed(blank: str) -> None:
+    text = f'<|open|>{blank}call tool="get_weather" index="1"{blank}<|sep|>'
+    text += f'<|open|>{blank}argument key="city" type="string"{blank}<|sep|>'
+    text += f"Paris<|close|>{blank}argument{blank}<|sep|><|close|>{blank}call{blank}<|sep|>"
+    made = ParsedCall("get_weather", '{"city": "Paris"}')
+    end = f"<|close|>{blank}message{blank}<|sep|><|end_of_msg|>"
+    assert scan("kimi_k3", f"Looking.\n{text}{text}{end}", [tool("get_weather")]) == [Text("Looking.\n"), made, made]
+    for other in (f"`{text}`", f"```\n{text}\n```", f"Models print {text}"):
+        assert calls_of(scan("kimi_k3", other, [tool("get_weather")])) == []
+    for other in (text.replace("get_weather", "other"), f'<|open|>{blank}call tool="…" begins a call.'):
+        assert scan("kimi_k3", other, [tool("get_weather")]) == [Text(other)]

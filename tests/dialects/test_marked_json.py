@@ -24,6 +24,7 @@ OUTPUTS = {
     "phi4_mini": [
         f'functools[{OBJECT}, {{"name": "now", "arguments": {{}}}}]',
         f'<|tool_call|>[{{"type": "function", "function": {OBJECT}}}, {{"name": "now"}}]<|/tool_call|>',
+        f'functools{OBJECT}functools{{"name": "now"}}',
     ],
     "cohere": [
         """<|START_ACTION|>[
@@ -42,7 +43,11 @@ OUTPUTS = {
         f'<|message_sep|>\n\nfunction call<|role_sep|>\n{OBJECT}<|message_sep|>\n\nfunction call<|role_sep|>\n{{"name": "now"}}',
     ],
     "nemotron": [f'<TOOLCALL>[{OBJECT}, {{"name": "now", "arguments": {{}}}}]</TOOLCALL>'],
-    "apertus": [f'<|tools_prefix|>[{{"get_weather": {ARGUMENTS}}}, {{"now": {{}}}}]<|tools_suffix|>'],
+    "apertus": [
+        f'<|tools_prefix|>[{{"get_weather": {ARGUMENTS}}}, {{"now": {{}}}}]<|tools_suffix|>',
+        f'<|tools_prefix|>{{"get_weather": {ARGUMENTS}}}, {{"now": {{}}}}<|tools_suffix|>',
+        f'<|tools_prefix|>{{"get_weather": {ARGUMENTS}}}<|tools_suffix|><|tools_prefix|> {{"now": {{}}}}<|tools_suffix|>',
+    ],
 }
 EACH = [(name, text) for name, texts in OUTPUTS.items() for text in texts]
 
@@ -69,6 +74,8 @@ def test_truncated_call_is_not_finished(name: str, text: str) -> None:  # bug 5
     [
         ("granite", "<|tool_call|> comes first"),
         ("phi4_mini", "from functools import reduce; functools[0]"),
+        ("phi4_mini", "functools{invalid}"),
+        ("apertus", '<|tools_prefix|>{"two words": {}}<|tools_suffix|>'),
         ("jamba", "<tool_calls>are listed</tool_calls>"),
         ("internlm", "<|action_start|> alone"),
         ("apertus", '<|tools_prefix|>[{"two words": {}}]<|tools_suffix|>'),

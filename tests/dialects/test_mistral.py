@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.scanning import DIALECTS, ParsedCall, Text, call, scan
+from tests.dialects.scanning import DIALECTS, ParsedCall, Text, call, scan, tool
 from toolrelay.core.identity import shorten_id
 from toolrelay.dialects.base import ToolResult
 
@@ -35,6 +35,18 @@ ADD = ParsedCall("add", '{"a": 3.5, "b": 4}')
 )
 def test_every_form_is_parsed(name: str, text: str, expected: list[object]) -> None:
     assert scan(name, text) == expected
+
+
+LISTED = '[{"name": "add", "arguments": {"a": 3.5, "b": 4}}]'
+
+
+@pytest.mark.parametrize("name", ["mistral", "mistral_v11", "mistral_v13"])
+def test_list_without_its_mark_is_a_call_if_it_is_the_whole_answer(name: str) -> None:
+    for text in (LISTED, f" {LISTED}\n", f"\n  {LISTED[:1]}\n{LISTED[1:]}</s>"):
+        assert [one for one in scan(name, text, [tool("add")]) if one != Text(text[: text.index("[")])] == [ADD], text
+    for text in (f"Hi. {LISTED}", f"{LISTED} is a call.", "[1, 2]", LISTED[1:-1], LISTED[:-1] + ", 5]"):  # bug 15
+        assert scan(name, text, [tool("add")]) == [Text(text)], text
+    assert scan(name, LISTED, [tool("mul")]) == [Text(LISTED)]
 
 
 def test_calls_and_results_are_rendered_as_in_each_version() -> None:

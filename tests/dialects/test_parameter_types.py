@@ -28,7 +28,15 @@ NUMBER = {"number", "integer"}
         ({"$ref": "#/$defs/A", "description": "x"}, {"integer"}),
         ({"$ref": "#/$defs/list/anyOf/1"}, {"boolean"}),
         ({"$ref": "#/$defs/a~1b"}, {"array"}),
+        ({"$ref": "#/$defs/caf%C3%A9%20name"}, {"object"}),
+        ({"$ref": "#/$defs/a%7E1b"}, {"array"}),
+        ({"$ref": "#/$defs/%FF"}, ANY),
         ({"$ref": "#/$defs/none"}, ANY),
+        ({"type": ["string", "null"], "not": {"type": "null"}}, STRING),
+        ({"type": ["string", "null"], "not": {"const": None}}, STRING),
+        ({"type": ["string", "null"], "not": {"type": "null", "minLength": 3}}, {"string", "null"}),
+        ({"type": "string", "not": {"enum": ["a"]}}, STRING),
+        ({"type": "string", "not": {"type": "string"}}, ANY),
         ({"$ref": "elsewhere.json"}, ANY),
         ({"enum": ["a", "b"]}, STRING),
         ({"enum": [1, None]}, {"integer", "null"}),
@@ -47,6 +55,7 @@ def test_types_of_a_schema(schema: Any, types: set[str]) -> None:  # bug 23
             "A": {"type": "integer"},
             "list": {"anyOf": [{"type": "string"}, {"type": "boolean"}]},
             "a/b": {"type": "array"},
+            "café name": {"type": "object"},
         }
     }
     assert types_of(schema, root) == types

@@ -145,7 +145,7 @@ class _Markup(msgspec.Struct, frozen=True, kw_only=True):
 
 def _thought(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     """Parse reasoning without the beginning that families.py names. It must have an end. Before another mark, none begins."""
-    if (yield from reader.is_ahead(*_GEMMA_4.call, *_TURN)):
+    if (yield from reader.is_ahead(*_GEMMA_4.call, *_GEMMA_4.response, *_TURN)):
         return
     if not (yield from reader.may_come(_CHANNEL_END, _THOUGHT_LIMIT)):
         if marker == _CHANNEL and (yield from reader.is_at_end()):
@@ -153,6 +153,8 @@ def _thought(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
         raise NotACallError
     while (yield from reader.accept_after_blanks(_CHANNEL)):
         pass
+    if (yield from reader.is_ahead(*_GEMMA_4.call, *_GEMMA_4.response, *_TURN)):
+        return
     if marker == _CHANNEL:
         yield from reader.accept(_THOUGHT)
     yield from reader.skip_blanks()

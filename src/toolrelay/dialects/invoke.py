@@ -65,7 +65,8 @@ def _offered_name(name: str, tools: Collection[str]) -> str:
 class InvokeForm(Struct, frozen=True, kw_only=True):
     """The outer tags, the names and the prefix of all inner tags, and the marks around each call.
 
-    `mark`: stands before each tag, and parameters are tags of their own name.
+    `mark`: stands before each tag, and parameters are tags of their own name. `blanks`: what stands before `name=`: in the
+    template, and where a model or its server loses the blank or does not decode it.
     """
 
     opens: str = ""
@@ -74,6 +75,7 @@ class InvokeForm(Struct, frozen=True, kw_only=True):
     names: tuple[str, str] = ("invoke", "parameter")
     typed: bool = False
     cdata: bool = False
+    blanks: tuple[str, ...] = (" ",)
     mark: str = ""
     before: str = ""
     after: str = ""
@@ -87,7 +89,11 @@ class InvokeForm(Struct, frozen=True, kw_only=True):
 
     @property
     def invoke(self) -> str:
-        return f"{self.mark}<{self.prefix}{self.names[0]} name="
+        return self.invokes[0]
+
+    @property
+    def invokes(self) -> tuple[str, ...]:
+        return tuple(f"{self.mark}<{self.prefix}{self.names[0]}{blank}name=" for blank in self.blanks)
 
     @property
     def token(self) -> str:
@@ -104,7 +110,7 @@ class InvokeForm(Struct, frozen=True, kw_only=True):
     def calls(self) -> tuple[str, ...]:
         """How a call may begin: a part of the mark before it may be missing."""
         mark, _, _ = self.before.partition("function")
-        return tuple(dict.fromkeys((self.before + self.invoke, mark + self.invoke, self.invoke)))
+        return tuple(dict.fromkeys((self.before + self.invoke, mark + self.invoke, *self.invokes)))
 
     @property
     def form(self) -> TagForm:
@@ -119,8 +125,10 @@ class InvokeForm(Struct, frozen=True, kw_only=True):
         if self.mark:
             close = f"{self.mark}</{{key}}>"
             return TagForm(key_open=f"{self.mark}<", key_close=">", value_close=close, frame=frame, nested=self.mark)
+        key_open, *variants = (f"<{self.prefix}{parameter}{blank}name=" for blank in self.blanks)
         return TagForm(
-            key_open=f"<{self.prefix}{parameter} name=",
+            key_open=key_open,
+            variants=tuple(variants),
             key_close=">",
             value_close=f"</{self.prefix}{parameter}>",
             frame=frame,
@@ -143,7 +151,7 @@ class InvokeForm(Struct, frozen=True, kw_only=True):
             if marker.startswith(self.spaced.token):
                 yield from self.spaced.grammar(reader, sink, marker)
                 return
-        if marker != self.invoke:
+        if marker not in self.invokes:
             if self.token and (yield from self._end(reader)):  # an empty block
                 return
             yield from reader.skip_blanks()
@@ -196,7 +204,7 @@ def _dialect(
     return Dialect(
         name=name,
         start_markers=tuple(
-            StartMarker(mark) for mark in ((outer.token,) if outer.token else (outer.opens, outer.invoke)) if mark
+            StartMarker(mark) for mark in ((outer.token,) if outer.token else (outer.opens, *outer.invokes)) if mark
         ),
         end_markers=tuple(mark for form in forms for mark in (form.closes, *form.form.frame.ends) if mark),
         stray_marks=outer.stray_marks,
@@ -342,7 +350,7 @@ FORMS = {
     "gigachat35": InvokeForm(opens=f"<{_GCML}tool_calls>", closes=f"</{_GCML}tool_calls>", prefix=_GCML, typed=True),
     "minimax_m3": InvokeForm(opens=f"{_M3}<tool_call>", closes=f"{_M3}</tool_call>", mark=_M3, line=""),
     "dots": InvokeForm(opens="<dots_function_call>", closes="</dots_function_call>"),
-    "minicpm5": InvokeForm(names=("function", "param"), cdata=True, line=""),
+    "minicpm5": InvokeForm(names=("function", "param"), cdata=True, blanks=(" ", "", "Ġ"), line=""),
 }
 DIALECTS = (
     _dialect("invoke_xml", _claude_results),

@@ -152,6 +152,7 @@ class K3Form(Struct, frozen=True, kw_only=True):
 _K3 = K3Form()
 _K3_VARIANTS = (_K3, K3Form(blank=" "))
 _K3_TOOLS = {form.opening("tools"): form for form in _K3_VARIANTS}
+_K3_CALLS = {form.form.frame.call: form for form in _K3_VARIANTS}
 _K3_RESPONSES = tuple(form.opening("response") for form in _K3_VARIANTS)
 _K3_RESPONSE_ENDS = (*(mark for form in _K3_VARIANTS for mark in (form.closing("response"), form.closing("message"))), _END)
 _K3_ENDS = tuple(mark for form in _K3_VARIANTS for mark in form.ends)
@@ -161,6 +162,11 @@ K3 = _K3.form
 def _k3(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
     if marker in _K3_TOOLS:
         yield from _K3_TOOLS[marker].calls(reader, sink)
+    elif marker in _K3_CALLS:  # outside of its section
+        if (yield from reader.word_ahead('"')) not in sink.tools:
+            raise NotACallError
+        reader.unread(marker)
+        yield from _K3_CALLS[marker].calls(reader, sink)
     elif marker in _K3_RESPONSES:
         ends = (*_K3_RESPONSE_ENDS, *_K3_TOOLS)
         mark = marker
@@ -202,7 +208,11 @@ DIALECTS = (
     ),
     Dialect(
         name="kimi_k3",
-        start_markers=(*(StartMarker(mark) for form in _K3_VARIANTS for mark in form.marks), StartMarker(_END)),
+        start_markers=(
+            *(StartMarker(mark) for form in _K3_VARIANTS for mark in form.marks),
+            *(StartMarker(mark, "line") for mark in _K3_CALLS),
+            StartMarker(_END),
+        ),
         end_markers=_K3_ENDS,
         grammar=_k3,
         render_calls=_k3_calls,

@@ -65,8 +65,8 @@ def _dialect(
             if marker == _CITED:
                 yield from reader.read_word(">", of=_CITATION)
             return
-        if marker.endswith("["):
-            reader.unread("[")
+        if marker.endswith(("[", "{")):
+            reader.unread(marker[-1])
         yield from reader.skip_blanks()
         yield from parse(reader, sink)
         if marks[marker]:
@@ -85,8 +85,8 @@ def _dialect(
 
 
 def _keyed_calls(reader: Reader, sink: CallSink) -> Parse[None]:
-    """Parse `[{"f": {…}}, {"g": {…}}]`, where the key is the name."""
-    yield from reader.expect("[")
+    """Parse `[{"f": {…}}, {"g": {…}}]`, where the key is the name. The brackets may be missing."""
+    yield from reader.accept("[")
     while True:
         yield from reader.skip_blanks()
         yield from reader.expect("{")
@@ -246,7 +246,12 @@ DIALECTS = (
         stray_marks=("<response>", "</response>"),
     ),
     _dialect("granite_20b_fc", {"<function_call>": ""}, _each("<function_call> "), framed_results("<function_response> ")),
-    _dialect("phi4_mini", {"functools[": "", "<|tool_call|>": "<|/tool_call|>"}, _list("functools"), render_json_results),
+    _dialect(
+        "phi4_mini",
+        {"functools[": "", "functools{": "", "<|tool_call|>": "<|/tool_call|>"},
+        _list("functools"),
+        render_json_results,
+    ),
     _dialect(
         "cohere",
         {"<|START_ACTION|>": "<|END_ACTION|>"},

@@ -4,6 +4,8 @@ mistral:      [TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Paris"
 mistral_v11:  [TOOL_CALLS]get_weather[CALL_ID]abc123XYZ[ARGS]{"city": "Paris"}
 mistral_v13:  [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}      `[ARGS]` may be missing, and so may `{}`
 
+A server that removes special tokens leaves the list alone. It counts only as the whole answer (parsing.grammar.whole_answer).
+
 Sources: the chat templates of Mistral-Nemo-2407 and Mistral-Small-3.2; for the forms without an id vLLM's
 test_mistral_tool_parser.
 """
@@ -20,13 +22,19 @@ from toolrelay.dialects.json_calls import json_calls
 from toolrelay.dialects.parameter_types import Parameters
 from toolrelay.dialects.rendering import arguments_json, framed_results, json_line, json_list
 from toolrelay.parsing.errors import NotACallError
-from toolrelay.parsing.grammar import CallSink, StartMarker
+from toolrelay.parsing.grammar import CallSink, StartMarker, whole_answer
 from toolrelay.parsing.json import json_arguments
 from toolrelay.parsing.stream_reader import NAME, Parse, Reader
 
+_LISTS = ("[{", "[ {", "[\n")
+
 
 def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
-    if (yield from reader.is_ahead("[{", "[ {", "[\n", "{")):
+    if marker in _LISTS:
+        reader.unread(marker)
+        yield from whole_answer(reader, sink, _bare_list)
+        return
+    if (yield from reader.is_ahead(*_LISTS, "{")):
         yield from json_calls(reader, sink)
         return
     while True:
@@ -49,6 +57,10 @@ def grammar(reader: Reader, sink: CallSink, marker: str) -> Parse[None]:
         sink.finish()
         if not (yield from reader.accept_after_blanks(marker)):
             return
+
+
+def _bare_list(reader: Reader, sink: CallSink) -> Parse[None]:
+    yield from json_calls(reader, sink, known_keys=True)
 
 
 def _list_calls(calls: Sequence[Call]) -> str:
@@ -85,7 +97,7 @@ def _render_tools(tools: Sequence[Tool]) -> str:
 DIALECTS = tuple(
     Dialect(
         name=name,
-        start_markers=(StartMarker("[TOOL_CALLS]"),),
+        start_markers=(StartMarker("[TOOL_CALLS]"), *(StartMarker(mark, "start") for mark in _LISTS)),
         grammar=grammar,
         render_calls=render_calls,
         render_results=render_results,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Collection, Iterable
 
@@ -14,6 +15,7 @@ from toolrelay.parsing.json import encode_string
 ANY = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 STRING = frozenset({"string"})
 OBJECT = frozenset({"object"})
+_ESCAPED = re.compile(r"(?:%[0-9A-Fa-f]{2})+")  # in the reference, which is a URI
 _PYTHON_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 _TYPE_NAMES = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
@@ -111,7 +113,20 @@ class _TypeResolver:
         if isinstance(parts := schema.get("allOf"), list):
             for part in parts:
                 types &= self.types(part)
+        types -= _excluded(schema.get("not"))
         return types | {"null"} if schema.get("nullable") is True else types
+
+
+def _excluded(schema: Json) -> frozenset[str]:
+    """Return the types that `not` excludes as a whole: only a schema that states no more than types does so."""
+    match schema:
+        case {"type": str(kind), **rest} if not rest:
+            return _with_integers([kind])
+        case {"type": list(kinds), **rest} if not rest:
+            return _with_integers(kind for kind in kinds if isinstance(kind, str))
+        case {"const": None, **rest} if not rest:
+            return frozenset({"null"})
+    return frozenset()
 
 
 def _with_integers(kinds: Iterable[str]) -> frozenset[str]:
@@ -124,7 +139,7 @@ def _dereference(reference: str, root: JsonObject) -> Json:
     if not reference.startswith("#"):
         return True
     at: Json = root
-    for step in reference[1:].strip("/").split("/"):
+    for step in _ESCAPED.sub(_unescape, reference[1:]).strip("/").split("/"):
         key = step.replace("~1", "/").replace("~0", "~")
         if isinstance(at, dict):
             at = at.get(key) if step else at
@@ -133,6 +148,10 @@ def _dereference(reference: str, root: JsonObject) -> Json:
         else:
             return None
     return at
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return bytes.fromhex(found.group().replace("%", "")).decode(errors="replace")
 
 
 def coerce(text: str, types: frozenset[str]) -> str | None:

@@ -54,6 +54,7 @@ class TagForm(Struct, frozen=True, kw_only=True):
     """The form of a parameter: key_open HEADER key_close value_open VALUE value_close.
 
     frame          the marks around the parameters
+    variants       what models print for key_open
     parse_header   parses the header, which is the parameter's name in most forms
     render_header  the reverse
     value_close    may contain the name: `{key}`
@@ -67,6 +68,7 @@ class TagForm(Struct, frozen=True, kw_only=True):
     key_close: str
     value_close: str
     frame: CallFrame
+    variants: tuple[str, ...] = ()
     value_open: str = ""
     parse_header: Callable[[str], Header] = plain_header
     render_header: Callable[[Argument], str] = lambda argument: argument.name
@@ -78,7 +80,11 @@ class TagForm(Struct, frozen=True, kw_only=True):
     @property
     def followers(self) -> tuple[str, ...]:
         """What may follow a parameter."""
-        return (self.key_open, *self.frame.ends, *self.frame.followers)
+        return (*self.key_opens, *self.frame.ends, *self.frame.followers)
+
+    @property
+    def key_opens(self) -> tuple[str, ...]:
+        return (self.key_open, *self.variants)
 
     @property
     def recovery_marks(self) -> tuple[str, ...]:
@@ -137,7 +143,7 @@ class _TaggedCall:
                 mark = ""
                 break
             mark = yield from reader.expect(*form.followers)
-            if mark != form.key_open:
+            if mark not in form.key_opens:
                 break
             key, stated = form.parse_header((yield from self._header()))
             if not self._given and self._parameters.names and key in _WRAPPERS and key not in self._parameters.names:
@@ -176,7 +182,7 @@ class _TaggedCall:
         breaks = yield from self._skip_line_break()
         yield from self._read_value(key, breaks, buffer.add, buffer.room)
         value = coerce(buffer.text, OBJECT) or python_to_json(buffer.text) or ""
-        if self._has_declared_keys(value) and not (yield from self._reader.is_ahead(self._form.key_open)):
+        if self._has_declared_keys(value) and not (yield from self._reader.is_ahead(*self._form.key_opens)):
             self._sink.arguments(value)
             yield from self._form.frame.end_call(self._reader)
             return True
@@ -254,7 +260,7 @@ class _TaggedCall:
 
     def _ends_value(self, key: str, mark: str, *, starts_line: bool) -> Parse[bool]:
         form, reader = self._form, self._reader
-        if mark != form.key_open:
+        if mark not in form.key_opens:
             if (yield from form.frame.ends_value(reader, mark, self._sink.tools)):
                 return True
             is_end = mark in form.frame.ends or mark in form.frame.closes
