@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.scanning import DIALECTS, ParsedCall, Text, call, calls_of, scan, tool
+from tests.dialects.scanning import DIALECTS, ParsedCall, Text, call, calls_of, fold, scan, scan_chunks, tool
 from toolrelay.dialects.base import ToolResult
 
 SEARCH = tool(
@@ -62,3 +62,23 @@ def test_calls_and_results_are_rendered_as_in_the_client() -> None:
         '<use_tool>\n<name>localSearch</name>\n<query>a < b</query>\n<salientTerms>["x"]</salientTerms>\n</use_tool>'
     )
     assert DIALECTS["use_tool"].render_results([ToolResult(call=made, text="3 notes")]) == "Tool 'localSearch' result: 3 notes"
+
+
+BLOCK = "<use_tool>\n<name>localSearch</name>\n<query>x</query>\n</use_tool>"
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+@pytest.mark.parametrize(("opening", "closing"), ['""', "''", "“”", "«»"])
+def test_block_in_quotation_marks_inside_a_line_is_text(opening: str, closing: str, size: int) -> None:
+    quoted = f"Write {opening}{BLOCK}{closing} to search."
+    found = fold(scan_chunks(DIALECTS["use_tool"], chunks(quoted, size), [SEARCH]))
+    assert found == [Text(quoted)]
+    found = fold(scan_chunks(DIALECTS["use_tool"], chunks(f"{quoted}\n{BLOCK}", size), [SEARCH]))
+    assert found == [Text(f"{quoted}\n"), ParsedCall("localSearch", '{"query": "x"}')]
+    for before in ("", "\n", f"{opening}Fine.{closing}", f"Say {opening}x{closing} ", f"{opening}\n"):
+        found = fold(scan_chunks(DIALECTS["use_tool"], chunks(before + BLOCK, size), [SEARCH]))
+        assert calls_of(found) == [("localSearch", {"query": "x"})], before
+
+
+def chunks(text: str, size: int) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]

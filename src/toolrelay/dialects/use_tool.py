@@ -63,7 +63,7 @@ def render_results(results: Sequence[ToolResult]) -> str:
 DIALECTS = (
     Dialect(
         name="use_tool",
-        start_markers=(StartMarker("<use_tool>"),),
+        start_markers=(StartMarker("<use_tool>", quotable=True),),
         end_markers=("</use_tool>",),
         grammar=grammar,
         render_calls=render_calls,

@@ -18,11 +18,13 @@ MarkerPosition: TypeAlias = Literal["anywhere", "line", "start"]
 class StartMarker(Struct, frozen=True):
     """Text that may begin calls, and its position: anywhere, at the start of a line, or at the start of the answer.
 
-    No start marker of a dialect is a prefix of another one.
+    No start marker of a dialect is a prefix of another one. `quotable`: it is text directly after an opening quotation mark
+    inside a line.
     """
 
     text: str
     position: MarkerPosition = "anywhere"
+    quotable: bool = False
 
 
 NAME_AT_START = tuple(StartMarker(character, "start") for character in f"{ascii_letters}{digits}_")

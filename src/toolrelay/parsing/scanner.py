@@ -38,6 +38,7 @@ from toolrelay.parsing.triggers import (
 )
 
 _LINE_BREAK = re.compile("\n")
+_OPENING_QUOTE = re.compile(r"[ \t(\[:][\"'“„«]")
 _PIECE = 64 * 1024  # of a long chunk, so that a trigger never copies more
 
 
@@ -65,6 +66,8 @@ class Scanner:
         self.may_be_reasoning = not self._in_reasoning and self._closes_only_reasoning()
         self._begun = False
         self._line = LineState()
+        self._tail = ""  # the last two characters
+        self._quotable = {marker.text for marker in syntax.start_markers if marker.quotable}
         self._is_bare = False  # only blanks follow the last call or mark
         self._shows_block = False  # a start marker is text, so its end is text, too
         self._fence: FenceState | HtmlBlock | None = None
@@ -78,6 +81,7 @@ class Scanner:
         if not text:
             return []
         if self._significant is not None and self._significant.search(text) is None:
+            self._tail = (self._tail + text[-2:])[-2:]
             return [self._delta(text)]
         self._accept(text)
         if self._parser is None or self._significant is not None:
@@ -150,6 +154,7 @@ class Scanner:
         self.may_be_reasoning = False
         self._line.start_text()
         self._line.leave_margin()
+        self._tail = ""
         self._events.start(name)
 
     def finish(self) -> None:
@@ -189,6 +194,7 @@ class Scanner:
         """Track lines, inline code and the beginning of the answer."""
         if text:
             self._line.advance(text)
+            self._tail = (self._tail + text[-2:])[-2:]
             if self._is_bare and not text.isspace():
                 self._is_bare = False
             if not self._begun and not self._in_reasoning and not text.isspace():
@@ -234,9 +240,7 @@ class Scanner:
                 self._fence = FenceState(marker, self._line.quote_depth) if is_fence else HtmlBlock(marker)
                 self._line.leave_margin()
                 at = end
-            elif (self._triggers.fences and self._line.quotes_marker()) or (
-                kind is TriggerKind.STRAY_MARK and not self._drops(marker)
-            ):
+            elif self._shows(kind, marker):
                 at = end
             else:
                 self._emit(text[emitted:at])
@@ -256,6 +260,17 @@ class Scanner:
         if self._fence is None:
             self._advance(text[advanced:])
         self._emit(text[emitted:])
+
+    def _shows(self, kind: TriggerKind, marker: str) -> bool:
+        """Return whether a mark is text: it is quoted, or there is no reason to remove it."""
+        if self._triggers.fences and self._line.quotes_marker():
+            return True
+        if kind is TriggerKind.STRAY_MARK:
+            return not self._drops(marker)
+        if marker in self._quotable and _OPENING_QUOTE.fullmatch(self._tail):
+            self._shows_block = True
+            return True
+        return False
 
     def _skip_fence(self, fence: FenceState | HtmlBlock, text: str, at: int) -> int:
         """Return where the fence or the text ends."""
