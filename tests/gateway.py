@@ -85,7 +85,7 @@ class Gateway:
         """Return whether it has stopped to listen."""
         try:
             self.get("/healthz")
-        except httpx.TransportError:  # refused, or reset while it stops
+        except httpx.ConnectError:
             return True
         except httpx.TransportError:  # it stopped while this request waited to be accepted
             return False

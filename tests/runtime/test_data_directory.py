@@ -121,6 +121,21 @@ def test_directory_that_cannot_be_tightened_is_refused(
     assert ("Operation not permitted" in message) == (error is not None)
 
 
+def test_private_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may do everything, so the system call is replaced."""
+    data = directory(tmp_path / "data", 0o700)
+    stat_of = os.stat
+
+    def refuse(path: Path, **options: bool) -> os.stat_result:
+        if Path(path).parent == data:
+            raise PermissionError(13, "Permission denied", path)
+        return stat_of(path, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    message = refusal(data)
+    assert message.startswith(f"--data-dir: {data} cannot be used: Permission denied. Name a directory")
+
+
 def test_path_that_cannot_be_a_directory_is_left_to_those_who_use_it(tmp_path: Path) -> None:
     """The store reports it. Without a store and `sealed` models the gateway runs without the directory."""
     (tmp_path / "data").write_text("a file")

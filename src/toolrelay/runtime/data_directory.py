@@ -29,6 +29,15 @@ def protect_data_directory(path: Path) -> None:
         return
     if os.name != "posix":  # there the mode says nothing about other users
         return
+    try:
+        _protect(path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"--data-dir: {path} cannot be used: {error.strerror}. Name a directory that belongs to the user of the gateway."
+        ) from None
+
+
+def _protect(path: Path) -> None:
     if is_open_to_others(path):
         _check_purpose(path)
         tighten(path)

@@ -135,6 +135,24 @@ def test_forced_call_matches_the_schema(gateway: Gateway, request: pytest.Fixtur
         assert choice == "required" or call["function"]["name"] == "notes.search"
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        {"type": "string", "maxLength": 20, "pattern": r"^(?!\.)[a-z.]+@[a-z]+$"},  # as zod writes e-mail addresses
+        {"type": "string", "maxLength": 20, "pattern": r"\bno\b"},
+        {"type": "object", "patternProperties": {"^(?=a)a$": {"type": "string"}}, "additionalProperties": False},
+        {"type": "object", "properties": {"pattern": {"const": "(?=a)"}}, "required": ["pattern"], "additionalProperties": False},
+    ],
+    ids=["lookahead", "boundary", "names", "property"],
+)
+def test_forced_call_happens_although_a_pattern_cannot_be_expressed(gateway: Gateway, address: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"to": address}, "required": ["to"], "additionalProperties": False}
+    tool = {"type": "function", "function": {"name": "send", "parameters": schema}}
+    answer = ask(gateway, "Write to Ada", tools=[tool], tool_choice="required", max_tokens=120).json()
+    [call] = answer["choices"][0]["message"]["tool_calls"]
+    assert list(json.loads(call["function"]["arguments"])) == ["to"]
+
+
 @pytest.mark.parametrize("question", ["What is the weather in Paris?", "What is 2 + 2?"])
 def test_auto_gives_a_valid_call_or_plain_text(gateway: Gateway, question: str) -> None:
     with OpenAI(base_url=gateway.v1, api_key="none", max_retries=0) as client:
@@ -174,8 +192,17 @@ def test_cancelled_answer_frees_the_model_for_the_next_in_the_queue(gateway: Gat
 
 def test_long_prompt_is_refused_with_its_code(gateway: Gateway) -> None:
     response = ask(gateway, "word " * 5000)
-    assert response.status_code == 400
-    assert response.json()["error"]["code"] == "context_length_exceeded"
+    error = response.json()["error"]
+    assert (response.status_code, error["type"], error["code"]) == (400, "invalid_request_error", "context_length_exceeded")
+
+
+def test_image_is_refused_as_the_clients_mistake(gateway: Gateway) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    response = ask(gateway, "", messages=[{"role": "user", "content": [image]}])
+    error = response.json()["error"]
+    assert (response.status_code, error["type"], error["code"]) == (400, "invalid_request_error", "unsupported_by_upstream")
+    assert "image" in error["message"]
+    assert "mmproj" not in error["message"]  # there is no setting for it
 
 
 def test_killed_process_fails_the_answer_and_the_next_request_starts_another(gateway: Gateway) -> None:

@@ -48,6 +48,8 @@ def test_path_is_found_beside_the_configuration_or_among_pulled_models(tmp_path:
         ("hf:o/r/missing.gguf", r"get it with `toolrelay pull hf:o/r/missing\.gguf`"),
         ("text.gguf", r"text\.gguf is not a GGUF file"),
         ("empty.gguf", r"empty\.gguf is not a GGUF file"),
+        ("~no-such-user/a.gguf", r"models\.m\.model: ~no-such-user/a\.gguf cannot be read: Could not determine home"),
+        ("a" * 300 + ".gguf", r"a\.gguf cannot be read: File name too long"),
     ],
 )
 def test_file_that_cannot_be_used_is_an_error(tmp_path: Path, written: str, problem: str) -> None:
@@ -55,6 +57,19 @@ def test_file_that_cannot_be_used_is_an_error(tmp_path: Path, written: str, prob
     (tmp_path / "empty.gguf").touch()
     with pytest.raises(ConfigurationError, match=problem):
         find(tmp_path, written)
+
+
+@pytest.mark.parametrize(("key", "expected"), [("threads = 513", "from 0 to 512"), ("parallel = 257", "from 1 to 256")])
+def test_number_beyond_llama_cpps_limit_is_an_error(tmp_path: Path, key: str, expected: str) -> None:
+    file = tmp_path / "toolrelay.toml"
+    file.write_text(f'[models.m]\nprovider = "local"\n{key}\n')
+    with pytest.raises(ConfigurationError, match=expected):
+        load(str(file), {})
+
+
+def test_data_directory_that_cannot_be_read_offers_no_model(tmp_path: Path) -> None:
+    assert BACKEND.sample is not None
+    assert BACKEND.sample(tmp_path / ("a" * 300)) is None
 
 
 def test_pulled_model_is_offered_beside_demo_without_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

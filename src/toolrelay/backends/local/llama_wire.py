@@ -1,7 +1,8 @@
-"""Chat Completions as llama.cpp speaks it: compact output for schemas, and its own name for an error."""
+"""Chat Completions as llama.cpp speaks it: compact output for schemas, and its own words for two errors."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,11 @@ from toolrelay.wires.base import discover as discover_wires
 # By default a model may put any blanks between the tokens of JSON, and a small one fills its answer with them. What of a schema
 # cannot be expressed is left out, instead of the whole constraint; the gateway checks arguments again.
 _COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": ", "lenient": True}
+
+
+# Look-around, back-references and word boundaries. llguidance refuses the whole grammar, and llama.cpp then constrains nothing.
+_NOT_REGULAR = re.compile(r"\(\?<?[=!]|\(\?P=|\\[1-9bBk]")
+_VALUES = frozenset({"const", "enum", "default", "examples"})  # not schemas
 
 
 def make_wire(*, has_guidance: bool) -> Wire:
@@ -41,14 +47,36 @@ def _with_grammar(encode: Callable[[Request, Profile], OutgoingRequest]) -> Call
 
 def make_grammar(schema: dict[str, Any]) -> str:
     """Return a grammar for one JSON value that fits the schema."""
-    return f"%llguidance {{}}\nstart: %json {msgspec.json.encode(schema | {'x-guidance': _COMPACT}).decode()}"
+    usable = _without_patterns(schema) | {"x-guidance": _COMPACT}
+    return f"%llguidance {{}}\nstart: %json {msgspec.json.encode(usable).decode()}"
+
+
+def _without_patterns(schema: Any) -> Any:  # noqa: ANN401 -- any JSON
+    """Leave out the patterns that are no regular languages."""
+    if isinstance(schema, list):
+        return [_without_patterns(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept: dict[str, Any] = {}
+    for key, value in schema.items():
+        match key, value:
+            case "pattern", str() if _NOT_REGULAR.search(value):
+                pass
+            case "patternProperties", dict():
+                kept[key] = {name: _without_patterns(each) for name, each in value.items() if not _NOT_REGULAR.search(name)}
+            case _:
+                kept[key] = value if key in _VALUES else _without_patterns(value)
+    return kept
 
 
 def _with_code(decode: Callable[[int, bytes], BackendError]) -> Callable[[int, bytes], BackendError]:
     def decode_error(status: int, body: bytes) -> BackendError:
+        if b"image input is not supported" in body or b"audio input is not supported" in body:
+            message = "This model reads text only: no images, no audio."
+            return BackendError(message, status=400, type="invalid_request_error", code="unsupported_by_upstream")
         error = decode(status, body)
         if b"exceed_context_size_error" in body:
-            error.code = "context_length_exceeded"
+            error.code, error.type = "context_length_exceeded", "invalid_request_error"
         return error
 
     return decode_error

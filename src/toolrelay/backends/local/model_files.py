@@ -55,7 +55,10 @@ def find_known(model: KnownModel, data_dir: Path) -> Path | None:
 
 
 def _is_whole(path: Path, model: KnownModel) -> bool:
-    return path.is_file() and path.stat().st_size == model.size
+    try:
+        return path.is_file() and path.stat().st_size == model.size
+    except OSError:  # the data directory of another user
+        return False
 
 
 def installed_file(model: KnownModel) -> Path | None:
@@ -75,9 +78,13 @@ def find_model_file(name: str, written: str, environment: Environment) -> Path:
         if known is None:
             raise ConfigurationError(f"{key}: {written} is not on this machine yet. Get it with `toolrelay pull {written}`.")
         return known
-    path = Path(written.removeprefix(HUB)).expanduser()
-    places = [(environment.config_dir or Path()) / path, models_directory(environment.data_dir) / path]
-    found = next((place for place in places if place.is_file()), None)
+    try:
+        path = Path(written.removeprefix(HUB)).expanduser()
+        places = [(environment.config_dir or Path()) / path, models_directory(environment.data_dir) / path]
+        found = next((place for place in places if place.is_file()), None)
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"{key}: {written} cannot be read: {reason}") from None
     if found is not None:
         _check_gguf(key, found)
         return found

@@ -82,6 +82,7 @@ class LlamaProcess:
                 code="upstream_timeout",
             ) from None
         if not ready.address:
+            await self.wait(EXIT_SECONDS)  # its exit code is the cause if it printed none
             found = _CAUSE.search(self._stderr)
             cause = found[1].decode(errors="replace")[:300] if found else ready.error or self.describe_end()
             raise BackendError(f"llama.cpp cannot load {path.name}: {cause}", status=503, code="model_not_loaded")

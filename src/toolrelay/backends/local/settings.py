@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Annotated
 
-from toolrelay.setting_types import Count, Positive
+from msgspec import Meta
+
+from toolrelay.setting_types import Count
 from toolrelay.settings import ModelSettings
 
 DEFAULT_CONTEXT = 8192
 MAX_THREADS = 8  # by default: generation is bound by memory bandwidth, more threads rarely help
+# The limits of llama.cpp, which aborts the process beyond that of threads.
+_Threads = Annotated[int, Meta(ge=0, le=512, description="a whole number from 0 to 512")]
+_Parallel = Annotated[int, Meta(gt=0, le=256, description="a whole number from 1 to 256")]
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -20,8 +26,8 @@ class LocalSettings(ModelSettings, frozen=True, kw_only=True):
     """
 
     context_length: Count = 0
-    threads: Count = 0
-    parallel: Positive = 1
+    threads: _Threads = 0
+    parallel: _Parallel = 1
 
 
 def default_threads() -> int:
