@@ -240,15 +240,19 @@ def test_offline_lists_the_settings_of_every_backend(run: Run) -> None:
         base_url = "http://127.0.0.1:9/v1"
         [models.fast]
         provider = "openai"
+        [models.small]
+        provider = "local"
+        model = "smollm2"
         [models.demo]
         provider = "demo"
     """)
     code, out, err = run("check", "--offline")
-    rows = [re.split(r" {2,}", line) for line in out.splitlines()[-3:]]
+    rows = [re.split(r" {2,}", line) for line in out.splitlines()[-4:]]
     assert (code, err) == (0, "")
     assert rows == [
         ["mine", "codex", "mine", "-", "http://127.0.0.1:9/v1", "yes", "not tried"],
         ["fast", "openai", "fast", "chat", "https://api.openai.com/v1", "no", "not tried"],
+        ["small", "local", "smollm2", "-", "-", "-", "not tried"],
         ["demo", "demo", "demo", "-", "-", "-", "built in"],
     ]
 

@@ -13,7 +13,8 @@ import pytest
 from tests.cli.commands import PROGRAM, Result, Run, configure
 from tests.model_server import ModelServer, call, delta, end, error, frame
 from tests.upstream import LAST_CHUNK, Gate, Player, ReceivedRequest, Script, chunk, stream_head
-from toolrelay.cli.probe.measuring import TaskOutcome, WayOutcome, choose_ways, find_best
+from toolrelay.cli.probe.measuring import TaskOutcome, WayOutcome, choose_ways, find_best, may_cost
+from toolrelay.cli.probe.report import advice, suggestion
 from toolrelay.core.messages import Call
 from toolrelay.dialects.base import discover
 from toolrelay.settings import ModelSettings
@@ -211,6 +212,24 @@ def test_all_means_every_dialect() -> None:
     model = ModelSettings(name="m", provider="compatible", tool_calling="react")
     assert set(choose_ways(model, everything=True)) == {"native", *discover()}
     assert choose_ways(model)[:3] == ("native", "react", "sealed")
+
+
+def test_choice_of_a_local_model_is_tried_first_and_needs_no_change() -> None:
+    small = ModelSettings(name="local", provider="local", model="smollm2")
+    assert choose_ways(small)[:3] == ("auto", "native", "sealed")
+    assert "auto" not in choose_ways(ModelSettings(name="m", provider="local", model="qwen3-4b.gguf"))
+    assert advice(small, [outcome("auto", *[""] * 5)]).endswith('Nothing to change: tool_calling = "auto" uses it.')
+
+
+def test_native_is_suggested_where_auto_is_not_native() -> None:
+    ways = [outcome("native", *[""] * 5)]
+    assert suggestion(ModelSettings(name="m", provider="local", model="qwen3-4b.gguf"), ways) == 'tool_calling = "native"'
+    assert not suggestion(ModelSettings(name="m", provider="compatible"), ways)
+
+
+@pytest.mark.parametrize(("provider", "costs"), [("demo", False), ("local", False), ("openai", True)])
+def test_only_models_of_others_may_cost_money(provider: str, costs: bool) -> None:  # noqa: FBT001 -- a parameter
+    assert may_cost(ModelSettings(name="m", provider=provider)) == costs
 
 
 def outcome(way: str, *problems: str) -> WayOutcome:

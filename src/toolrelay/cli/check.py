@@ -169,7 +169,7 @@ def _row(model: ModelSettings, report: HealthReport | None) -> tuple[str, ...]:
     base_url = getattr(model, "base_url", "") or "-"
     key = ("yes" if model.api_key else "no") if hasattr(model, "api_key") else "-"
     if report is None:
-        server = "not tried" if hasattr(model, "base_url") else "built in"
+        server = "built in" if model.provider == "demo" else "not tried"
     else:
         server = f"NO: {report.problem}" if report.problem else report.summary
     return model.name, model.provider, model.model, wire, base_url, key, server

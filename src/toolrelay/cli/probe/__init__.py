@@ -47,7 +47,7 @@ def _complete_dialects(incomplete: str) -> list[str]:
     from toolrelay.dialects.base import discover
 
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in ("native", *sorted(discover())) if name.startswith(last)]
+    return [f"{before}{comma}{name}" for name in ("auto", "native", *sorted(discover())) if name.startswith(last)]
 
 
 def probe(
@@ -58,7 +58,7 @@ def probe(
         str,
         typer.Option(
             metavar="NAMES",
-            help="Try these, with commas between: native, or dialects. Default: native, the model's own and some common ones.",
+            help="Try these, with commas between: auto, native or dialects. Default: native, the model's own and common ones.",
             autocompletion=_complete_dialects,
             show_default=False,
         ),
@@ -79,7 +79,7 @@ def probe(
     """
     import asyncio
 
-    from toolrelay.cli.probe.measuring import Measurement, choose_ways
+    from toolrelay.cli.probe.measuring import Measurement, choose_ways, may_cost
     from toolrelay.config import from_environment
 
     try:
@@ -89,7 +89,8 @@ def probe(
         if dialects and everything:
             raise CommandError("--dialects names some, --all means every one: leave one of them out", MISUSED)
         measurement = Measurement(settings, model, ways, timeout)
-        typer.echo(f"{model}: {len(ways)} ways, {measurement.requests} requests at most. This may cost money.", err=True)
+        cost = " This may cost money." if may_cost(chosen) else ""
+        typer.echo(f"{model}: {len(ways)} ways, {measurement.requests} requests at most.{cost}", err=True)
         is_interrupted = False
         try:
             asyncio.run(_run(measurement))
@@ -115,7 +116,7 @@ def _read_dialects(names: str) -> tuple[str, ...]:
     from toolrelay.dialects.base import discover
     from toolrelay.setting_types import did_you_mean
 
-    known = ("native", *sorted(discover()))
+    known = ("auto", "native", *sorted(discover()))
     chosen = tuple(dict.fromkeys(name for part in names.split(",") if (name := part.strip())))
     for name in chosen:
         if name not in known:

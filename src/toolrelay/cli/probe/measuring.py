@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct, structs
 
 from toolrelay.app import open_models
+from toolrelay.backends.providers import PROVIDERS
 from toolrelay.cli.probe.tasks import TASKS, ProbeTask
 from toolrelay.cli.trials import one_line, play_turn
 from toolrelay.dialects.base import discover
@@ -15,6 +16,7 @@ from toolrelay.runtime.models import Model
 from toolrelay.settings import ModelSettings, Settings
 
 NATIVE = "native"
+AUTO = "auto"  # a way of its own where it is neither native nor a dialect
 # After the model's own: the safest form, then those that most models have seen.
 _COMMON = ("sealed", "hermes", "llama3_json", "qwen3_coder")
 MAX_FAILED_WAYS = 2  # without any answer, before the model is given up
@@ -59,8 +61,14 @@ def choose_ways(settings: ModelSettings, *, everything: bool = False) -> tuple[s
     dialects = discover()
     family = family_of(settings.model or settings.name)
     own = [settings.tool_calling, *([] if family is None else [family.dialect])]
-    chosen = [NATIVE, *(name for name in own if name in dialects), *_COMMON, *(sorted(dialects) if everything else ())]
+    choice = [AUTO] if family is None and PROVIDERS[settings.provider].profile.offers_choice else []
+    chosen = [*choice, NATIVE, *(name for name in own if name in dialects), *_COMMON, *(sorted(dialects) if everything else ())]
     return tuple(dict.fromkeys(chosen))
+
+
+def may_cost(settings: ModelSettings) -> bool:
+    """Return whether somebody may be paid for answers."""
+    return not (PROVIDERS[settings.provider].is_local or settings.provider == "demo")
 
 
 def find_best(ways: Sequence[WayOutcome]) -> WayOutcome | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from toolrelay.backends.providers import PROVIDERS
 from toolrelay.cli.probe.measuring import NATIVE, WayOutcome, find_best
 from toolrelay.cli.probe.tasks import TASKS
 from toolrelay.setting_types import quote_key
@@ -37,7 +38,7 @@ def suggestion(settings: ModelSettings, ways: Sequence[WayOutcome]) -> str:
     best = find_best(ways)
     if best is None or best.tool_calling == settings.tool_calling:
         return ""
-    if best.tool_calling == NATIVE and settings.tool_calling == "auto":
+    if best.tool_calling == NATIVE and settings.tool_calling == "auto" and PROVIDERS[settings.provider].profile.takes_tools:
         return ""
     return f'tool_calling = "{best.tool_calling}"'
 
