@@ -41,6 +41,23 @@ def test_defaults_are_the_demo_model_on_this_machine(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "hint"),
+    [
+        ("hf:a/b/c.gguf", "First: models.c.model: there is no file a/b/c.gguf; get it with `toolrelay pull hf:a/b/c.gguf`\n"),
+        ("smolm2", "found 'smolm2'; did you mean smollm2?\n"),
+        ("my models/My Model.Q4_K.gguf", 'First: models."My-Model.Q4_K".model: there is no file '),
+        ("smollm2", ""),
+    ],
+)
+def test_local_model_that_is_missing_is_the_next_step(run: Run, model: str, hint: str) -> None:
+    code, out, err = run("init", "--yes", "--provider", "local", "--model", model)
+    assert (code, err) == (0, "")
+    assert hint in out
+    assert ("First: " in out) == bool(hint)
+    assert out.endswith("\n\nNext: toolrelay chat\n")
+
+
+@pytest.mark.parametrize(
     ("options", "expected"),
     [
         (
@@ -59,6 +76,7 @@ def test_defaults_are_the_demo_model_on_this_machine(run: Run) -> None:
             ("--provider", "lmstudio", "--model", "m", "--base-url", "http://192.168.1.5:1234/v1"),
             {"m": {"provider": "lmstudio", "model": "m", "base_url": "http://192.168.1.5:1234/v1"}},
         ),
+        (("--provider", "local"), {"smollm2": {"provider": "local", "model": "smollm2", "local": True}}),
         (("--provider", "vllm", "--model", "m"), {"m": {"provider": "vllm", "model": "m", "local": True}}),
         (("--provider", "llamacpp", "--model", "x.y"), {"x.y": {"provider": "llamacpp", "model": "x.y", "local": True}}),
         (("--provider", "codex", "--model", "gpt-6-sol"), {"gpt-6-sol": {"provider": "codex", "model": "gpt-6-sol"}}),

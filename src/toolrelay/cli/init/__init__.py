@@ -94,5 +94,21 @@ def _report(plan: Plan, path: Path, text: str, key: str) -> None:
         typer.echo(f"\nThe key, which is shown only now:\n{key}\nHere: export TOOLRELAY_KEY={key}")
     if plan.key_variable and not read_environment().get(plan.key_variable):
         typer.echo(f"\nFirst set the provider's key: export {plan.key_variable}=…")
+    if plan.provider == "local" and (problem := _find_model_problem(plan, path)):
+        typer.echo(f"\nFirst: {problem}")
     start = f"toolrelay serve{option}" if key else f"toolrelay chat{option}"
     typer.echo(f"\nNext: {start}")
+
+
+def _find_model_problem(plan: Plan, path: Path) -> str:
+    """Return what to do before a local model can be used, or nothing. Its file may come later."""
+    from toolrelay.backends.local.model_files import find_model_file
+    from toolrelay.config import process_environment
+    from toolrelay.errors import ConfigurationError
+    from toolrelay.settings import Environment
+
+    try:
+        find_model_file(plan.name, plan.model, Environment(data_dir=process_environment(None).data_dir, config_dir=path.parent))
+    except ConfigurationError as error:
+        return error.message
+    return ""

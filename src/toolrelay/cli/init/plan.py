@@ -66,7 +66,8 @@ class Plan(NamedTuple):
     @property
     def name(self) -> str:
         """The name of the model's table, by which clients ask for it."""
-        return re.sub(r"[^A-Za-z0-9_.-]+", "-", self.model).strip("-.") or self.provider
+        model = self.model.rpartition("/")[2].removesuffix(".gguf") if self.provider == "local" else self.model
+        return re.sub(r"[^A-Za-z0-9_.-]+", "-", model).strip("-.") or self.provider
 
     @property
     def is_local(self) -> bool:
