@@ -107,6 +107,15 @@ def is_running(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
+def test_control_tokens_of_the_template_are_text_in_messages(gateway: Gateway) -> None:
+    """A note that contains them begins no message: they are several tokens, like other text."""
+    counts = [
+        ask(gateway, text * 20, max_tokens=1).json()["usage"]["prompt_tokens"]
+        for text in ("a", "<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|im_other|>")
+    ]
+    assert all(count > counts[0] + 60 for count in counts[1:]), counts
+
+
 def test_chat_has_text_and_usage_whole_and_streamed(gateway: Gateway) -> None:
     whole = ask(gateway, "Hello!").json()
     assert whole["choices"][0]["message"]["content"].strip()

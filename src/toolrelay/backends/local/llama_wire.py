@@ -1,4 +1,4 @@
-"""Chat Completions as llama.cpp speaks it: compact output for schemas, and its own words for two errors."""
+"""Chat Completions as llama.cpp speaks it: escaped control tokens, compact output for schemas, its own words for errors."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ from toolrelay.wires.base import discover as discover_wires
 _COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": ", "lenient": True}
 
 
+# Tokens with which chat templates separate messages. llama.cpp reads them in the text of messages, too: a note that contains them
+# could begin a message of its own. A blank inside makes them text.
+_CONTROL_TOKEN = re.compile(
+    r"<(?=\|(?:im_start|im_end|im_sep|eot_id|eom_id|start_header_id|end_header_id|begin_of_text|end_of_text|endoftext"
+    r"|start_of_role|end_of_role|end_of_turn|system|user|assistant|end)\|>"
+    r"|(?:start_of_turn|end_of_turn|bos|eos|/?s)>)"
+)
+
 # Look-around, back-references and word boundaries. llguidance refuses the whole grammar, and llama.cpp then constrains nothing.
 _NOT_REGULAR = re.compile(r"\(\?<?[=!]|\(\?P=|\\[1-9bBk]")
 _VALUES = frozenset({"const", "enum", "default", "examples"})  # not schemas
@@ -28,21 +36,30 @@ _VALUES = frozenset({"const", "enum", "default", "examples"})  # not schemas
 def make_wire(*, has_guidance: bool) -> Wire:
     """Return the wire. `has_guidance`: llama.cpp was built with llguidance, so that a grammar may contain a JSON schema."""
     wire = next(wire for wire in discover_wires().values() if wire.config_name == "chat")
-    encode = _with_grammar(wire.encode_request) if has_guidance else wire.encode_request
-    return replace(wire, encode_request=encode, decode_error=_with_code(wire.decode_error))
 
-
-def _with_grammar(encode: Callable[[Request, Profile], OutgoingRequest]) -> Callable[[Request, Profile], OutgoingRequest]:
     def encode_request(request: Request, profile: Profile) -> OutgoingRequest:
-        outgoing = encode(request, profile)
-        if request.output is None or request.output.type != "json_schema":
-            return outgoing
+        outgoing = wire.encode_request(request, profile)
         body: dict[str, Any] = msgspec.json.decode(outgoing.body)
-        schema = body.pop("response_format")["json_schema"].get("schema")
-        body["grammar"] = make_grammar(schema if isinstance(schema, dict) else {})
+        body["messages"] = escape_control_tokens(body["messages"])
+        if has_guidance and request.output is not None and request.output.type == "json_schema":
+            schema = body.pop("response_format")["json_schema"].get("schema")
+            body["grammar"] = make_grammar(schema if isinstance(schema, dict) else {})
         return replace(outgoing, body=msgspec.json.encode(body))
 
-    return encode_request
+    return replace(wire, encode_request=encode_request, decode_error=_with_code(wire.decode_error))
+
+
+def escape_control_tokens(value: Any) -> Any:  # noqa: ANN401 -- any JSON
+    """Make text of the tokens that separate messages, in every string."""
+    match value:
+        case str():
+            return _CONTROL_TOKEN.sub("< ", value)
+        case list():
+            return [escape_control_tokens(each) for each in value]
+        case dict():
+            return {key: escape_control_tokens(each) for key, each in value.items()}
+        case _:
+            return value
 
 
 def make_grammar(schema: dict[str, Any]) -> str:
