@@ -1,7 +1,7 @@
 # Needs only Python 3.11 or newer. Tools are installed into $(VENV), and again only when a requirements file changes.
 
 VENV ?= .venv
-JOBS ?= 2
+JOBS ?= 3
 ARGS ?=
 CODEX ?=
 LOCAL ?= 1
