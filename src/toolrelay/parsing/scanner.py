@@ -66,7 +66,7 @@ class Scanner:
         self.may_be_reasoning = not self._in_reasoning and self._closes_only_reasoning()
         self._begun = False
         self._line = LineState()
-        self._tail = ""  # the last two characters
+        self._tail = ""  # the last two characters, if start markers may be quoted
         self._quotable = {marker.text for marker in syntax.start_markers if marker.quotable}
         self._is_bare = False  # only blanks follow the last call or mark
         self._shows_block = False  # a start marker is text, so its end is text, too
@@ -81,7 +81,8 @@ class Scanner:
         if not text:
             return []
         if self._significant is not None and self._significant.search(text) is None:
-            self._tail = (self._tail + text[-2:])[-2:]
+            if self._quotable:
+                self._tail = (self._tail + text[-2:])[-2:]
             return [self._delta(text)]
         self._accept(text)
         if self._parser is None or self._significant is not None:
@@ -194,7 +195,8 @@ class Scanner:
         """Track lines, inline code and the beginning of the answer."""
         if text:
             self._line.advance(text)
-            self._tail = (self._tail + text[-2:])[-2:]
+            if self._quotable:
+                self._tail = (self._tail + text[-2:])[-2:]
             if self._is_bare and not text.isspace():
                 self._is_bare = False
             if not self._begun and not self._in_reasoning and not text.isspace():
