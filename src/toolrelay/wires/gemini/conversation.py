@@ -30,7 +30,7 @@ from toolrelay.wires.outgoing import RequestEncoder
 _SIGNATURE = "thoughtSignature"
 
 
-class _Turn:
+class _ContentTurn:
     """Consecutive parts of one side. The results of a turn's calls are a turn of their own, in the order of the calls."""
 
     __slots__ = ("media", "parts", "places", "role")
@@ -51,7 +51,7 @@ class _Turn:
 class _Caller(Struct, frozen=True):
     """The turn, the place in it, and the name of a call."""
 
-    turn: _Turn | None
+    turn: _ContentTurn | None
     place: int
     name: str
 
@@ -64,7 +64,7 @@ class ContentsEncoder(RequestEncoder):
     def conversation(self) -> JsonObject:
         """Encode items as contents. What one side says in a row is one, and so are the results of one content's calls."""
         system: list[Json] = []
-        turns: list[_Turn] = []
+        turns: list[_ContentTurn] = []
         callers: dict[str, _Caller] = {}
         signature = ""
         for item in self.request.items:
@@ -157,7 +157,7 @@ class ContentsEncoder(RequestEncoder):
         part: JsonObject = {"functionCall": {"id": self.call_id(call.id), "name": call.name, "args": args}}
         return {**part, _SIGNATURE: signature or before} if signature or before else part
 
-    def _sign_calls(self, turns: list[_Turn]) -> None:
+    def _sign_calls(self, turns: list[_ContentTurn]) -> None:
         """Mark the calls of models and clients that gave no signature: of calls in parallel, the first one has it."""
         if not signs_calls(self.request.model):
             return
@@ -166,7 +166,7 @@ class ContentsEncoder(RequestEncoder):
             if turn.role == "model" and first is not None:
                 first.setdefault(_SIGNATURE, NO_SIGNATURE)
 
-    def _result(self, result: Result, name: str, turn: _Turn) -> JsonObject:
+    def _result(self, result: Result, name: str, turn: _ContentTurn) -> JsonObject:
         """Encode a result as text, which no model takes for a schema or a reference. Its media go inside of it or after it."""
         extra = dict(result.extra or {})
         key = "error" if extra.pop("is_error", None) is True else "output"
@@ -183,7 +183,7 @@ class ContentsEncoder(RequestEncoder):
 
     # Reasoning
 
-    def _reasoning(self, item: Reasoning, turns: list[_Turn]) -> str:
+    def _reasoning(self, item: Reasoning, turns: list[_ContentTurn]) -> str:
         """Return the signature of the next call, or add that of a text or a thought to the model's turn."""
         self.keep_extra(item.extra)
         if not (item.encrypted or item.text or item.summary):
@@ -208,18 +208,18 @@ class ContentsEncoder(RequestEncoder):
         return ""
 
 
-def _next_turn(turns: list[_Turn], role: str) -> _Turn:
+def _next_turn(turns: list[_ContentTurn], role: str) -> _ContentTurn:
     """Return the last turn if it is this role's, else a new one."""
     if not turns or turns[-1].role != role:
-        turns.append(_Turn(role))
+        turns.append(_ContentTurn(role))
     return turns[-1]
 
 
-def _result_turn(turns: list[_Turn], caller: _Turn | None) -> _Turn:
+def _result_turn(turns: list[_ContentTurn], caller: _ContentTurn | None) -> _ContentTurn:
     """Return the turn with the results of the one that made the call."""
     if caller is None or caller is turns[-1]:
         return _next_turn(turns, "results")
     after = next(place for place in range(len(turns) - 1, -1, -1) if turns[place] is caller) + 1
     if turns[after].role != "results":
-        turns.insert(after, _Turn("results"))
+        turns.insert(after, _ContentTurn("results"))
     return turns[after]

@@ -45,7 +45,7 @@ class _ToolCall(Struct, gc=False):
     function: _Function | None = None
 
 
-class _Message(Struct, gc=False):
+class _ChatMessage(Struct, gc=False):
     content: str | None = None
     thinking: str | None = None
     tool_calls: list[_ToolCall] | None = None
@@ -55,7 +55,7 @@ class _ChatLine(Struct, gc=False):
     """A line of the stream, or the whole answer. Every member may be null or missing."""
 
     model: str | None = None
-    message: _Message | None = None
+    message: _ChatMessage | None = None
     done: bool | None = None
     done_reason: str | None = None
     prompt_eval_count: int | float | None = None
@@ -111,7 +111,7 @@ class OllamaDecoder(FrameDecoder):
         if line.done:
             self._finish(line, out)
 
-    def _take_message(self, message: _Message, logprobs: list[Json] | None, out: list[StreamEvent]) -> None:
+    def _take_message(self, message: _ChatMessage, logprobs: list[Json] | None, out: list[StreamEvent]) -> None:
         if message.thinking:
             out.append(ReasoningDelta(message.thinking))
         if message.content or logprobs:
